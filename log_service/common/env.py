@@ -1,0 +1,235 @@
+"""The seams between the log service and the world: protocols only, nothing here acts.
+
+Everything a node needs from outside is one injected ``Env``: two clocks, randomness, files and a network. The real one is put
+together by the composition roots (broker, client); the simulated one in the tests has virtual time, memory streams and a disk that
+loses what was not synced. The seams are as high as the fast path: a connection sends gathered buffers and slices of files, and no
+descriptor leaves a file. Waiting is trio's own (``trio.sleep``, ``trio.move_on_after``), whose clock the simulation replaces.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Protocol, TypeVar
+
+from log_service.common.types import Buffer
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Wall time for timestamps, monotonic time for deadlines. Neither waits."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some fixed point; never goes back."""
+
+
+class FileSlice(Protocol):
+    """A leased range of bytes of a file. The file stays open and in place until every lease is released."""
+
+    def __len__(self) -> int:
+        """Size in bytes."""
+
+    def read(self) -> bytes:
+        """Return the whole range as bytes; for TLS, memory networks and systems without sendfile.
+
+        Raises:
+            OSError: the file is shorter than the range, or cannot be read.
+        """
+
+    def release(self) -> None:
+        """Give the lease back; idempotent."""
+
+
+class File(Protocol):
+    """One open file: appended at its end, read anywhere. Calls without ``await`` reach only the page cache."""
+
+    @property
+    def path(self) -> Path:
+        """Where the file is now; follows renames made through ``Files.rename``."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes appended so far, synced or not."""
+
+    def append_gathered(self, buffers: Sequence[Buffer]) -> int:
+        """Append all buffers with one gathered write and return the position where they begin.
+
+        A short or failed write is undone (the file is cut back) before OSError is raised.
+        """
+
+    def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
+        """Fill ``buffer`` from ``position`` and return how many bytes there were."""
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Return at most ``size_bytes`` from ``position``."""
+
+    def write_at(self, position: int, buffer: Buffer) -> None:
+        """Overwrite bytes that exist already."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file to ``size_bytes``."""
+
+    async def sync(self) -> None:
+        """Make the bytes durable (fdatasync) in the pool. A cancelled caller does not cancel the sync.
+
+        Raises:
+            OSError: final; the directory must be taken offline, never retried.
+        """
+
+    def sync_nowait(self) -> None:
+        """The same, blocking; for opening and closing."""
+
+    def slice(self, position: int, size_bytes: int) -> FileSlice:
+        """Lease a range. ``close`` waits for it with the descriptor, not with the caller."""
+
+    def close(self) -> None:
+        """Close once the last lease is released; idempotent."""
+
+
+class DirectoryLock(Protocol):
+    """An exclusive lock on a directory, held until released or until the process ends."""
+
+    def release(self) -> None:
+        """Give it back; idempotent."""
+
+
+class Files(Protocol):
+    """A file system. Every change of names is durable only after ``sync_directory``."""
+
+    def open(self, path: Path, *, create: bool = True) -> File:
+        """Open a file for appending and reading.
+
+        Raises:
+            FileNotFoundError: it does not exist and ``create`` is false.
+        """
+
+    def exists(self, path: Path) -> bool:
+        """Whether a file or directory has that name."""
+
+    def is_directory(self, path: Path) -> bool:
+        """Whether the name is a directory."""
+
+    def list_directory(self, path: Path) -> list[str]:
+        """Return the sorted names in a directory; a missing directory is empty."""
+
+    def size_bytes(self, path: Path) -> int:
+        """Size of a file."""
+
+    def modified_ms(self, path: Path) -> int:
+        """Last modification, milliseconds since the Unix epoch."""
+
+    def make_directory(self, path: Path) -> None:
+        """Create a directory and its parents; an existing one is fine."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Atomically replace ``target``; works on files (open ones too) and directories."""
+
+    def remove(self, path: Path) -> None:
+        """Unlink a file; a missing one is fine."""
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory and all in it; a missing one is fine."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Make renames, creations and removals in a directory durable."""
+
+    def read_bytes(self, path: Path) -> bytes:
+        """Return a small file's content.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+
+    def write_atomically(self, path: Path, content: bytes) -> None:
+        """Replace a small file: written beside it, synced, renamed, directory synced."""
+
+    def free_bytes(self, path: Path) -> int:
+        """Bytes that may still be written on the file system of ``path``."""
+
+    def lock_directory(self, path: Path) -> DirectoryLock:
+        """Take the exclusive lock ``.lock`` of a directory.
+
+        Raises:
+            BlockingIOError: another process holds it.
+        """
+
+    async def run_in_pool(self, function: Callable[[], T]) -> T:
+        """Run what may wait for the disk (cold reads, unlinks, scans) off the event loop. A cancelled caller does not cancel it."""
+
+
+class Connection(Protocol):
+    """One ordered byte stream. Every method but ``close`` raises OSError when the peer is gone."""
+
+    @property
+    def peer_host(self) -> str:
+        """The peer's address without its port, for limits per address and log lines."""
+
+    @property
+    def local_host(self) -> str:
+        """The address on our side."""
+
+    async def receive_into(self, buffer: bytearray | memoryview) -> int:
+        """Wait for bytes and put them at the front of ``buffer``; 0 is the end of the stream."""
+
+    async def send_gathered(self, buffers: Sequence[Buffer]) -> None:
+        """Send all buffers, in order, with as few system calls as possible."""
+
+    async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
+        """Send ``header`` and then a leased range (sendfile where it can). The caller releases the lease.
+
+        Raises:
+            OSError: the peer is gone, or the file was shorter than the lease; the connection must then be closed.
+        """
+
+    def close(self) -> None:
+        """Close at once, also while another task waits on it (that task gets OSError); idempotent."""
+
+
+class Listener(Protocol):
+    """A bound, listening address."""
+
+    @property
+    def host(self) -> str:
+        """The bound host."""
+
+    @property
+    def port(self) -> int:
+        """The bound port, the real one when 0 was asked for."""
+
+    async def accept(self) -> Connection:
+        """Wait for the next connection."""
+
+    def close(self) -> None:
+        """Stop listening; a waiting ``accept`` raises OSError."""
+
+
+class Network(Protocol):
+    """A network: listens and connects."""
+
+    async def listen(self, host: str, port: int, *, backlog: int = 128) -> Listener:
+        """Bind and listen.
+
+        Raises:
+            OSError: the address is in use or not ours.
+        """
+
+    async def connect(self, host: str, port: int) -> Connection:
+        """Connect; the caller sets the deadline.
+
+        Raises:
+            OSError: refused, unreachable, unknown host.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Env:
+    """All that a node is given of the world."""
+
+    clock: Clock
+    rng: Random
+    files: Files
+    network: Network

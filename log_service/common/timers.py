@@ -1,0 +1,83 @@
+"""One heap of deadlines for everything that waits: delayed fetches, sessions, rebalances, retention.
+
+It never looks at a clock: whoever owns it asks what is due. Cancelling is O(1) and leaves a dead entry that is dropped when it surfaces or
+when dead entries outnumber live ones, so that a heap of long timers that are always cancelled stays small.
+"""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+Callback = Callable[[], None]
+
+
+class Timer:
+    """A scheduled callback. ``cancel`` may be called at any time, any number of times."""
+
+    __slots__ = ("_queue", "callback", "deadline_ms")
+
+    def __init__(self, queue: "TimerQueue", deadline_ms: int, callback: Callback) -> None:
+        self._queue: TimerQueue | None = queue
+        self.deadline_ms = deadline_ms
+        self.callback: Callback = callback
+
+    @property
+    def is_pending(self) -> bool:
+        """Neither fired nor cancelled."""
+        return self._queue is not None
+
+    def cancel(self) -> None:
+        """Never fire; a timer that fired already stays fired."""
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            queue.forget_one()
+
+    def take(self) -> Callback:
+        """Mark as fired and return what to call."""
+        self._queue = None
+        return self.callback
+
+
+class TimerQueue:
+    """Deadlines in monotonic milliseconds, earliest first; equal deadlines fire in the order they were scheduled."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Timer]] = []
+        self._order = count()
+        self._dead_count = 0
+        self.on_earlier: Callable[[], None] = lambda: None
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._dead_count
+
+    def schedule(self, deadline_ms: int, callback: Callback) -> Timer:
+        """Call ``callback`` once ``deadline_ms`` has come. Tells ``on_earlier`` when this became the next deadline."""
+        timer = Timer(self, deadline_ms, callback)
+        is_earlier = not self._heap or deadline_ms < self._heap[0][0]
+        heapq.heappush(self._heap, (deadline_ms, next(self._order), timer))
+        if is_earlier:
+            self.on_earlier()
+        return timer
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when the next live timer is due, or None."""
+        while self._heap and not self._heap[0][2].is_pending:
+            heapq.heappop(self._heap)
+            self._dead_count -= 1
+        return self._heap[0][0] if self._heap else None
+
+    def fire_due(self, now_ms: int) -> int:
+        """Call everything due at ``now_ms`` and return how many were called. Callbacks may schedule and cancel."""
+        fired_count = 0
+        while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
+            heapq.heappop(self._heap)[2].take()()
+            fired_count += 1
+        return fired_count
+
+    def forget_one(self) -> None:
+        """Count a cancelled entry, and rebuild the heap when most of it is dead."""
+        self._dead_count += 1
+        if self._dead_count > 64 and self._dead_count * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[2].is_pending]
+            heapq.heapify(self._heap)
+            self._dead_count = 0

@@ -1,0 +1,48 @@
+"""Ids, epochs and the few values that every room shares.
+
+Ids are NewTypes so that a leader epoch cannot be passed where a producer epoch belongs; sentinels carry Kafka's values.
+"""
+
+from typing import NamedTuple, NewType
+from uuid import UUID
+
+Buffer = bytes | bytearray | memoryview
+
+NodeId = NewType("NodeId", int)
+TopicId = NewType("TopicId", UUID)
+LeaderEpoch = NewType("LeaderEpoch", int)
+PartitionEpoch = NewType("PartitionEpoch", int)
+BrokerEpoch = NewType("BrokerEpoch", int)
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+
+NO_NODE = NodeId(-1)
+NO_TOPIC_ID = TopicId(UUID(int=0))
+NO_LEADER_EPOCH = LeaderEpoch(-1)
+NO_PRODUCER_ID = ProducerId(-1)
+NO_PRODUCER_EPOCH = ProducerEpoch(-1)
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+
+
+class TopicPartition(NamedTuple):
+    """A partition by its topic's name. A tuple, because it is the key of every hot dictionary."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by its topic's id, which survives neither deletion nor recreation of the name."""
+
+    topic_id: TopicId
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic_id}/{self.partition}"
