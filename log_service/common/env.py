@@ -1,6 +1,6 @@
 """The seams between the log service and the world: protocols only, nothing here acts.
 
-Everything a node needs from outside is one injected ``Env``: two clocks, randomness, files and a network. The real one is put
+Everything a node needs from outside is one injected ``NodeEnv``: two clocks, randomness, files and a network (a client's ``Env`` has no files). The real one is put
 together by the composition roots (broker, client); the simulated one in the tests has virtual time, memory streams and a disk that
 loses what was not synced. The seams are as high as the fast path: a connection sends gathered buffers and slices of files, and no
 descriptor leaves a file. Waiting is trio's own (``trio.sleep``, ``trio.move_on_after``), whose clock the simulation replaces.
@@ -227,9 +227,15 @@ class Network(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Env:
-    """All that a node is given of the world."""
+    """What a client is given of the world."""
 
     clock: Clock
     rng: Random
-    files: Files
     network: Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEnv(Env):
+    """What a node is given of the world: a client's, and a file system."""
+
+    files: Files

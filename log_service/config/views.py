@@ -1,0 +1,137 @@
+"""The small frozen views that rooms receive instead of keys: one per room, defaults are Kafka's.
+
+A view knows no key names and reads nothing; ``config.server`` and ``config.topic`` build views from declared keys.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FOREVER_MS = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """How one partition's log behaves: topic keys resolved over the broker's defaults."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3_600_000
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * 24 * 3_600_000  # -1: no limit
+    retention_bytes: int = -1  # -1: no limit
+    is_compacted: bool = False
+    is_deleted: bool = True
+    delete_retention_ms: int = 24 * 3_600_000
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = FOREVER_MS  # 1: synced before each acknowledgement
+    flush_ms: int = FOREVER_MS
+    max_message_bytes: int = 1_048_588
+    compression_type: str = "producer"
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = FOREVER_MS
+    message_timestamp_after_max_ms: int = 3_600_000
+    min_insync_replicas: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogManagerConfig:
+    """The log directories of a node and the intervals of their upkeep."""
+
+    log_dirs: tuple[Path, ...]
+    retention_check_interval_ms: int = 300_000
+    flush_scheduler_interval_ms: int = FOREVER_MS
+    flush_offset_checkpoint_interval_ms: int = 60_000
+    flush_start_offset_checkpoint_interval_ms: int = 60_000
+    initial_task_delay_ms: int = 30_000
+    recovery_threads_per_data_dir: int = 2
+    producer_id_expiration_ms: int = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkLimits:
+    """Bounds of one listener; every one is on by default."""
+
+    max_frame_bytes: int = 100 << 20
+    max_connection_count: int = 10_000
+    max_connection_count_per_host: int = 10_000
+    max_connection_count_per_host_overrides: tuple[tuple[str, int], ...] = ()
+    idle_timeout_ms: int = 600_000
+    frame_deadline_ms: int = 60_000
+    max_requests_in_flight_per_connection: int = 64
+    max_request_bytes_in_flight: int = 512 << 20
+    receive_buffer_bytes: int = 64 << 10
+    socket_send_buffer_bytes: int = 102_400  # -1: the system's default
+    socket_receive_buffer_bytes: int = 102_400
+    backlog: int = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerConfig:
+    """One listener: where it binds and what clients are told."""
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int  # 0: the port that was bound
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Bounds and delays of consumer groups, and how their offsets are kept."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2**31 - 1
+    new_member_join_timeout_ms: int = 300_000
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_topic_partitions: int = 50
+    offsets_topic_replication_factor: int = 1
+    offsets_topic_segment_bytes: int = 100 << 20
+    load_buffer_bytes: int = 5 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchConfig:
+    """Bounds of fetch answers and sessions."""
+
+    max_bytes: int = 55 << 20
+    max_session_cache_slots: int = 1_000
+    min_session_eviction_ms: int = 120_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    """What a new topic gets where its creator says nothing, and the bounds of a request."""
+
+    partition_count: int = 1
+    replication_factor: int = 1
+    is_auto_created: bool = True
+    is_deletion_enabled: bool = True
+    max_partitions_per_request: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """One node: its identity and the views of its rooms."""
+
+    node_id: int
+    listeners: tuple[ListenerConfig, ...]
+    log_manager: LogManagerConfig
+    metadata_log_dir: Path
+    rack: str | None = None
+    cluster_id: str | None = None
+    inter_broker_listener_name: str = "PLAINTEXT"
+    log: LogConfig = field(default_factory=LogConfig)
+    limits: NetworkLimits = field(default_factory=NetworkLimits)
+    groups: GroupConfig = field(default_factory=GroupConfig)
+    fetch: FetchConfig = field(default_factory=FetchConfig)
+    topics: TopicDefaults = field(default_factory=TopicDefaults)
+    disk_pool_threads: int = 4
+    broker_heartbeat_interval_ms: int = 2_000
+    broker_session_timeout_ms: int = 9_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
