@@ -1,9 +1,10 @@
 """The seams between the log service and the world: protocols only, nothing here acts.
 
-Everything a node needs from outside is one injected ``NodeEnv``: two clocks, randomness, files and a network (a client's ``Env`` has no files). The real one is put
-together by the composition roots (broker, client); the simulated one in the tests has virtual time, memory streams and a disk that
-loses what was not synced. The seams are as high as the fast path: a connection sends gathered buffers and slices of files, and no
-descriptor leaves a file. Waiting is trio's own (``trio.sleep``, ``trio.move_on_after``), whose clock the simulation replaces.
+Everything a node needs from outside is one injected ``NodeEnv``: two clocks, randomness, files and a network; a client's ``Env`` has
+no files. The real ones are put together by the composition roots (broker, client); the simulated one in the tests has virtual time,
+memory streams and a disk that loses what was not synced. The seams are as high as the fast path: a connection sends gathered buffers
+and slices of files, and no descriptor leaves a file. Waiting is trio's own (``trio.sleep``, ``trio.move_on_after``), whose clock the
+simulation replaces.
 """
 
 from collections.abc import Callable, Sequence
