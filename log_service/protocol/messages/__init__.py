@@ -1,0 +1,1 @@
+"""One module per API with its request and response as plain dataclasses, generated; nothing is imported before it is used."""

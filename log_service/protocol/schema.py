@@ -1,0 +1,87 @@
+"""How a message declares its wire form: one ``Schema`` per struct, one ``Field`` per member, as facts and without behaviour.
+
+The generated modules carry these beside their dataclasses, and the codec compiles from them. Versions are written as Kafka writes them:
+``"3+"``, ``"0-12"``, ``"4"``; an empty string is no version at all. Nothing here knows bytes.
+
+Invariants: a field with a tag is tagged in every version it has; a struct that is tagged and not nullable has ``None`` for "absent", so that
+nobody pays for objects that say nothing.
+"""
+
+from collections.abc import Sized
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Protocol
+
+from log_service.common.types import Buffer
+
+Chunk = Buffer | Sized
+"""What encoded messages are made of: bytes of ours, and ``records`` as they were handed in (anything with a length)."""
+
+NO_LIMIT = 0x7FFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One member of a struct.
+
+    ``wire_type`` is Kafka's name of a primitive, ``struct``, or either behind ``[]``; ``struct`` is then the class of the element.
+    ``default`` is the value; ``()`` stands for an empty list and ``...`` for a struct made of its own defaults.
+    ``flexible`` overrides the message's own flexible versions (the client id of a request header is never compact).
+    """
+
+    name: str
+    wire_type: str
+    versions: str
+    nullable: str = ""
+    tag: int | None = None
+    ignorable: bool = False
+    default: Any = None
+    struct: "type[Message] | None" = None
+    flexible: str | None = None
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the member is a list."""
+        return self.wire_type.startswith("[]")
+
+    @property
+    def element_type(self) -> str:
+        """The type without its ``[]``."""
+        return self.wire_type.removeprefix("[]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """The wire form of one struct: ``valid`` are the versions we speak, ``flexible`` those with compact lengths and tags.
+
+    ``key`` is Kafka's number of a whole message: an API key, or the type of a stored record.
+    """
+
+    name: str
+    valid: str
+    flexible: str
+    fields: tuple[Field, ...]
+    key: int | None = None
+
+
+class Message(Protocol):
+    """Any generated class: a plain dataclass with its schema beside it."""
+
+    SCHEMA: ClassVar[Schema]
+
+
+@cache
+def version_span(versions: str) -> tuple[int, int]:
+    """Return (first, last) of a version text, both inclusive; no versions give an empty span (0, -1)."""
+    if versions in {"", "none"}:
+        return 0, -1
+    if versions.endswith("+"):
+        return int(versions[:-1]), NO_LIMIT
+    first, _, last = versions.partition("-")
+    return int(first), int(last or first)
+
+
+def has_version(versions: str, version: int) -> bool:
+    """Whether ``version`` lies in a version text."""
+    first, last = version_span(versions)
+    return first <= version <= last

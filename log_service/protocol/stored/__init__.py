@@ -1,0 +1,1 @@
+"""Messages that are written into logs rather than sent: metadata, group, control and producer state records, generated."""
