@@ -1,0 +1,65 @@
+# tidelog: the commands of this repository. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PYTEST := $(BIN)/python -m pytest
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up status test lint check unit format bench generate clean
+
+help:  ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidelog needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing tidelog with its platform into $(VENV) (once; about 500 MB)"
+	$(PIP_INSTALL) --editable '.[platform,demo]'
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	@echo "installing the tools for tests and checks"
+	$(PIP_INSTALL) --editable '.[platform,demo,dev]'
+	@touch $@
+
+demo: $(VENV)/installed  ## the whole path on real data, from an empty directory to an answered question
+	$(BIN)/tidelog demo
+
+up: $(VENV)/installed  ## broker, Spark, Dagster webserver and daemon; Ctrl-C stops them in order
+	$(BIN)/tidelog up
+
+status: $(VENV)/installed  ## what runs
+	$(BIN)/tidelog status
+
+test: $(VENV)/installed-dev  ## all tests
+	$(PYTEST) -n $(WORKERS) --dist loadfile tests
+
+lint: $(VENV)/installed-dev  ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint  ## what lint does, and unit tests and simulation
+	$(PYTEST) -n $(WORKERS) --dist loadfile tests/test_house.py tests/unit tests/sim
+
+unit: $(VENV)/installed-dev  ## unit tests alone
+	$(PYTEST) -n $(WORKERS) --dist loadfile tests/unit
+
+format: $(VENV)/installed-dev  ## format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+generate: $(VENV)/installed-dev  ## write the message modules anew from their schemas
+	$(BIN)/python tools/generate_messages.py
+
+bench: $(VENV)/installed-dev  ## every figure in one table
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove caches and builds; data and the virtual environment stay
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
