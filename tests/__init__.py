@@ -1,0 +1,1 @@
+"""Tests: unit mirrors the tree, integration uses real sockets, sim is the simulated world."""
