@@ -1,0 +1,221 @@
+"""Fetch sessions (KIP-227): a consumer names its partitions once, and later requests and answers carry only what changed.
+
+Decides which partitions a request asks for, which of them an answer must name, and which session makes room for another. Knows neither
+logs nor sockets: positions and sizes are handed in.
+
+Invariants: a session holds partitions by name or by id, never both; its epoch moves by one with every request that it accepts; sessions
+and the partitions that they hold together are bounded, and a consumer that gets no session is served all the same.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+from uuid import UUID
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.config.views import FetchConfig
+from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MAX_CACHED_PARTITION_COUNT = 500_000
+
+_LAST_EPOCH = 2**31 - 1
+_NEVER_SENT = -1
+
+PartitionKey = tuple[str | UUID, int]
+
+
+class FetchTarget:
+    """One partition that a consumer fetches, and what it was last told about it."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "max_bytes",
+        "partition",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, topic_id: UUID, wanted: FetchPartition) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = wanted.partition
+        self.sent_high_watermark = _NEVER_SENT
+        self.sent_log_start_offset = _NEVER_SENT
+        self.want(wanted)
+
+    def want(self, wanted: FetchPartition) -> None:
+        """Take over what a request says about this partition."""
+        self.fetch_offset = wanted.fetch_offset
+        self.max_bytes = wanted.partition_max_bytes
+        self.current_leader_epoch = wanted.current_leader_epoch
+        self.last_fetched_epoch = wanted.last_fetched_epoch
+
+    def is_changed(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether an incremental answer must name this partition; remembers what the consumer is told then.
+
+        An error is always told, and so is the first state after it.
+        """
+        is_told = (
+            record_bytes > 0
+            or error_code != 0
+            or self.sent_high_watermark != high_watermark
+            or self.sent_log_start_offset != log_start_offset
+        )
+        self.sent_high_watermark = _NEVER_SENT if error_code else high_watermark
+        self.sent_log_start_offset = log_start_offset
+        return is_told
+
+
+def targets_of(topics: Iterable[FetchTopic], *, is_by_id: bool) -> dict[PartitionKey, FetchTarget]:
+    """Return what a full request asks for; a partition named twice counts once, with what was said last."""
+    targets: dict[PartitionKey, FetchTarget] = {}
+    for topic in topics:
+        key = topic.topic_id if is_by_id else topic.topic
+        for wanted in topic.partitions:
+            targets[(key, wanted.partition)] = FetchTarget(topic.topic, topic.topic_id, wanted)
+    return targets
+
+
+class FetchSession:
+    """What one consumer fetches. Partitions that gave records move to the end, so that all get their turn."""
+
+    __slots__ = ("created_ms", "epoch", "is_by_id", "last_used_ms", "session_id", "targets")
+
+    def __init__(self, session_id: int, targets: dict[PartitionKey, FetchTarget], now_ms: int, *, is_by_id: bool) -> None:
+        self.session_id = session_id
+        self.targets = targets
+        self.is_by_id = is_by_id
+        self.epoch = INITIAL_EPOCH + 1
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+
+    def __repr__(self) -> str:
+        return f"<FetchSession {self.session_id} epoch={self.epoch} partitions={len(self.targets)}>"
+
+    def accept(self, request: FetchRequest, now_ms: int) -> None:
+        """Apply what an incremental request adds, changes and forgets, and expect the next epoch."""
+        self.last_used_ms = now_ms
+        self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
+        for topic in request.topics:
+            self._want(topic)
+        for forgotten in request.forgotten_topics_data:
+            key = forgotten.topic_id if self.is_by_id else forgotten.topic
+            for partition in forgotten.partitions:
+                self.targets.pop((key, partition), None)
+
+    def _want(self, topic: FetchTopic) -> None:
+        name = topic.topic_id if self.is_by_id else topic.topic
+        for wanted in topic.partitions:
+            key: PartitionKey = (name, wanted.partition)
+            known = self.targets.get(key)
+            if known is None:
+                self.targets[key] = FetchTarget(topic.topic, topic.topic_id, wanted)
+            else:
+                known.want(wanted)
+
+    def move_to_end(self, target: FetchTarget) -> None:
+        """Let the others go first next time."""
+        key: PartitionKey = (target.topic_id if self.is_by_id else target.topic, target.partition)
+        if self.targets.pop(key, None) is not None:
+            self.targets[key] = target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchContext:
+    """One fetch request, resolved: what to read, in which order, and how to answer."""
+
+    targets: tuple[FetchTarget, ...]
+    session: FetchSession | None
+    is_incremental: bool
+
+    @property
+    def session_id(self) -> int:
+        """What the answer carries; 0 is "no session"."""
+        return NO_SESSION if self.session is None else self.session.session_id
+
+
+class FetchSessionCache:
+    """All sessions of a broker, the longest unused first."""
+
+    def __init__(self, config: FetchConfig, rng: Random) -> None:
+        self._config = config
+        self._rng = rng
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions that all sessions hold together."""
+        return sum(len(session.targets) for session in self._sessions.values())
+
+    def open(self, request: FetchRequest, now_ms: int, *, is_by_id: bool) -> FetchContext:
+        """Resolve a request, and start, advance or end its session.
+
+        Raises:
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR; the consumer starts anew.
+        """
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+            return self._open_incremental(request, now_ms, is_by_id=is_by_id)
+        if request.session_id != NO_SESSION:
+            self._sessions.pop(request.session_id, None)
+        targets = targets_of(request.topics, is_by_id=is_by_id)
+        session = self._maybe_start(targets, now_ms, is_by_id=is_by_id) if request.session_epoch == INITIAL_EPOCH else None
+        return FetchContext(targets=tuple(targets.values()), session=session, is_incremental=False)
+
+    def _open_incremental(self, request: FetchRequest, now_ms: int, *, is_by_id: bool) -> FetchContext:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.is_by_id != is_by_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.epoch != request.session_epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.accept(request, now_ms)
+        del self._sessions[session.session_id]
+        if not session.targets:
+            return FetchContext(targets=(), session=None, is_incremental=True)
+        if request.topics and self.partition_count + len(session.targets) > MAX_CACHED_PARTITION_COUNT:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        self._sessions[session.session_id] = session
+        return FetchContext(targets=tuple(session.targets.values()), session=session, is_incremental=True)
+
+    def _maybe_start(self, targets: dict[PartitionKey, FetchTarget], now_ms: int, *, is_by_id: bool) -> FetchSession | None:
+        if not targets or not self._has_room(len(targets), now_ms):
+            return None
+        session = FetchSession(self._new_id(), targets, now_ms, is_by_id=is_by_id)
+        self._sessions[session.session_id] = session
+        return session
+
+    def _has_room(self, size: int, now_ms: int) -> bool:
+        if len(self._sessions) >= self._config.max_session_cache_slots and not self._maybe_evict(size, now_ms):
+            return False
+        return self.partition_count + size <= MAX_CACHED_PARTITION_COUNT
+
+    def _maybe_evict(self, size: int, now_ms: int) -> bool:
+        """Drop the longest unused session if it is stale, else the smallest that has been here long and is smaller than the new one."""
+        oldest_allowed_ms = now_ms - self._config.min_session_eviction_ms
+        unused = next(iter(self._sessions.values()), None)
+        if unused is None:
+            return False
+        if unused.last_used_ms >= oldest_allowed_ms:
+            settled = (session for session in self._sessions.values() if session.created_ms < oldest_allowed_ms)
+            unused = min(settled, key=lambda session: len(session.targets), default=None)
+            if unused is None or len(unused.targets) >= size:
+                return False
+        del self._sessions[unused.session_id]
+        return True
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self._rng.randint(1, _LAST_EPOCH)
+            if session_id not in self._sessions:
+                return session_id

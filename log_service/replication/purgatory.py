@@ -1,0 +1,122 @@
+"""Requests that wait: each delayed operation watches keys (partitions) and is finished once, by a key or by its deadline.
+
+Decides only who is asked again and when: what makes an operation ready is the operation's own knowledge. Waiting costs one entry per
+watched key and one timer; nothing runs while nothing happens.
+
+Invariants: an operation is told exactly one of ``on_ready`` and ``on_expired``, or neither when its watch was cancelled; at that moment it
+watches nothing any more, so that it may watch again or touch the keys it waited for.
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+from log_service.common.timers import Timer, TimerQueue
+
+K = TypeVar("K", bound=Hashable)
+K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
+
+
+class DelayedOperation(Protocol[K_contra]):
+    """What waits. None of the calls may block or raise."""
+
+    def is_ready(self, key: K_contra) -> bool:
+        """Whether the operation can be finished now that ``key`` has changed."""
+
+    def on_ready(self) -> None:
+        """Finish: a key made the operation ready."""
+
+    def on_expired(self) -> None:
+        """Finish: the deadline came first."""
+
+
+class Watch(Generic[K]):
+    """One operation's stay in the purgatory."""
+
+    __slots__ = ("_keys", "_purgatory", "_timer", "operation")
+
+    def __init__(self, purgatory: "Purgatory[K]", operation: DelayedOperation[K], keys: tuple[K, ...]) -> None:
+        self.operation = operation
+        self._purgatory = purgatory
+        self._keys = keys
+        self._timer: Timer | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Neither finished nor cancelled."""
+        return self._timer is not None and self._timer.is_pending
+
+    def cancel(self) -> None:
+        """Wait no longer; the operation is told nothing. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._purgatory.forget(self, self._keys)
+
+    def start(self, timer: Timer) -> None:
+        """Hold the timer that bounds the wait."""
+        self._timer = timer
+
+    def expire(self) -> None:
+        """The deadline came."""
+        self.cancel()
+        self.operation.on_expired()
+
+
+class Purgatory(Generic[K]):
+    """All delayed operations of one kind. Its size is bounded by the requests that connections may have in flight."""
+
+    def __init__(self, timers: TimerQueue) -> None:
+        self._timers = timers
+        self._watches: dict[K, dict[Watch[K], None]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def watched_key_count(self) -> int:
+        """Keys that somebody waits for."""
+        return len(self._watches)
+
+    def watch(self, operation: DelayedOperation[K], keys: Iterable[K], deadline_ms: int) -> Watch[K]:
+        """Let ``operation`` wait for any of ``keys``, at most until ``deadline_ms`` (monotonic).
+
+        The caller has found it not ready just before; nothing can have changed in between, because nothing was awaited.
+        """
+        watch = Watch(self, operation, tuple(keys))
+        watch.start(self._timers.schedule(deadline_ms, watch.expire))
+        for key in watch._keys:  # noqa: SLF001 - a watch is the purgatory's own other half
+            self._watches.setdefault(key, {})[watch] = None
+        self._count += 1
+        return watch
+
+    def check(self, key: K) -> int:
+        """Ask every operation that watches ``key`` whether it is ready, in the order they came; return how many were finished."""
+        watches = self._watches.get(key)
+        if watches is None:
+            return 0
+        finished_count = 0
+        for watch in tuple(watches):
+            if watch.is_pending and watch.operation.is_ready(key):
+                watch.cancel()
+                watch.operation.on_ready()
+                finished_count += 1
+        return finished_count
+
+    def expire_all(self) -> int:
+        """Finish everything as if its deadline had come, and return how many there were; for a stopping broker."""
+        watches = {watch: None for watched in self._watches.values() for watch in watched}
+        for watch in watches:
+            if watch.is_pending:
+                watch.expire()
+        return len(watches)
+
+    def forget(self, watch: Watch[K], keys: tuple[K, ...]) -> None:
+        """Drop a watch from its keys."""
+        self._count -= 1
+        for key in keys:
+            watches = self._watches.get(key)
+            if watches is not None:
+                watches.pop(watch, None)
+                if not watches:
+                    del self._watches[key]
