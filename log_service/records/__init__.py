@@ -1,4 +1,52 @@
 """Record batches (magic 2): views over bytes, building, compression, validation, and the way to Arrow columns.
 
 No input or output happens here. A batch is opened record by record only where somebody asks for its records.
+
+- ``batch``: headers over bytes in place, checksum, stamping, reading the records of one batch
+- ``builder``: writing batches
+- ``control``: markers
+- ``compression``: bounded codecs
+- ``record``, ``varint``: one record
 """
+
+from log_service.records.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    CorruptBatch,
+    batch_view,
+    compute_crc,
+    is_crc_valid,
+    iterate_headers,
+    iterate_records,
+    next_sequence,
+    parse_header,
+    stamp,
+    stamp_append_time,
+)
+from log_service.records.builder import BatchBuilder, build_batch
+from log_service.records.compression import Codec, compress, decompress
+from log_service.records.record import NewRecord, Record, RecordHeader, max_record_bytes
+
+__all__ = [
+    "HEADER_SIZE",
+    "BatchBuilder",
+    "BatchHeader",
+    "Codec",
+    "CorruptBatch",
+    "NewRecord",
+    "Record",
+    "RecordHeader",
+    "batch_view",
+    "build_batch",
+    "compress",
+    "compute_crc",
+    "decompress",
+    "is_crc_valid",
+    "iterate_headers",
+    "iterate_records",
+    "max_record_bytes",
+    "next_sequence",
+    "parse_header",
+    "stamp",
+    "stamp_append_time",
+]

@@ -1,0 +1,289 @@
+"""A record batch, magic 2: its header over bytes in place, its checksum, the fields a leader stamps, and its records on demand.
+
+Decides where each field is and what a header may say. Knows nothing of files, requests and topics. The layout (KIP-98; big-endian):
+base_offset i64, batch_length i32 (bytes after this field), partition_leader_epoch i32, magic i8, crc u32 (CRC-32C of everything after it),
+attributes i16, last_offset_delta i32, base_timestamp i64, max_timestamp i64, producer_id i64, producer_epoch i16, base_sequence i32,
+record_count i32, then the records, compressed as one block.
+
+Invariants: base_offset and partition_leader_epoch lie outside the checksum, so that a leader stamps them without computing it again.
+Headers are read with one unpacking and never copy the records. Bytes that are not a batch raise ``CorruptBatch``.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_PRODUCER_ID, NO_SEQUENCE, Buffer
+from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
+from log_service.records.record import Record, read_records
+
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_SIZE = HEADER.size
+MAGIC = 2
+LOG_OVERHEAD = 12
+"""Bytes before what batch_length counts: base_offset and batch_length."""
+MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+
+EPOCH_POSITION = 12
+MAGIC_POSITION = 16
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+MAX_TIMESTAMP_POSITION = 35
+
+CODEC_MASK = 0x07
+APPEND_TIME_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
+
+_SEQUENCE_COUNT = 1 << 31
+_OFFSET = Struct(">q")
+_EPOCH = Struct(">i")
+CRC = Struct(">I")
+_ATTRIBUTES = Struct(">h")
+_TIMESTAMP = Struct(">q")
+_unpack_header = HEADER.unpack_from
+_new = tuple.__new__
+
+
+class CorruptBatch(KafkaError):  # noqa: N818 - it names the bytes, as the error code does
+    """Bytes that are not a record batch, or are not what their checksum says: CORRUPT_MESSAGE."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, reason)
+
+
+class BatchHeader(NamedTuple):
+    """The fields of a batch before its records, as they are on the wire."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the whole batch."""
+        return LOG_OVERHEAD + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, inclusive; compaction may have removed that record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that follows this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> int:
+        """The codec's number, which may be one that does not exist."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def compression(self) -> Codec:
+        """The codec.
+
+        Raises:
+            KafkaError: UNSUPPORTED_COMPRESSION_TYPE, the number is not one of a codec.
+        """
+        number = self.attributes & CODEC_MASK
+        if number > Codec.ZSTD:
+            text = f"the batch at offset {self.base_offset} names compression codec {number}, which does not exist"
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+        return Codec(number)
+
+    @property
+    def is_append_time(self) -> bool:
+        """Whether max_timestamp is the timestamp of every record (LogAppendTime); else they carry their own (CreateTime)."""
+        return self.attributes & APPEND_TIME_FLAG != 0
+
+    @property
+    def timestamp_type(self) -> str:
+        """``CreateTime`` or ``LogAppendTime``, as ``message.timestamp.type`` spells them."""
+        return "LogAppendTime" if self.attributes & APPEND_TIME_FLAG else "CreateTime"
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records belong to a transaction of producer_id."""
+        return self.attributes & TRANSACTIONAL_FLAG != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are markers that applications never see."""
+        return self.attributes & CONTROL_FLAG != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether base_timestamp is the time from which compaction may drop the batch's tombstones (KIP-534)."""
+        return self.attributes & DELETE_HORIZON_FLAG != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop the batch's tombstones and markers, None where that is not set."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent or transactional producer wrote the batch."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record; sequences go on at 0 after 2147483647. -1 where there is none."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) % _SEQUENCE_COUNT
+
+
+def next_sequence(sequence: int, record_count: int = 1) -> int:
+    """Return the sequence ``record_count`` after ``sequence``; 2147483647 is followed by 0."""
+    return (sequence + record_count) % _SEQUENCE_COUNT
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Return the header at ``position``. Neither the checksum nor whether the records are all there is looked at.
+
+    Raises:
+        CorruptBatch: fewer bytes than a header, another magic, a length or count that no batch has.
+    """
+    if len(buffer) - position < HEADER_SIZE:
+        text = f"{len(buffer) - position} bytes at position {position} where a batch header takes {HEADER_SIZE}"
+        raise CorruptBatch(text)
+    header: BatchHeader = _new(BatchHeader, _unpack_header(buffer, position))
+    _, batch_length, _, magic, _, _, last_offset_delta, _, _, _, _, _, record_count = header
+    if magic != MAGIC or batch_length < MIN_BATCH_LENGTH or last_offset_delta < 0 or record_count < 0:
+        raise CorruptBatch(_header_fault(header, position))
+    return header
+
+
+def _header_fault(header: BatchHeader, position: int) -> str:
+    where = f"the batch at position {position} (base offset {header.base_offset})"
+    if header.magic != MAGIC:
+        return f"{where} has magic {header.magic}; only {MAGIC} is read"
+    if header.batch_length < MIN_BATCH_LENGTH:
+        return f"{where} has length {header.batch_length}, less than its header"
+    return f"{where} has {header.record_count} records and last offset delta {header.last_offset_delta}"
+
+
+def _cut_off(header: BatchHeader, position: int, there_bytes: int) -> CorruptBatch:
+    text = f"the batch at position {position} announces {header.size_bytes} bytes, {there_bytes} are there"
+    return CorruptBatch(text)
+
+
+def iterate_headers(buffer: Buffer, position: int = 0, *, is_torn_tail_ok: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of batches that lie back to back from ``position`` to the end.
+
+    With ``is_torn_tail_ok`` the iteration ends before a last batch that is cut off (what a fetch of limited size returns).
+
+    Raises:
+        CorruptBatch: bytes that are no header; a last batch that is cut off, unless that is allowed.
+    """
+    end = len(buffer)
+    while position < end:
+        if end - position < HEADER_SIZE and is_torn_tail_ok:
+            return
+        header = parse_header(buffer, position)
+        next_position = position + header.batch_length + LOG_OVERHEAD
+        if next_position > end:
+            if is_torn_tail_ok:
+                return
+            raise _cut_off(header, position, end - position)
+        yield position, header
+        position = next_position
+
+
+def batch_view(buffer: Buffer, position: int = 0) -> memoryview:
+    """Return the bytes of the one batch at ``position``.
+
+    Raises:
+        CorruptBatch: there is no whole batch.
+    """
+    header = parse_header(buffer, position)
+    view = memoryview(buffer)[position : position + header.size_bytes]
+    if len(view) < header.size_bytes:
+        raise _cut_off(header, position, len(view))
+    return view
+
+
+# Checksum
+
+
+def compute_crc(batch: Buffer) -> int:
+    """Return the CRC-32C of a whole batch: of everything from its attributes on. ``batch`` begins and ends with the batch."""
+    return crc32c(memoryview(batch)[ATTRIBUTES_POSITION:])
+
+
+def is_crc_valid(batch: Buffer) -> bool:
+    """Whether the checksum in a whole batch is the one of its bytes. ``batch`` begins and ends with the batch."""
+    (crc,) = CRC.unpack_from(batch, CRC_POSITION)
+    return bool(crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]) == crc)
+
+
+# What a leader stamps
+
+
+def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset and leader epoch into the batch at ``position``; the checksum does not cover them."""
+    _OFFSET.pack_into(buffer, position, base_offset)
+    _EPOCH.pack_into(buffer, position + EPOCH_POSITION, leader_epoch)
+
+
+def stamp_append_time(buffer: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
+    """Make ``timestamp_ms`` the timestamp of every record of the batch at ``position`` (LogAppendTime), and renew the checksum.
+
+    Raises:
+        CorruptBatch: there is no whole batch.
+    """
+    batch = batch_view(buffer, position)
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, ATTRIBUTES_POSITION)
+    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes | APPEND_TIME_FLAG)
+    _TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_POSITION, timestamp_ms)
+    CRC.pack_into(batch, CRC_POSITION, compute_crc(batch))
+
+
+# Records
+
+
+def plain_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> tuple[BatchHeader, bytes]:
+    """Return the header of the batch at ``position`` and its records, decompressed.
+
+    Raises:
+        KafkaError: CorruptBatch, there is no whole batch; or as ``compression.decompress``.
+    """
+    header = parse_header(buffer, position)
+    body = memoryview(buffer)[position + HEADER_SIZE : position + header.size_bytes]
+    if len(body) != header.batch_length - MIN_BATCH_LENGTH:
+        raise _cut_off(header, position, HEADER_SIZE + len(body))
+    return header, decompress(header.compression, body, max_size_bytes)
+
+
+def iterate_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
+    """Yield the records of the batch at ``position``, markers of a control batch too. The checksum is the caller's to look at.
+
+    The batch is decompressed when the first record is asked for, into at most ``max_size_bytes``.
+
+    Raises:
+        KafkaError: CorruptBatch, there is no whole batch; INVALID_RECORD, a record is malformed; or as ``compression.decompress``.
+    """
+    header, plain = plain_records(buffer, position, max_size_bytes=max_size_bytes)
+    yield from read_records(
+        plain,
+        header.record_count,
+        base_offset=header.base_offset,
+        base_timestamp=header.base_timestamp,
+        append_timestamp=header.max_timestamp if header.is_append_time else None,
+    )

@@ -1,0 +1,163 @@
+"""Building record batches: record by record for a producer, or all at once.
+
+Decides nothing but the layout: base offset 0 unless told, deltas relative to the first record's timestamp, the checksum over the finished
+bytes. When a batch is full and when it leaves is the caller's; ``has_room_for`` counts uncompressed bytes, because nobody knows better
+before compressing.
+
+Invariants: an append takes one join and two extensions of one buffer; an uncompressed batch is never copied, it is finished where it grew.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from log_service.common.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Buffer
+from log_service.records.batch import (
+    APPEND_TIME_FLAG,
+    CONTROL_FLAG,
+    CRC,
+    CRC_POSITION,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_FLAG,
+    compute_crc,
+)
+from log_service.records.compression import Codec, compress
+from log_service.records.record import NewRecord, RecordHeader, encode_headers, max_record_bytes
+from log_service.records.varint import VARINTS
+
+DEFAULT_MAX_SIZE_BYTES = 16 * 1024
+"""``batch.size``: the uncompressed size up to which a batch takes records."""
+
+_NULL = VARINTS[-1]
+
+
+class BatchBuilder:
+    """Collects records and turns them into one batch. A builder is built once."""
+
+    __slots__ = ("_buffer", "base_timestamp", "codec", "level", "max_size_bytes", "max_timestamp", "record_count")
+
+    def __init__(self, codec: Codec = Codec.NONE, level: int | None = None, max_size_bytes: int = DEFAULT_MAX_SIZE_BYTES) -> None:
+        self._buffer = bytearray(HEADER_SIZE)
+        self.codec = codec
+        self.level = level
+        self.max_size_bytes = max_size_bytes
+        self.record_count = 0
+        self.base_timestamp = NO_TIMESTAMP
+        self.max_timestamp = NO_TIMESTAMP
+
+    def __len__(self) -> int:
+        return self.record_count
+
+    def __repr__(self) -> str:
+        return f"<BatchBuilder {self.codec.name.lower()} records={self.record_count} size={self.estimated_size_bytes}>"
+
+    @property
+    def estimated_size_bytes(self) -> int:
+        """Size of the batch as if it were not compressed: exact for codec none, a bound for text-like records else."""
+        return len(self._buffer)
+
+    def has_room_for(self, key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()) -> bool:
+        """Whether the record fits below ``max_size_bytes``; the first record always does."""
+        return self.record_count == 0 or len(self._buffer) + max_record_bytes(key, value, headers) <= self.max_size_bytes
+
+    def append(self, timestamp_ms: int, key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()) -> int:
+        """Add a record, whether it has room or not, and return its offset relative to the batch."""
+        offset_delta = self.record_count
+        if offset_delta == 0:
+            self.base_timestamp = self.max_timestamp = timestamp_ms
+        elif timestamp_ms > self.max_timestamp:
+            self.max_timestamp = timestamp_ms
+        if key is None:
+            key_length, key = _NULL, b""
+        else:
+            key_length = VARINTS[len(key)]
+        if value is None:
+            value_length, value = _NULL, b""
+        else:
+            value_length = VARINTS[len(value)]
+        timestamp_delta = VARINTS[timestamp_ms - self.base_timestamp]
+        tail = encode_headers(headers) if headers else b"\0"
+        record = b"".join((b"\0", timestamp_delta, VARINTS[offset_delta], key_length, key, value_length, value, tail))
+        buffer = self._buffer
+        buffer += VARINTS[len(record)]
+        buffer += record
+        self.record_count = offset_delta + 1
+        return offset_delta
+
+    def build(
+        self,
+        *,
+        base_offset: int = 0,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+        is_control: bool = False,
+        leader_epoch: int = NO_LEADER_EPOCH,
+        append_time_ms: int | None = None,
+    ) -> bytearray:
+        """Return the finished batch; the builder keeps nothing of it and must not be used again.
+
+        ``append_time_ms`` makes it the timestamp of every record (LogAppendTime).
+        """
+        assert self.record_count > 0, "a batch has at least one record"
+        batch, self._buffer = self._buffer, bytearray()
+        if self.codec is not Codec.NONE:
+            batch[HEADER_SIZE:] = compress(self.codec, memoryview(batch)[HEADER_SIZE:], self.level)
+        attributes = (
+            self.codec
+            | (TRANSACTIONAL_FLAG if is_transactional else 0)
+            | (CONTROL_FLAG if is_control else 0)
+            | (APPEND_TIME_FLAG if append_time_ms is not None else 0)
+        )
+        HEADER.pack_into(
+            batch,
+            0,
+            base_offset,
+            len(batch) - LOG_OVERHEAD,
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            self.record_count - 1,
+            self.base_timestamp,
+            self.max_timestamp if append_time_ms is None else append_time_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.record_count,
+        )
+        CRC.pack_into(batch, CRC_POSITION, compute_crc(batch))
+        return batch
+
+
+def build_batch(
+    records: Iterable[NewRecord | tuple[int, Buffer | None, Buffer | None]],
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    base_offset: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    append_time_ms: int | None = None,
+) -> bytes:
+    """Return one batch of ``records``: (timestamp_ms, key, value) or (timestamp_ms, key, value, headers), at least one."""
+    builder = BatchBuilder(codec, level)
+    for record in records:
+        builder.append(*record)
+    batch = builder.build(
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+        is_control=is_control,
+        leader_epoch=leader_epoch,
+        append_time_ms=append_time_ms,
+    )
+    return bytes(batch)

@@ -1,0 +1,287 @@
+"""The codecs of record batches: gzip, snappy, lz4 and zstd, each decompressed into a bound.
+
+Decides how each codec is framed so that every Kafka client reads what we write (snappy in the block framing of the xerial library,
+lz4 frames of independent 64 KiB blocks), and how much memory compressed bytes may claim. Knows nothing of batches.
+
+Invariants: ``decompress`` never allocates more than ``max_size_bytes`` of output plus a fixed working set of the codec, whatever the bytes
+announce; it raises ``KafkaError`` and nothing else. Only functions that write into a buffer of ours are used: the ones that allocate by an
+announced length (raw snappy, lz4 blocks) end the process when that length cannot be allocated.
+"""
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from struct import Struct
+from typing import Literal
+
+import cramjam
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import Buffer
+
+MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
+"""The bound for callers that have no better one: 128 MiB for one batch."""
+
+
+class Codec(IntEnum):
+    """The compression codec, as the lowest three bits of a batch's attributes spell it."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @classmethod
+    def of_name(cls, name: str) -> "Codec":
+        """Return the codec that configuration calls ``name``: none or uncompressed, gzip, snappy, lz4, zstd.
+
+        Raises:
+            KafkaError: UNSUPPORTED_COMPRESSION_TYPE, there is no such codec.
+        """
+        try:
+            return _CODECS_BY_NAME[name]
+        except KeyError:
+            text = f"no codec is called {name!r}: use one of {', '.join(_CODECS_BY_NAME)}"
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text) from None
+
+
+_CODECS_BY_NAME = {codec.name.lower(): codec for codec in Codec} | {"uncompressed": Codec.NONE}
+
+LEVELS = {Codec.GZIP: range(1, 10), Codec.LZ4: range(1, 18), Codec.ZSTD: range(-131072, 23)}
+"""The levels a codec has (KIP-390); snappy has none. Without a level gzip takes 6, lz4 its fast mode and zstd 3."""
+
+
+def compress(codec: Codec, plain: Buffer, level: int | None = None) -> bytes:
+    """Return ``plain`` compressed; ``level`` is on the codec's own scale, None its default.
+
+    Raises:
+        ValueError: the codec does not have that level (``LEVELS``).
+    """
+    if level is not None and level not in LEVELS.get(codec, ()):
+        text = f"{codec.name.lower()} has no compression level {level}"
+        raise ValueError(text)
+    match codec:
+        case Codec.NONE:
+            return bytes(plain)
+        case Codec.GZIP:
+            return zlib.compress(plain, _GZIP_DEFAULT_LEVEL if level is None else level, wbits=_GZIP_WBITS)
+        case Codec.SNAPPY:
+            return _compress_snappy(plain)
+        case Codec.LZ4:
+            return _compress_lz4(plain, level)
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(plain, level=level))
+
+
+def decompress(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+    """Return what was compressed, at most ``max_size_bytes``.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, the bytes are not what the codec writes; MESSAGE_TOO_LARGE, more than ``max_size_bytes`` come out of
+            them (producers answer that by splitting the batch, which is the remedy; a corrupt batch they would only send again);
+            UNSUPPORTED_COMPRESSION_TYPE, there is no such codec.
+    """
+    if codec not in _DECOMPRESSORS:
+        text = f"compression codec {codec} does not exist; the codecs are 0 to {Codec.ZSTD:d}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+    try:
+        return _DECOMPRESSORS[codec](compressed, max_size_bytes)
+    except (zlib.error, cramjam.DecompressionError) as error:
+        raise _corrupt(Codec(codec), compressed, str(error)) from error
+
+
+# Plain
+
+
+def _copy(plain: Buffer, max_size_bytes: int) -> bytes:
+    if len(plain) > max_size_bytes:
+        raise _too_large(max_size_bytes)
+    return bytes(plain)
+
+
+# gzip: zlib grows its output itself and stops at a length
+
+_GZIP_WBITS = 31
+_GZIP_DEFAULT_LEVEL = 6
+
+
+def _decompress_gzip(compressed: Buffer, max_size_bytes: int) -> bytes:
+    """Decompress every member of the stream; members follow each other without a gap."""
+    parts: list[bytes] = []
+    room_bytes = max_size_bytes
+    rest: Buffer = compressed
+    while True:
+        member = zlib.decompressobj(_GZIP_WBITS)
+        part = member.decompress(rest, room_bytes + 1)
+        room_bytes -= len(part)
+        if room_bytes < 0:
+            raise _too_large(max_size_bytes)
+        if not member.eof:
+            raise _corrupt(Codec.GZIP, compressed, "the stream ends early")
+        parts.append(part)
+        rest = member.unused_data
+        if not rest:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# snappy: blocks in the framing of the xerial library, or one raw block
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2  # its version, and the oldest version that reads it
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_INT32 = Struct(">i")
+
+
+def _compress_snappy(plain: Buffer) -> bytes:
+    view = memoryview(plain)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += (_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(compressed: Buffer, max_size_bytes: int) -> bytes:
+    view = memoryview(compressed)
+    blocks = _xerial_blocks(view) if view[:8] == _XERIAL_MAGIC else [view]
+    sizes = [_announced_bytes(block) for block in blocks]
+    if sum(sizes) > max_size_bytes:
+        raise _too_large(max_size_bytes)
+    plain = memoryview(bytearray(sum(sizes)))
+    position = 0
+    for block, size_bytes in zip(blocks, sizes, strict=True):
+        if cramjam.snappy.decompress_raw_into(block, plain[position : position + size_bytes]) != size_bytes:
+            raise _corrupt(Codec.SNAPPY, compressed, "a block is shorter than it announces")
+        position += size_bytes
+    return bytes(plain)
+
+
+def _xerial_blocks(view: memoryview) -> list[memoryview]:
+    """Cut the stream at its block lengths. The two version numbers are not looked at: some producers write them the wrong way round."""
+    blocks: list[memoryview] = []
+    position = len(_XERIAL_HEADER)
+    while position < len(view):
+        if len(view) - position < _INT32.size:
+            raise _corrupt(Codec.SNAPPY, view, "the length of a block is cut off")
+        (size_bytes,) = _INT32.unpack_from(view, position)
+        position += _INT32.size
+        if not 0 < size_bytes <= len(view) - position:
+            raise _corrupt(Codec.SNAPPY, view, f"a block of {size_bytes} bytes where {len(view) - position} are left")
+        blocks.append(view[position : position + size_bytes])
+        position += size_bytes
+    return blocks
+
+
+def _announced_bytes(block: memoryview) -> int:
+    """Read the length that opens a raw block: an unsigned varint of at most 32 bits."""
+    size_bytes = 0
+    for index, byte in enumerate(block[:5]):
+        size_bytes |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return size_bytes
+    raise _corrupt(Codec.SNAPPY, block, "the announced length is malformed")
+
+
+# lz4: frames. Java's reader refuses blocks that depend on each other and buffers one block, so blocks are independent and small.
+
+_LZ4_FRAME_HEADER = bytes.fromhex("04224d18 60 40 82")  # magic; version 1 with independent blocks; 64 KiB blocks; header checksum
+_LZ4_END_MARK = bytes(4)
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_STORED_FLAG = 0x8000_0000
+_LZ4_HIGHEST_LEVEL = 12
+_UINT32_LE = Struct("<I")
+
+
+def _compress_lz4(plain: Buffer, level: int | None) -> bytes:
+    view = memoryview(plain)
+    mode: Literal["fast", "high_compression"] = "fast" if level is None else "high_compression"
+    compression = None if level is None else min(level, _LZ4_HIGHEST_LEVEL)
+    parts = [_LZ4_FRAME_HEADER]
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        block = view[start : start + _LZ4_BLOCK_BYTES]
+        packed = bytes(cramjam.lz4.compress_block(block, mode=mode, compression=compression, store_size=False))
+        if len(packed) < len(block):
+            parts += (_UINT32_LE.pack(len(packed)), packed)
+        else:
+            parts += (_UINT32_LE.pack(len(block) | _LZ4_STORED_FLAG), bytes(block))
+    parts.append(_LZ4_END_MARK)
+    return b"".join(parts)
+
+
+def _decompress_lz4(compressed: Buffer, max_size_bytes: int) -> bytes:
+    return _decompress_growing(cramjam.lz4.decompress_into, compressed, None, max_size_bytes)
+
+
+# zstd: frames, which may announce their content's size
+
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def _decompress_zstd(compressed: Buffer, max_size_bytes: int) -> bytes:
+    return _decompress_growing(cramjam.zstd.decompress_into, compressed, _zstd_content_bytes(compressed), max_size_bytes)
+
+
+def _zstd_content_bytes(compressed: Buffer) -> int | None:
+    """Read the content size from the first frame's header (RFC 8878, 3.1.1.1), None where it has none."""
+    header = bytes(compressed[:18])
+    if header[:4] != _ZSTD_MAGIC or len(header) < 18:
+        return None
+    descriptor = header[4]
+    size_flag, is_single_segment = descriptor >> 6, descriptor >> 5 & 1
+    if size_flag == 0 and not is_single_segment:
+        return None
+    position = 5 + (0, 1, 2, 4)[descriptor & 3] + (1 - is_single_segment)
+    width_bytes = 1 << size_flag
+    content_bytes = int.from_bytes(header[position : position + width_bytes], "little")
+    return content_bytes + 256 if size_flag == 1 else content_bytes
+
+
+# Output of unknown size
+
+_FIRST_GUESS_BYTES = 64 * 1024
+_GUESSED_RATIO = 4
+_NO_ROOM = "failed to write whole buffer"
+
+
+def _decompress_growing(
+    decompress_into: Callable[[Buffer, bytearray], int], compressed: Buffer, announced_bytes: int | None, max_size_bytes: int
+) -> bytes:
+    """Decompress into a guessed room, and into four times as much for as long as it does not fit and the bound allows.
+
+    An announced size is only a guess too, because further frames may follow. Trying again costs at most a third of the last try.
+    """
+    guess_bytes = announced_bytes if announced_bytes is not None else max(_GUESSED_RATIO * len(compressed), _FIRST_GUESS_BYTES)
+    while True:
+        plain = bytearray(min(guess_bytes, max_size_bytes))
+        try:
+            size_bytes = decompress_into(compressed, plain)
+        except cramjam.DecompressionError as error:
+            if _NO_ROOM not in str(error):
+                raise
+            if len(plain) == max_size_bytes:
+                raise _too_large(max_size_bytes) from error
+            guess_bytes = max(_GUESSED_RATIO * guess_bytes, _FIRST_GUESS_BYTES)
+        else:
+            return bytes(memoryview(plain)[:size_bytes])
+
+
+_DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
+    Codec.NONE: _copy,
+    Codec.GZIP: _decompress_gzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}
+
+
+# Errors
+
+
+def _corrupt(codec: Codec, compressed: Buffer, reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{len(compressed)} bytes do not decompress with {codec.name.lower()}: {reason}")
+
+
+def _too_large(max_size_bytes: int) -> KafkaError:
+    text = f"a batch decompresses to more than {max_size_bytes} bytes: send smaller batches"
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)

@@ -1,0 +1,136 @@
+"""Control batches: the markers that transactions and the metadata quorum leave in a log.
+
+Decides how a marker's key is spelled (version i16, type i16) and what surrounds it. The values are opaque here, but for the one of a
+transaction's end, which every reader of a log needs. Knows nothing of transactions, leaders or snapshots.
+
+Invariants: a key of a later version is read like version 0, a type that is not known reads as None and is skipped by whoever asked.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer
+from log_service.records.batch import iterate_records
+from log_service.records.builder import build_batch
+from log_service.records.record import NewRecord
+
+_KEY = Struct(">hh")
+_END_TRANSACTION = Struct(">hi")
+_KEY_VERSION = 0
+_END_TRANSACTION_VERSION = 0
+
+
+class ControlType(IntEnum):
+    """What a control record says, by the number in its key."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+_TYPES_BY_NUMBER = {int(control_type): control_type for control_type in ControlType}
+
+
+class ControlRecord(NamedTuple):
+    """A control record: ``type`` is None where a later version wrote one that is not known here."""
+
+    offset: int
+    timestamp: int
+    type: ControlType | None
+    value: bytes
+
+
+def control_key(control_type: ControlType) -> bytes:
+    """Return the key of a control record."""
+    return _KEY.pack(_KEY_VERSION, control_type)
+
+
+def parse_control_key(key: bytes | None) -> ControlType | None:
+    """Return what a control record's key says, None for a type that is not known.
+
+    Raises:
+        KafkaError: INVALID_RECORD, it is not the key of a control record.
+    """
+    if key is None or len(key) < _KEY.size:
+        text = f"the key of a control record takes {_KEY.size} bytes, this one has {None if key is None else len(key)}"
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+    version, number = _KEY.unpack_from(key)
+    if version < 0:
+        text = f"the key of a control record has version {version}"
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+    return _TYPES_BY_NUMBER.get(number)
+
+
+def build_control_batch(
+    records: Sequence[tuple[ControlType, bytes]],
+    *,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    is_transactional: bool = False,
+) -> bytes:
+    """Return one control batch of (type, value) records, at least one. Control batches are never compressed and have no sequence."""
+    return build_batch(
+        [NewRecord(timestamp_ms, control_key(control_type), value) for control_type, value in records],
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=is_transactional,
+        is_control=True,
+    )
+
+
+def build_end_transaction_marker(
+    control_type: ControlType,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """Return the batch that ends a producer's transaction in a partition: ABORT or COMMIT (KIP-98)."""
+    assert control_type in {ControlType.ABORT, ControlType.COMMIT}
+    return build_control_batch(
+        [(control_type, _END_TRANSACTION.pack(_END_TRANSACTION_VERSION, coordinator_epoch))],
+        timestamp_ms=timestamp_ms,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+    )
+
+
+def parse_coordinator_epoch(value: bytes) -> int:
+    """Return the coordinator epoch in the value of an ABORT or COMMIT record.
+
+    Raises:
+        KafkaError: INVALID_RECORD, the value is too short.
+    """
+    if len(value) < _END_TRANSACTION.size:
+        text = f"the value of a transaction marker takes {_END_TRANSACTION.size} bytes, this one has {len(value)}"
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+    _, coordinator_epoch = _END_TRANSACTION.unpack_from(value)
+    return int(coordinator_epoch)
+
+
+def iterate_control_records(buffer: Buffer, position: int = 0) -> Iterator[ControlRecord]:
+    """Yield the records of the control batch at ``position``; that it is one is the caller's to know.
+
+    Raises:
+        KafkaError: as ``iterate_records`` and ``parse_control_key``.
+    """
+    for record in iterate_records(buffer, position):
+        yield ControlRecord(record.offset, record.timestamp, parse_control_key(record.key), record.value or b"")

@@ -1,0 +1,183 @@
+"""One record: its shape, writing it, and reading the records of an opened batch.
+
+Decides what a well-formed record is (KIP-98's format: length, attributes, timestamp delta, offset delta, key, value, headers; every
+number a zig-zag varint but the attributes byte). Knows nothing of batch headers and compression: it is handed plain bytes and the numbers
+that the deltas are relative to.
+
+Invariants: whatever the bytes, reading ends, allocates no more than the bytes hold, and raises ``KafkaError`` INVALID_RECORD and nothing
+else.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import Buffer
+from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES, VARINTS, continue_varint, read_varint
+
+MIN_RECORD_BYTES = 7
+"""The smallest record: every field takes one byte, and there is no key, value or header."""
+
+RecordHeader = tuple[str, bytes | None]
+
+_NULL = VARINTS[-1]
+_NO_HEADERS: tuple[RecordHeader, ...] = ()
+_MAX_FRAME_BYTES = 1 + 10 + 4 * 5  # attributes, timestamp delta; length, offset delta, count of headers, and one to round up
+_new = tuple.__new__
+
+
+class Record(NamedTuple):
+    """A record as a reader sees it: absolute offset, timestamp in milliseconds (-1 for none), and bytes."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[RecordHeader, ...] = _NO_HEADERS
+
+
+class NewRecord(NamedTuple):
+    """A record that has no offset yet. ``headers`` are pairs of name and bytes or None, in order; names may repeat."""
+
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[RecordHeader, ...] = _NO_HEADERS
+
+
+# Writing
+
+
+def encode_record(
+    offset_delta: int, timestamp_delta: int, key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()
+) -> bytes:
+    """Return a record as it stands in a batch, its length in front."""
+    fields = b"".join(
+        (
+            b"\0",
+            VARINTS[timestamp_delta],
+            VARINTS[offset_delta],
+            _NULL if key is None else VARINTS[len(key)],
+            key or b"",
+            _NULL if value is None else VARINTS[len(value)],
+            value or b"",
+            encode_headers(headers) if headers else b"\0",
+        )
+    )
+    return VARINTS[len(fields)] + fields
+
+
+def encode_headers(headers: Sequence[RecordHeader]) -> bytes:
+    """Return a record's headers with their count in front."""
+    parts = [VARINTS[len(headers)]]
+    for name, value in headers:
+        encoded = name.encode()
+        parts += (VARINTS[len(encoded)], encoded)
+        parts += (_NULL,) if value is None else (VARINTS[len(value)], value)
+    return b"".join(parts)
+
+
+def max_record_bytes(key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()) -> int:
+    """Return a bound for the size of a record in a batch, whatever its offset and timestamp."""
+    size_bytes = _MAX_FRAME_BYTES + (len(key) if key else 0) + (len(value) if value else 0) + 2 * INT32_VARINT_BYTES
+    for name, header_value in headers:
+        size_bytes += len(name.encode()) + (len(header_value) if header_value else 0) + 2 * INT32_VARINT_BYTES
+    return size_bytes
+
+
+# Reading
+
+
+def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop once a record: varints of one byte are read in place
+    plain: bytes, record_count: int, *, base_offset: int, base_timestamp: int, append_timestamp: int | None = None
+) -> Iterator[Record]:
+    """Yield the records that fill ``plain``.
+
+    ``append_timestamp`` replaces every record's own timestamp (LogAppendTime).
+
+    Raises:
+        KafkaError: INVALID_RECORD, at the first record that is malformed, or at the end when bytes are left over.
+    """
+    position = index = 0
+    try:
+        for index in range(record_count):
+            number = plain[position]
+            position += 1
+            if number > 0x7F:
+                number, position = continue_varint(plain, position, number, INT32_VARINT_BYTES)
+            end = position + (number >> 1 ^ -(number & 1))
+            number = plain[position + 1]  # after the attributes, of which no bit has a meaning
+            position += 2
+            if number > 0x7F:
+                number, position = continue_varint(plain, position, number, INT64_VARINT_BYTES)
+            timestamp = base_timestamp + (number >> 1 ^ -(number & 1)) if append_timestamp is None else append_timestamp
+            number = plain[position]
+            position += 1
+            if number > 0x7F:
+                number, position = continue_varint(plain, position, number, INT32_VARINT_BYTES)
+            offset = base_offset + (number >> 1 ^ -(number & 1))
+            key: bytes | None = None
+            number = plain[position]
+            position += 1
+            if number != 1:  # the varint of -1
+                if number > 0x7F:
+                    number, position = continue_varint(plain, position, number, INT32_VARINT_BYTES)
+                start = position
+                position += number >> 1
+                key = plain[start:position]
+                if number & 1:
+                    raise malformed(index, "the length of its key is negative")
+            value: bytes | None = None
+            number = plain[position]
+            position += 1
+            if number != 1:
+                if number > 0x7F:
+                    number, position = continue_varint(plain, position, number, INT32_VARINT_BYTES)
+                start = position
+                position += number >> 1
+                value = plain[start:position]
+                if number & 1:
+                    raise malformed(index, "the length of its value is negative")
+            headers = _NO_HEADERS
+            if plain[position]:
+                headers, position = read_headers(plain, position, end, index)
+            else:
+                position += 1
+            if position != end:
+                raise malformed(index, f"its fields take {position - end} bytes more than its length says")
+            yield _new(Record, (offset, timestamp, key, value, headers))
+    except IndexError:
+        raise malformed(index, "the batch ends inside it") from None
+    if position != len(plain):
+        text = f"{len(plain) - position} bytes are left after the {record_count} records that the batch announces"
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+
+
+def read_headers(plain: bytes, position: int, end: int, index: int) -> tuple[tuple[RecordHeader, ...], int]:
+    """Return the headers whose count is at ``position`` in record ``index``, which ends at ``end``, and the position after them.
+
+    Raises:
+        IndexError: the bytes end inside them.
+        KafkaError: INVALID_RECORD, they do not fit into the record.
+    """
+    count, position = read_varint(plain, position)
+    if not 0 <= count <= max(end - position, 0) // 2:
+        raise malformed(index, f"it announces {count} headers")
+    headers: list[RecordHeader] = []
+    for _ in range(count):
+        size, position = read_varint(plain, position)
+        if not 0 <= size <= end - position:
+            raise malformed(index, "the length of a header's name does not fit")
+        name = plain[position : position + size].decode("utf-8", "replace")
+        position += size
+        size, position = read_varint(plain, position)
+        if not -1 <= size <= end - position:
+            raise malformed(index, "the length of a header's value does not fit")
+        headers.append((name, None if size < 0 else plain[position : position + size]))
+        position += max(size, 0)
+    return tuple(headers), position
+
+
+def malformed(index: int, reason: str) -> KafkaError:
+    """Return the error for record ``index`` of a batch."""
+    return KafkaError(ErrorCode.INVALID_RECORD, f"record {index} of the batch is malformed: {reason}")

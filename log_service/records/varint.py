@@ -1,0 +1,67 @@
+"""Zig-zag varints: how records spell every number but their attributes byte.
+
+Small numbers are looked up, so that encoding a record takes one join and no loop; longer ones are read and written here.
+"""
+
+from log_service.common.errors import ErrorCode, KafkaError
+
+INT32_VARINT_BYTES = 5
+INT64_VARINT_BYTES = 10
+_INT32_MASK = (1 << 32) - 1
+_INT64_MASK = (1 << 64) - 1
+_KNOWN = range(-64, 2048)
+
+
+def encode_varint(number: int) -> bytes:
+    """Return a signed number of at most 64 bits as a zig-zag varint."""
+    encoded = ((number << 1) ^ (number >> 63)) & _INT64_MASK
+    groups = bytearray()
+    while encoded > 0x7F:
+        groups.append(encoded & 0x7F | 0x80)
+        encoded >>= 7
+    groups.append(encoded)
+    return bytes(groups)
+
+
+class Varints(dict[int, bytes]):
+    """The varint of every number: the small ones kept, the others encoded when asked for."""
+
+    __slots__ = ()
+
+    def __missing__(self, number: int) -> bytes:
+        return encode_varint(number)
+
+
+VARINTS = Varints({number: encode_varint(number) for number in _KNOWN})
+
+
+def read_varint(plain: bytes, position: int) -> tuple[int, int]:
+    """Return the zig-zag varint of at most 32 bits at ``position``, and the position after it.
+
+    Raises:
+        IndexError: the bytes end inside it.
+        KafkaError: INVALID_RECORD, it is longer than five bytes.
+    """
+    encoded = plain[position]
+    position += 1
+    if encoded > 0x7F:
+        encoded, position = continue_varint(plain, position, encoded, INT32_VARINT_BYTES)
+    return encoded >> 1 ^ -(encoded & 1), position
+
+
+def continue_varint(plain: bytes, position: int, encoded: int, max_bytes: int) -> tuple[int, int]:
+    """Read on after a varint's first byte ``encoded``; return it still zig-zag encoded, and the position after it.
+
+    Raises:
+        IndexError: the bytes end inside it.
+        KafkaError: INVALID_RECORD, it is longer than ``max_bytes``.
+    """
+    encoded &= 0x7F
+    for shift in range(7, 7 * max_bytes, 7):
+        byte = plain[position]
+        position += 1
+        encoded |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return encoded & (_INT32_MASK if max_bytes == INT32_VARINT_BYTES else _INT64_MASK), position
+    text = f"the varint before byte {position} of the records is longer than {max_bytes} bytes"
+    raise KafkaError(ErrorCode.INVALID_RECORD, text)
