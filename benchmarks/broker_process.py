@@ -1,0 +1,88 @@
+"""A broker in a process of its own, started the way a user starts it, with its CPU and memory read from the system."""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+START_DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerProcess:
+    address: str
+    process: psutil.Process
+    start_to_first_produce_s: float
+
+    def cpu_s(self) -> float:
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+    def rss_bytes(self) -> int:
+        return int(self.process.memory_info().rss)
+
+    def create_topic(self, name: str, partition_count: int = 1) -> None:
+        admin = AdminClient({"bootstrap.servers": self.address})
+        admin.create_topics([NewTopic(name, partition_count, 1)])[name].result(timeout=30)
+
+    def delete_topic(self, name: str) -> None:
+        """Disk space is given back between figures."""
+        AdminClient({"bootstrap.servers": self.address}).delete_topics([name])[name].result(timeout=30)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for_first_produce(address: str, child: subprocess.Popen[bytes]) -> None:
+    """Return once a record was acknowledged; a client is a fresh one each time, so that its own backoff is not measured."""
+    deadline = time.monotonic() + START_DEADLINE_S
+    host, port = address.split(":")
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            break
+        if child.poll() is not None or time.monotonic() > deadline:
+            raise SystemExit(f"the broker did not start (exit code {child.returncode})")
+        time.sleep(0.005)
+    failures: list[object] = []
+    producer = Producer(
+        {"bootstrap.servers": address, "linger.ms": 0, "reconnect.backoff.ms": 10, "topic.metadata.refresh.fast.interval.ms": 20}
+    )
+    producer.produce("first", b"first", on_delivery=lambda error, _record: failures.append(error) if error else None)
+    if producer.flush(START_DEADLINE_S) or failures:
+        raise KafkaException(failures[0] if failures else "the first record was not acknowledged")
+
+
+@contextlib.contextmanager
+def running_broker(**overrides: str) -> Iterator[BrokerProcess]:
+    """Start ``tidelog serve`` on a free port with an empty directory, and stop it in order."""
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
+        address = f"127.0.0.1:{free_port()}"
+        properties = Path(directory) / "server.properties"
+        settings = {"node.id": "1", "listeners": f"PLAINTEXT://{address}", "log.dirs": f"{directory}/logs", **overrides}
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        started = time.monotonic()
+        child = subprocess.Popen([sys.executable, "-m", "log_service.cli.main", "serve", str(properties)], stderr=subprocess.DEVNULL)
+        try:
+            wait_for_first_produce(address, child)
+            yield BrokerProcess(address=address, process=psutil.Process(child.pid), start_to_first_produce_s=time.monotonic() - started)
+        finally:
+            child.send_signal(signal.SIGTERM)
+            try:
+                child.wait(30)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()

@@ -1,0 +1,55 @@
+"""Throughput of reading a topic that lies in the page cache, and what it costs the broker."""
+
+import time
+
+from confluent_kafka import Consumer, TopicPartition
+
+from benchmarks.broker_process import BrokerProcess
+from benchmarks.produce import MEGABYTE, produce_values
+from benchmarks.table import Row
+
+SIZES = {"100 B": (100, 2_000_000), "1 KiB": (1024, 600_000)}
+
+
+def consume_values(address: str, topic: str, count: int) -> float:
+    """Read ``count`` records from the start and return the seconds between the first and the last."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": 8 << 20,
+            "queued.max.messages.kbytes": 256 << 10,
+            "queued.min.messages": 500_000,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    read_count, started = 0, 0.0
+    while read_count < count:
+        records = consumer.consume(10_000, timeout=10)
+        if not records:
+            raise SystemExit(f"only {read_count} of {count} records could be read")
+        started = started or time.monotonic()
+        read_count += len(records)
+    seconds = time.monotonic() - started
+    consumer.close()
+    return seconds
+
+
+def measure(broker: BrokerProcess, *, round_count: int, scale: float) -> list[Row]:
+    rows = []
+    for name, (size_bytes, full_count) in SIZES.items():
+        count = max(20_000, int(full_count * scale))
+        topic = f"consume-{size_bytes}"
+        broker.create_topic(topic)
+        produce_values(broker.address, topic, size_bytes, count)
+        speeds, costs = [], []
+        for _ in range(round_count):
+            cpu_before = broker.cpu_s()
+            seconds = consume_values(broker.address, topic, count)
+            speeds.append(size_bytes * count / seconds / MEGABYTE)
+            costs.append((broker.cpu_s() - cpu_before) / (size_bytes * count / 1e9))
+        broker.delete_topic(topic)
+        rows.append(Row(figure=f"consume {name}", unit="MB/s", rounds=tuple(speeds)))
+        rows.append(Row(figure=f"broker CPU of consume {name}", unit="s per GB", rounds=tuple(costs)))
+    return rows
