@@ -5,6 +5,7 @@ advertised from 0 although 0-2 are refused, because released librdkafka versions
 Knows no bytes and imports no message module before somebody asks for its classes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
@@ -142,7 +143,7 @@ class ApiSpec:
         return self.min_version <= version <= self.max_version
 
 
-def _specs(*specs: ApiSpec) -> MappingProxyType[ApiKey, ApiSpec]:
+def _specs(*specs: ApiSpec) -> Mapping[int, ApiSpec]:
     return MappingProxyType({spec.key: spec for spec in specs})
 
 
@@ -203,9 +204,10 @@ def spec_of(key: int) -> ApiSpec:
         ProtocolError: we do not serve that key.
     """
     try:
-        return SERVED[key]  # type: ignore[index]
+        return SERVED[key]
     except KeyError:
-        raise ProtocolError(f"API key {key} is not served here") from None
+        message = f"API key {key} is not served here"
+        raise ProtocolError(message) from None
 
 
 def is_flexible(key: int, version: int) -> bool:

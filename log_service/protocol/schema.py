@@ -3,8 +3,8 @@
 The generated modules carry these beside their dataclasses, and the codec compiles from them. Versions are written as Kafka writes them:
 ``"3+"``, ``"0-12"``, ``"4"``; an empty string is no version at all. Nothing here knows bytes.
 
-Invariants: a field with a tag is tagged in every version it has; a struct that is tagged and not nullable has ``None`` for "absent", so that
-nobody pays for objects that say nothing.
+Invariants: a field with a tag is tagged in every version it has; a struct that is tagged and not nullable has ``None`` for "absent", so
+that nobody pays for objects that say nothing.
 """
 
 from collections.abc import Sized

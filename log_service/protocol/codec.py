@@ -1,0 +1,72 @@
+"""Decoding and encoding of any generated message in any version we speak.
+
+Decides nothing itself: it finds the function that was compiled for (class, version), compiling it at first use, and calls it. Knows no
+APIs and no frames. A decoded ``records`` value is a view of the input, everything else is a value of its own; what is wrong with the
+input is always a ``ProtocolError``.
+"""
+
+from functools import cache
+from typing import TypeVar
+
+from log_service.common.errors import ProtocolError
+from log_service.common.types import Buffer
+from log_service.protocol.compile_decoder import Decoder, compile_decoder
+from log_service.protocol.compile_encoder import Encoder, compile_encoder
+from log_service.protocol.schema import Chunk, Message, has_version
+
+M = TypeVar("M", bound=Message)
+
+MAX_ELEMENTS = 1_000_000
+"""List elements that one message may have in all: what bounds the memory that a frame full of empty elements can claim."""
+
+
+def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0, *, max_elements: int = MAX_ELEMENTS) -> tuple[M, int]:
+    """Return (message, offset behind it). The buffer ends where the frame ends.
+
+    Raises:
+        ProtocolError: the bytes are not such a message, or this version is not spoken.
+    """
+    view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    message, end = decoder(cls, version)(view, offset, max_elements)
+    return message, end
+
+
+def encode(message: Message, version: int) -> bytes:
+    """Return the message's bytes, ``records`` (which must be bytes then) copied in.
+
+    Raises:
+        ProtocolError: this version cannot carry a value, or is not spoken.
+    """
+    chunks: list[Chunk] = []
+    encoder(type(message), version)(message, bytearray(), chunks)
+    return b"".join(chunks)  # type: ignore[arg-type]
+
+
+def encode_chunks(message: Message, version: int, prefix: Buffer = b"") -> list[Chunk]:
+    """Return the message as chunks behind ``prefix``: a ``records`` value is a chunk of its own, as it was handed in.
+
+    The first chunk is a bytearray that begins with ``prefix``. Raises as ``encode``.
+    """
+    chunks: list[Chunk] = []
+    encoder(type(message), version)(message, bytearray(prefix), chunks)
+    return chunks
+
+
+@cache
+def decoder(cls: type[Message], version: int) -> Decoder:
+    """Return the compiled decoder, compiling it at first use."""
+    _check(cls, version)
+    return compile_decoder(cls, version)
+
+
+@cache
+def encoder(cls: type[Message], version: int) -> Encoder:
+    """Return the compiled encoder, compiling it at first use."""
+    _check(cls, version)
+    return compile_encoder(cls, version)
+
+
+def _check(cls: type[Message], version: int) -> None:
+    if not has_version(cls.SCHEMA.valid, version):
+        message = f"{cls.SCHEMA.name} v{version} is not spoken here; versions are {cls.SCHEMA.valid}"
+        raise ProtocolError(message)

@@ -1,0 +1,101 @@
+"""What compiled decoders call when the fast path ends: long varints, unknown tags, and the errors, each naming field and size.
+
+Invariants: a varint has at most five bytes (32 bits) or ten (64 bits); nothing here builds anything in proportion to a size it was told.
+"""
+
+from log_service.common.errors import ProtocolError
+
+MAX_STRING_BYTES = 0x7FFF
+"""The longest string that the protocol can carry, in every version."""
+
+
+def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
+    """Return (value, position behind it) of an unsigned varint of at most 32 bits.
+
+    Raises:
+        ProtocolError: longer than five bytes.
+        IndexError: the buffer ends inside.
+    """
+    return read_long_uvarint(buffer, position + 1, buffer[position])
+
+
+def read_long_uvarint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:
+    """Go on with a varint whose first byte was read already; returns and raises as ``read_uvarint``."""
+    value = first & 0x7F
+    shift = 7
+    while first > 0x7F:
+        first = buffer[position]
+        position += 1
+        value |= (first & 0x7F) << shift
+        shift += 7
+        if shift > 35 or value > 0xFFFFFFFF:
+            message = f"the varint before byte {position} is longer than 32 bits"
+            raise ProtocolError(message)
+    return value, position
+
+
+def skip_tags(buffer: memoryview, position: int, end: int, count: int, where: str) -> int:
+    """Step over ``count`` tagged fields that nobody knows and return the position behind them.
+
+    Raises:
+        ProtocolError: tags not in rising order, or a field that reaches past ``end``.
+        IndexError: the buffer ends inside.
+    """
+    last = -1
+    for _ in range(count):
+        tag, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        if tag <= last:
+            raise tag_order(where, tag, last)
+        if size > end - position:
+            raise overrun(f"{where} tag {tag}", size, end - position)
+        last = tag
+        position += size
+    return position
+
+
+def overrun(where: str, size: int, rest: int) -> ProtocolError:
+    """Return the error for a length that the remaining bytes cannot hold."""
+    return ProtocolError(f"{where}: a length of {size} with {max(rest, 0)} bytes left")
+
+
+def string_overrun(where: str, size: int, rest: int) -> ProtocolError:
+    """Return the error for a string that does not fit, or that no Kafka string may be."""
+    if 0 <= size <= rest:
+        return ProtocolError(f"{where}: a string of {size} bytes; at most {MAX_STRING_BYTES} are allowed")
+    return overrun(where, size, rest)
+
+
+def bad_count(where: str, count: int, rest: int) -> ProtocolError:
+    """Return the error for a list longer than the remaining bytes can hold."""
+    return ProtocolError(f"{where}: a list of {count} elements with {max(rest, 0)} bytes left")
+
+
+def too_many(where: str, count: int) -> ProtocolError:
+    """Return the error for a frame with more list elements than one frame may have."""
+    return ProtocolError(f"{where}: {count} more elements are more than one frame may carry")
+
+
+def null_value(where: str) -> ProtocolError:
+    """Return the error for a null where this version has none."""
+    return ProtocolError(f"{where}: null is not allowed in this version")
+
+
+def tag_order(where: str, tag: int, last: int) -> ProtocolError:
+    """Return the error for tags that repeat or fall."""
+    return ProtocolError(f"{where}: tag {tag} after tag {last}")
+
+
+def tag_size(where: str, tag: int, size: int) -> ProtocolError:
+    """Return the error for a tagged field whose content does not fill its size."""
+    return ProtocolError(f"{where}: tag {tag} does not hold the {size} bytes it announces")
+
+
+def ends_early(where: str, position: int, size: int) -> ProtocolError:
+    """Return the error for bytes that stop inside a field."""
+    return ProtocolError(f"{where}: the {size} bytes end inside the field at byte {position}")
+
+
+def not_text(where: str, position: int) -> ProtocolError:
+    """Return the error for a string that is not UTF-8."""
+    return ProtocolError(f"{where}: the string at byte {position} is not UTF-8")

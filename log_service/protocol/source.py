@@ -1,0 +1,66 @@
+"""Source text of one compiled codec function while it is being written: lines, indentation, fresh names, constants.
+
+Knows nothing of messages. What goes in comes from our own schemas only, never from a peer; that is why it may be executed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+FIXED_FORMATS = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+FIXED_SIZES = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
+
+
+class SourceWriter:
+    """Collects the lines of one function and the constants it refers to."""
+
+    def __init__(self, constants: dict[str, Any]) -> None:
+        self._lines: list[str] = []
+        self._depth = 0
+        self._names = 0
+        self._constant_names: dict[Any, str] = {}
+        self.constants = dict(constants)
+
+    def line(self, text: str) -> None:
+        """Add one line at the current depth."""
+        self._lines.append("    " * self._depth + text)
+
+    @contextmanager
+    def block(self, opening: str) -> Iterator[None]:
+        """Add a line that opens a block, and indent what is added inside."""
+        self.line(opening)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def name(self, prefix: str) -> str:
+        """Return a local name that was not used before."""
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def constant(self, prefix: str, key: Any, value: Any) -> str:
+        """Return the global name of ``value``; an equal key gives the same name again."""
+        name = self._constant_names.get((prefix, key))
+        if name is None:
+            name = self._constant_names[prefix, key] = f"{prefix}{len(self._constant_names)}"
+            self.constants[name] = value
+        return name
+
+    def function(self, name: str, title: str) -> Any:
+        """Compile what was written and return the function called ``name``; ``title`` shows in tracebacks."""
+        exec(compile(self.text(), f"<{title}>", "exec"), self.constants)  # noqa: S102  our own schemas, never a peer's bytes
+        return self.constants[name]
+
+    def text(self) -> str:
+        """Return the source so far."""
+        return "\n".join(self._lines) + "\n"
