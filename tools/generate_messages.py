@@ -8,6 +8,7 @@ APIs come from ``api_versions.SERVED``: a new row there is all that a new client
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from log_service.protocol.api_versions import SERVED, ApiSpec
@@ -16,26 +17,104 @@ from tools.message_modules import ModuleFacts, render_module
 
 PROTOCOL = Path(__file__).parent.parent / "log_service" / "protocol"
 
-OTHER_MESSAGES = {
-    "messages/headers.py": ("Headers of requests and responses, as messages of their own.", ("RequestHeader", "ResponseHeader")),
-    "messages/consumer_protocol.py": (
-        "What classic consumers put inside JoinGroup and SyncGroup: subscription and assignment.",
-        ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
+API_TITLE = "{name} (API key {key}): request and response."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModulePlan:
+    """A module that is not one API's."""
+
+    path: str
+    title: str
+    names: tuple[str, ...]
+    union: str | None = None
+
+
+OTHER_MODULES = (
+    ModulePlan(
+        path="messages/headers.py",
+        title="Headers of requests and responses, as messages of their own.",
+        names=("RequestHeader", "ResponseHeader"),
     ),
-}
+    ModulePlan(
+        path="messages/consumer_protocol.py",
+        title="What classic consumers put inside JoinGroup and SyncGroup: subscription and assignment.",
+        names=("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"),
+    ),
+    ModulePlan(
+        path="stored/metadata_records.py",
+        title="Records of the cluster metadata log.",
+        names=(
+            "RegisterBrokerRecord",
+            "UnregisterBrokerRecord",
+            "TopicRecord",
+            "PartitionRecord",
+            "ConfigRecord",
+            "PartitionChangeRecord",
+            "FenceBrokerRecord",
+            "UnfenceBrokerRecord",
+            "RemoveTopicRecord",
+            "DelegationTokenRecord",
+            "UserScramCredentialRecord",
+            "FeatureLevelRecord",
+            "ClientQuotaRecord",
+            "ProducerIdsRecord",
+            "BrokerRegistrationChangeRecord",
+            "AccessControlEntryRecord",
+            "RemoveAccessControlEntryRecord",
+            "NoOpRecord",
+            "ZkMigrationStateRecord",
+            "RemoveUserScramCredentialRecord",
+            "BeginTransactionRecord",
+            "EndTransactionRecord",
+            "AbortTransactionRecord",
+            "RemoveDelegationTokenRecord",
+            "RegisterControllerRecord",
+            "ClearElrRecord",
+        ),
+        union="MetadataRecord",
+    ),
+    ModulePlan(
+        path="stored/group_records.py",
+        title="Keys and values of the group coordinator's log: committed offsets and classic groups.",
+        names=(
+            "LegacyOffsetCommitKey",
+            "LegacyOffsetCommitValue",
+            "OffsetCommitKey",
+            "OffsetCommitValue",
+            "GroupMetadataKey",
+            "GroupMetadataValue",
+        ),
+        union="GroupKey",
+    ),
+    ModulePlan(
+        path="stored/control_records.py",
+        title="Values of control records: transaction markers, elections, snapshots, quorum voters.",
+        names=(
+            "EndTxnMarker",
+            "LeaderChangeMessage",
+            "SnapshotHeaderRecord",
+            "SnapshotFooterRecord",
+            "KRaftVersionRecord",
+            "VotersRecord",
+        ),
+    ),
+    ModulePlan(path="stored/producer_snapshot.py", title="The file of a partition's producer state.", names=("ProducerSnapshot",)),
+)
 
 
 def modules() -> Iterator[tuple[Path, str]]:
     """Yield (path, source) of every generated module."""
     for spec in SERVED.values():
         yield PROTOCOL / "messages" / f"{spec.module}.py", render_module(_api_module(spec))
-    for path, (title, names) in OTHER_MESSAGES.items():
-        yield PROTOCOL / path, render_module(ModuleFacts(title=title, messages=tuple(load_message(name) for name in names)))
+    for plan in OTHER_MODULES:
+        messages = tuple(load_message(name) for name in plan.names)
+        yield PROTOCOL / plan.path, render_module(ModuleFacts(title=plan.title, messages=messages, union=plan.union))
 
 
 def _api_module(spec: ApiSpec) -> ModuleFacts:
     valid = str(spec.min_version) if spec.min_version == spec.max_version else f"{spec.min_version}-{spec.max_version}"
-    title = f"{spec.name} (API key {spec.key.value}): request and response."
+    title = API_TITLE.format(name=spec.name, key=spec.key.value)
     return ModuleFacts(title=title, messages=(load_message(f"{spec.name}Request", valid), load_message(f"{spec.name}Response", valid)))
 
 

@@ -109,7 +109,7 @@ def _field(raw: dict[str, Any], shared: dict[str, Any], valid: str) -> FieldFact
         struct = StructFacts(name=element, fields=_fields(raw.get("fields") or shared[element], shared, valid))
     versions = raw["versions"]
     if "tag" in raw and not _covers(raw["taggedVersions"], versions, valid):
-        message = f"{raw['name']}: tagged in {raw['taggedVersions']} but present in {versions}; the codec knows only fields that are always tagged"
+        message = f"{raw['name']}: tagged in {raw['taggedVersions']} but present in {versions}; a field must be tagged always or never"
         raise ValueError(message)
     return FieldFacts(
         name=snake_case(raw["name"]),
@@ -125,26 +125,20 @@ def _field(raw: dict[str, Any], shared: dict[str, Any], valid: str) -> FieldFact
 
 
 def _default(raw: dict[str, Any], element: str, struct: StructFacts | None) -> Any:
-    """Return the default as a Python value; a list's and a struct's own emptiness is told by ``...``."""
+    """Return the default as a Python value; ``...`` is an empty list, a struct of defaults, or a zero uuid."""
     text = raw.get("default", "")
-    is_null = text == "null"
-    if raw["type"].startswith("[]"):
-        return None if is_null else ...
-    if struct is not None:
-        return None if is_null or "tag" in raw else ...
-    if is_null or element == "records":
+    is_array = raw["type"].startswith("[]")
+    if text == "null" or (element == "records" and not is_array) or (struct is not None and "tag" in raw and not is_array):
         return None
+    if is_array or struct is not None or element == "uuid":
+        return ...
+    if element in {"string", "bytes"}:
+        return text if element == "string" else b""
     if element == "bool":
         return str(text).lower() == "true"
-    if element == "string":
-        return text
-    if element == "bytes":
-        return b""
-    if element == "uuid":
-        return ...
     if element == "float64":
         return float(text or 0)
-    return text if isinstance(text, int) else int(text or "0", 0)
+    return int(str(text) or "0", 0)
 
 
 def _within(versions: str, valid: str) -> str:

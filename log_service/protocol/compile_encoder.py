@@ -2,7 +2,8 @@
 
 The function is straight code over one ``bytearray``: neighbouring fields of fixed size, the length behind them and an empty tag section
 are packed by one ``struct.Struct``; nested structs are inlined. ``records`` are never copied: they become a chunk between two
-bytearrays. A value that the version has no field for is dropped where the schema says ignorable, and refused elsewhere unless it is the default.
+bytearrays. A value that the version has no field for is dropped where the schema says ignorable, and refused elsewhere unless it is the
+default.
 """
 
 import struct
