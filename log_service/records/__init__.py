@@ -5,6 +5,7 @@ No input or output happens here. A batch is opened record by record only where s
 - ``batch``: headers over bytes in place, checksum, stamping, reading the records of one batch
 - ``builder``: writing batches
 - ``control``: markers
+- ``validator``: what a leader looks at before it appends
 - ``compression``: bounded codecs
 - ``record``, ``varint``: one record
 """
@@ -22,10 +23,12 @@ from log_service.records.batch import (
     parse_header,
     stamp,
     stamp_append_time,
+    stamp_producer,
 )
 from log_service.records.builder import BatchBuilder, build_batch
 from log_service.records.compression import Codec, compress, decompress
 from log_service.records.record import NewRecord, Record, RecordHeader, max_record_bytes
+from log_service.records.validator import RejectedRecordsError, ValidatedBatches, accept_own_batches, validate_for_append
 
 __all__ = [
     "HEADER_SIZE",
@@ -36,6 +39,9 @@ __all__ = [
     "NewRecord",
     "Record",
     "RecordHeader",
+    "RejectedRecordsError",
+    "ValidatedBatches",
+    "accept_own_batches",
     "batch_view",
     "build_batch",
     "compress",
@@ -49,4 +55,6 @@ __all__ = [
     "parse_header",
     "stamp",
     "stamp_append_time",
+    "stamp_producer",
+    "validate_for_append",
 ]

@@ -32,6 +32,7 @@ MAGIC_POSITION = 16
 CRC_POSITION = 17
 ATTRIBUTES_POSITION = 21
 MAX_TIMESTAMP_POSITION = 35
+PRODUCER_POSITION = 43
 
 CODEC_MASK = 0x07
 APPEND_TIME_FLAG = 0x08
@@ -39,12 +40,14 @@ TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
+_CODECS = tuple(Codec)
 _SEQUENCE_COUNT = 1 << 31
 _OFFSET = Struct(">q")
 _EPOCH = Struct(">i")
 CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _TIMESTAMP = Struct(">q")
+_PRODUCER = Struct(">qhi")
 _unpack_header = HEADER.unpack_from
 _new = tuple.__new__
 
@@ -104,7 +107,7 @@ class BatchHeader(NamedTuple):
         if number > Codec.ZSTD:
             text = f"the batch at offset {self.base_offset} names compression codec {number}, which does not exist"
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
-        return Codec(number)
+        return _CODECS[number]
 
     @property
     def is_append_time(self) -> bool:
@@ -253,6 +256,35 @@ def stamp_append_time(buffer: bytearray | memoryview, position: int, timestamp_m
     _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes | APPEND_TIME_FLAG)
     _TIMESTAMP.pack_into(batch, MAX_TIMESTAMP_POSITION, timestamp_ms)
     CRC.pack_into(batch, CRC_POSITION, compute_crc(batch))
+
+
+def stamp_producer(buffer: bytearray | memoryview, position: int, *, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    """Make the batch at ``position`` one of another producer session, and renew the checksum; for a producer that got a new epoch.
+
+    Raises:
+        CorruptBatch: there is no whole batch.
+    """
+    batch = batch_view(buffer, position)
+    _PRODUCER.pack_into(batch, PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
+    CRC.pack_into(batch, CRC_POSITION, compute_crc(batch))
+
+
+def replace_records(batch: Buffer, codec: Codec, compressed: bytes, *, record_count: int | None = None) -> bytearray:
+    """Return a whole batch with the same header but for length, codec and checksum (and count), around other records.
+
+    ``compressed`` is what ``codec`` made of records whose deltas are relative to the same base.
+    """
+    header = parse_header(batch)
+    replaced = bytearray(HEADER_SIZE)
+    replaced += compressed
+    fields = header._replace(
+        batch_length=len(replaced) - LOG_OVERHEAD,
+        attributes=header.attributes & ~CODEC_MASK | codec,
+        record_count=header.record_count if record_count is None else record_count,
+    )
+    HEADER.pack_into(replaced, 0, *fields)
+    CRC.pack_into(replaced, CRC_POSITION, compute_crc(replaced))
+    return replaced
 
 
 # Records

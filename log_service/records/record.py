@@ -101,43 +101,47 @@ def read_records(  # noqa: PLR0912, PLR0915 - every client pays for this loop on
     position = index = 0
     try:
         for index in range(record_count):
-            number = plain[position]
-            position += 1
+            number, position = plain[position], position + 1
             if number > 0x7F:
-                number, position = continue_varint(plain, position, number, INT32_VARINT_BYTES)
+                number, position = number + (plain[position] << 7) - 0x80, position + 1
+                if number > 0x3FFF:
+                    number, position = continue_varint(plain, position, number)
             end = position + (number >> 1 ^ -(number & 1))
-            number = plain[position + 1]  # after the attributes, of which no bit has a meaning
-            position += 2
+            position += 1  # attributes, of which no bit has a meaning
+            number, position = plain[position], position + 1
             if number > 0x7F:
-                number, position = continue_varint(plain, position, number, INT64_VARINT_BYTES)
+                number, position = number + (plain[position] << 7) - 0x80, position + 1
+                if number > 0x3FFF:
+                    number, position = continue_varint(plain, position, number, INT64_VARINT_BYTES)
             timestamp = base_timestamp + (number >> 1 ^ -(number & 1)) if append_timestamp is None else append_timestamp
-            number = plain[position]
-            position += 1
+            number, position = plain[position], position + 1
             if number > 0x7F:
-                number, position = continue_varint(plain, position, number, INT32_VARINT_BYTES)
+                number, position = number + (plain[position] << 7) - 0x80, position + 1
+                if number > 0x3FFF:
+                    number, position = continue_varint(plain, position, number)
             offset = base_offset + (number >> 1 ^ -(number & 1))
+            number, position = plain[position], position + 1
+            if number > 0x7F:
+                number, position = number + (plain[position] << 7) - 0x80, position + 1
+                if number > 0x3FFF:
+                    number, position = continue_varint(plain, position, number)
             key: bytes | None = None
-            number = plain[position]
-            position += 1
             if number != 1:  # the varint of -1
-                if number > 0x7F:
-                    number, position = continue_varint(plain, position, number, INT32_VARINT_BYTES)
-                start = position
-                position += number >> 1
-                key = plain[start:position]
                 if number & 1:
                     raise malformed(index, "the length of its key is negative")
+                start, position = position, position + (number >> 1)
+                key = plain[start:position]
+            number, position = plain[position], position + 1
+            if number > 0x7F:
+                number, position = number + (plain[position] << 7) - 0x80, position + 1
+                if number > 0x3FFF:
+                    number, position = continue_varint(plain, position, number)
             value: bytes | None = None
-            number = plain[position]
-            position += 1
             if number != 1:
-                if number > 0x7F:
-                    number, position = continue_varint(plain, position, number, INT32_VARINT_BYTES)
-                start = position
-                position += number >> 1
-                value = plain[start:position]
                 if number & 1:
                     raise malformed(index, "the length of its value is negative")
+                start, position = position, position + (number >> 1)
+                value = plain[start:position]
             headers = _NO_HEADERS
             if plain[position]:
                 headers, position = read_headers(plain, position, end, index)
@@ -176,6 +180,35 @@ def read_headers(plain: bytes, position: int, end: int, index: int) -> tuple[tup
         headers.append((name, None if size < 0 else plain[position : position + size]))
         position += max(size, 0)
     return tuple(headers), position
+
+
+def check_first_record(buffer: Buffer, position: int, record_count: int) -> None:
+    """Check the first of ``record_count`` records between ``position`` and the end of ``buffer``, in place and in constant time.
+
+    It has to end where its length says (which, of a single record, is the end of the buffer), have offset delta 0, and leave room for the
+    other records.
+
+    Raises:
+        KafkaError: INVALID_RECORD.
+    """
+    try:
+        size, position = read_varint(buffer, position)
+        end = position + size
+        room_bytes = len(buffer) - end - (record_count - 1) * MIN_RECORD_BYTES
+        if size < MIN_RECORD_BYTES - 1 or room_bytes < 0 or (record_count == 1 and room_bytes):
+            raise malformed(0, f"it takes {size} bytes of the {len(buffer) - position} that {record_count} records share")
+        position += 1  # attributes
+        while buffer[position] > 0x7F:  # timestamp delta
+            position += 1
+        if buffer[position + 1]:
+            raise malformed(0, "its offset is not the base offset of the batch")
+        size, position = read_varint(buffer, position + 2)
+        size, position = read_varint(buffer, position + max(size, 0))
+        count, position = read_varint(buffer, position + max(size, 0))
+    except IndexError:
+        raise malformed(0, "the batch ends inside it") from None
+    if (count == 0 and position != end) or not 0 <= count <= max(end - position, 0) // 2:
+        raise malformed(0, "its fields do not take what its length says")
 
 
 def malformed(index: int, reason: str) -> KafkaError:

@@ -4,6 +4,7 @@ Small numbers are looked up, so that encoding a record takes one join and no loo
 """
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import Buffer
 
 INT32_VARINT_BYTES = 5
 INT64_VARINT_BYTES = 10
@@ -35,29 +36,32 @@ class Varints(dict[int, bytes]):
 VARINTS = Varints({number: encode_varint(number) for number in _KNOWN})
 
 
-def read_varint(plain: bytes, position: int) -> tuple[int, int]:
+def read_varint(plain: Buffer, position: int) -> tuple[int, int]:
     """Return the zig-zag varint of at most 32 bits at ``position``, and the position after it.
 
     Raises:
         IndexError: the bytes end inside it.
         KafkaError: INVALID_RECORD, it is longer than five bytes.
     """
-    encoded = plain[position]
-    position += 1
+    encoded, position = plain[position], position + 1
     if encoded > 0x7F:
-        encoded, position = continue_varint(plain, position, encoded, INT32_VARINT_BYTES)
+        encoded, position = encoded + (plain[position] << 7) - 0x80, position + 1
+        if encoded > 0x3FFF:
+            encoded, position = continue_varint(plain, position, encoded)
     return encoded >> 1 ^ -(encoded & 1), position
 
 
-def continue_varint(plain: bytes, position: int, encoded: int, max_bytes: int) -> tuple[int, int]:
-    """Read on after a varint's first byte ``encoded``; return it still zig-zag encoded, and the position after it.
+def continue_varint(plain: Buffer, position: int, encoded: int, max_bytes: int = INT32_VARINT_BYTES) -> tuple[int, int]:
+    """Read on after a varint's first two bytes; return it still zig-zag encoded, and the position after it.
+
+    ``encoded`` holds the two bytes' bits and, above them, the second one's mark that more follow.
 
     Raises:
         IndexError: the bytes end inside it.
         KafkaError: INVALID_RECORD, it is longer than ``max_bytes``.
     """
-    encoded &= 0x7F
-    for shift in range(7, 7 * max_bytes, 7):
+    encoded &= 0x3FFF
+    for shift in range(14, 7 * max_bytes, 7):
         byte = plain[position]
         position += 1
         encoded |= (byte & 0x7F) << shift

@@ -1,0 +1,233 @@
+"""What a leader looks at before it appends a producer's record batch.
+
+Decides whether a batch may enter a log as it is: magic, size, checksum, counts, producer fields, timestamps, keys where the log is
+compacted, codec. Knows nothing of logs, offsets to come and producers' states: whether a sequence is in order, and whether transactions are
+allowed, is decided where that is known.
+
+What is opened, and what is not. An accepted batch is appended as opaque bytes: of most batches only header and checksum are read. The
+records are opened where the log is compacted (each needs a key), where the codec has to change, and where timestamps have to be compared
+with a bound in the past (a header knows only the latest). An opened batch is checked record by record. Of an uncompressed batch that is not
+opened the first record is walked in place, at the same cost for any size: that proves the single record of a producer that does not linger,
+and gives away an encoder that gets the format wrong. Walking the rest would cost two thirds of a microsecond a record, more than everything
+else a broker does for it, and readers treat records as untrusted bytes anyway.
+
+Invariants: what is returned is one batch (or, of our own, several) whose magic, counts and checksum hold. Bad input raises ``KafkaError``
+with the code that Kafka's broker answers, and nothing else.
+"""
+
+from typing import NamedTuple
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer
+from log_service.records.batch import (
+    APPEND_TIME_FLAG,
+    CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    is_crc_valid,
+    iterate_headers,
+    parse_header,
+    replace_records,
+)
+from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, compress, decompress
+from log_service.records.record import MIN_RECORD_BYTES, Record, check_first_record, read_records
+
+FOREVER_MS = (1 << 63) - 1
+PRODUCER_CODEC = "producer"
+"""The ``compression.type`` of a topic that keeps whatever codec its producers use."""
+
+_FLAGS_OF_BROKERS = APPEND_TIME_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG
+
+
+class RejectedRecordsError(KafkaError):
+    """Records that a batch is refused for: INVALID_RECORD or INVALID_TIMESTAMP, with (index in the batch, text) for each (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, record_errors: tuple[tuple[int, str], ...]) -> None:
+        super().__init__(code, f"{len(record_errors)} records of the batch were refused, the first because: {record_errors[0][1]}")
+        self.record_errors = record_errors
+
+
+class ValidatedBatches(NamedTuple):
+    """Batches that may be appended. ``buffer`` is what was handed in, or a new buffer where the codec had to change.
+
+    ``max_timestamp`` is the latest of the headers, -1 for none, and ``max_timestamp_offset_delta`` the offset, relative to the first
+    batch's base offset, of the last record of the batch that has it.
+    """
+
+    buffer: bytearray | memoryview
+    batches: tuple[tuple[int, BatchHeader], ...]
+    size_bytes: int
+    record_count: int
+    max_timestamp: int
+    max_timestamp_offset_delta: int
+
+
+def validate_for_append(
+    buffer: bytearray | memoryview,
+    *,
+    max_batch_size_bytes: int,
+    now_ms: int,
+    is_compacted: bool = False,
+    timestamp_type: str = "CreateTime",
+    timestamp_before_max_ms: int = FOREVER_MS,
+    timestamp_after_max_ms: int = FOREVER_MS,
+    compression_type: str = PRODUCER_CODEC,
+    max_plain_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> ValidatedBatches:
+    """Return the one batch that a producer sent for a partition (Produce v3 and later), ready to be stamped and appended.
+
+    ``max_batch_size_bytes`` to ``compression_type`` are the log's ``max.message.bytes``, ``message.timestamp.*`` and ``compression.type``;
+    ``max_plain_bytes`` bounds what a batch that must be opened may decompress to. A timestamp of LogAppendTime is stamped when the batch
+    is appended.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE, no batch or a checksum that does not hold (worth another try); MESSAGE_TOO_LARGE;
+            UNSUPPORTED_FOR_MESSAGE_FORMAT, a magic before 2; UNSUPPORTED_COMPRESSION_TYPE; INVALID_TIMESTAMP; INVALID_RECORD for the rest.
+        RejectedRecordsError: the same codes, where single records are to blame.
+    """
+    header = _check_shape(buffer, max_batch_size_bytes)
+    if not _are_fields_right(header):
+        raise _field_fault(header)
+    if not is_crc_valid(buffer):
+        text = f"the checksum of the batch of {header.record_count} records does not hold: it was damaged on its way"
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+    codec = header.compression
+    target = codec if compression_type == PRODUCER_CODEC else Codec.of_name(compression_type)
+    earliest_ms, latest_ms = -FOREVER_MS, FOREVER_MS
+    if timestamp_type == "CreateTime":
+        earliest_ms, latest_ms = now_ms - timestamp_before_max_ms, now_ms + timestamp_after_max_ms
+        if header.base_timestamp < NO_TIMESTAMP or header.max_timestamp < NO_TIMESTAMP:
+            text = f"the batch has timestamps {header.base_timestamp} and {header.max_timestamp}, before 1970"
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, text)
+    if is_compacted or target is not codec or earliest_ms > 0 or header.max_timestamp > latest_ms:
+        plain = _open(buffer, header, max_plain_bytes)
+        _check_records(_read(plain, header), is_compacted=is_compacted, earliest_ms=earliest_ms, latest_ms=latest_ms)
+        if target is not codec:
+            buffer, header = _recompress(buffer, plain, target, max_batch_size_bytes)
+    elif codec is Codec.NONE:
+        check_first_record(buffer, HEADER_SIZE, header.record_count)
+    return ValidatedBatches(buffer, ((0, header),), len(buffer), header.record_count, header.max_timestamp, header.last_offset_delta)
+
+
+def accept_own_batches(buffer: bytearray | memoryview) -> ValidatedBatches:
+    """Return batches that this process built, one or more back to back, for an append that has nothing to prove.
+
+    Raises:
+        CorruptBatch: they are not whole batches.
+    """
+    batches = tuple(iterate_headers(buffer))
+    assert batches, "an append has at least one batch"
+    latest = max((header for _, header in batches), key=lambda header: header.max_timestamp)
+    return ValidatedBatches(
+        buffer,
+        batches,
+        len(buffer),
+        sum(header.record_count for _, header in batches),
+        latest.max_timestamp,
+        latest.last_offset - batches[0][1].base_offset,
+    )
+
+
+# Header
+
+
+def _check_shape(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
+    """Return the header of the only batch in ``buffer``."""
+    if len(buffer) <= MAGIC_POSITION:
+        text = f"{len(buffer)} bytes are no record batch; a produce request carries one for each partition"
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+    if buffer[MAGIC_POSITION] < MAGIC:
+        text = f"records of magic {buffer[MAGIC_POSITION]} are not accepted; magic {MAGIC} exists since Kafka 0.11"
+        raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
+    header = parse_header(buffer)
+    size_bytes = header.size_bytes
+    if size_bytes > max_batch_size_bytes:
+        raise _too_large(size_bytes, max_batch_size_bytes)
+    if size_bytes > len(buffer):
+        text = f"the batch announces {size_bytes} bytes, {len(buffer)} are there"
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+    if size_bytes < len(buffer):
+        text = f"{len(buffer) - size_bytes} bytes follow the batch; a produce request carries one batch for each partition"
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+    return header
+
+
+def _are_fields_right(header: BatchHeader) -> bool:
+    """Whether the header has only what a client may put into it."""
+    (base_offset, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, producer_epoch, base_sequence, record_count) = header
+    if base_offset != 0 or not 0 < record_count == last_offset_delta + 1 or attributes & _FLAGS_OF_BROKERS:
+        return False
+    if producer_id == NO_PRODUCER_ID:
+        return not attributes & TRANSACTIONAL_FLAG
+    return bool(producer_id >= 0 <= producer_epoch and base_sequence >= 0)
+
+
+def _field_fault(header: BatchHeader) -> KafkaError:
+    """Return what is wrong with a header whose fields are not right."""
+    code = ErrorCode.INVALID_RECORD
+    if header.base_offset != 0:
+        text = f"the base offset of a producer's batch is 0, this one has {header.base_offset}"
+    elif header.record_count != header.last_offset_delta + 1 or header.record_count <= 0:
+        text = f"the batch announces {header.record_count} records and a last offset delta of {header.last_offset_delta}"
+    elif header.is_append_time:
+        code, text = ErrorCode.INVALID_TIMESTAMP, "producers must not set the timestamp type LogAppendTime"
+    elif header.is_control:
+        text = "producers must not write control records"
+    elif header.has_delete_horizon:
+        text = "producers must not set a delete horizon"
+    elif header.producer_id == NO_PRODUCER_ID:
+        text = "a transactional batch needs a producer id"
+    else:
+        text = f"producer id {header.producer_id} comes with epoch {header.producer_epoch} and sequence {header.base_sequence}"
+    return KafkaError(code, text)
+
+
+# Records
+
+
+def _open(buffer: Buffer, header: BatchHeader, max_plain_bytes: int) -> bytes:
+    try:
+        return decompress(header.codec, memoryview(buffer)[HEADER_SIZE:], max_plain_bytes)
+    except KafkaError as error:
+        if error.code is not ErrorCode.CORRUPT_MESSAGE:
+            raise
+        # The checksum holds, so that sending the same bytes again cannot help.
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def _read(plain: bytes, header: BatchHeader) -> list[Record]:
+    if header.record_count * MIN_RECORD_BYTES > len(plain):
+        text = f"the batch announces {header.record_count} records in {len(plain)} bytes"
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+    return list(read_records(plain, header.record_count, base_offset=0, base_timestamp=header.base_timestamp))
+
+
+def _check_records(records: list[Record], *, is_compacted: bool, earliest_ms: int, latest_ms: int) -> None:
+    record_errors: list[tuple[int, str]] = []
+    code = ErrorCode.INVALID_RECORD
+    for index, (offset_delta, timestamp, key, _, _) in enumerate(records):
+        if offset_delta != index:
+            record_errors.append((index, f"the record has offset delta {offset_delta} where {index} is due"))
+        elif is_compacted and key is None:
+            record_errors.append((index, "the topic is compacted: a record needs a key"))
+        elif timestamp != NO_TIMESTAMP and not earliest_ms <= timestamp <= latest_ms:
+            code = ErrorCode.INVALID_TIMESTAMP
+            record_errors.append((index, f"timestamp {timestamp} is not between {earliest_ms} and {latest_ms}"))
+    if record_errors:
+        raise RejectedRecordsError(code, tuple(record_errors))
+
+
+def _recompress(buffer: Buffer, plain: bytes, target: Codec, max_batch_size_bytes: int) -> tuple[bytearray, BatchHeader]:
+    batch = replace_records(buffer, target, compress(target, plain))
+    if len(batch) > max_batch_size_bytes:
+        raise _too_large(len(batch), max_batch_size_bytes)
+    return batch, parse_header(batch)
+
+
+def _too_large(size_bytes: int, max_batch_size_bytes: int) -> KafkaError:
+    text = f"a batch of {size_bytes} bytes is larger than the topic's max.message.bytes, {max_batch_size_bytes}"
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
