@@ -173,6 +173,10 @@ class Connection(Protocol):
     def local_host(self) -> str:
         """The address on our side."""
 
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that the transport took so far, also while a send is under way: a peer that stopped reading shows here."""
+
     async def receive_into(self, buffer: bytearray | memoryview) -> int:
         """Wait for bytes and put them at the front of ``buffer``; 0 is the end of the stream."""
 

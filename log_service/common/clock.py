@@ -1,0 +1,23 @@
+"""The real clock: the one place where the log service asks the operating system for the time.
+
+Decides nothing. Wall time may jump (somebody set the clock); monotonic time never goes back and is what deadlines are made of.
+"""
+
+import time
+
+
+class SystemClock:
+    """The operating system's two clocks, in milliseconds."""
+
+    __slots__ = ()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some fixed point; never goes back."""
+        return time.monotonic_ns() // 1_000_000
+
+    def __repr__(self) -> str:
+        return "<SystemClock>"

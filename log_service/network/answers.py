@@ -1,0 +1,174 @@
+"""What a handler gives back for a frame, and the queue in which answers wait for their turn.
+
+Answers leave in the order of their requests. One that is ready while nothing waits before it never enters the queue; one that must wait
+is a ``PendingAnswer``, and what comes after it queues behind it.
+
+Invariants: a pending answer is completed once; after it was discarded completing it only releases the file slices it was given; the bytes
+of ready answers in the queue are counted in the shared budget until they are taken or dropped.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from log_service.common.env import FileSlice
+from log_service.common.types import Buffer
+from log_service.network.budget import ServerBudget
+
+logger = logging.getLogger(__name__)
+
+Chunk = Buffer | FileSlice
+
+
+@dataclass(slots=True)
+class ConnectionContext:
+    """Who a frame came from. ``attributes`` is for the handler: it lives as long as the connection."""
+
+    connection_id: int
+    peer_host: str
+    local_host: str
+    listener_name: str
+    attributes: dict[str, object] = field(default_factory=dict)
+
+
+class PendingAnswer:
+    """An answer that must wait for something: records, replicas, a group's members, the disk."""
+
+    __slots__ = ("_chunks", "_on_done", "is_discarded", "is_done", "on_discard", "size_bytes")
+
+    def __init__(self, on_discard: Callable[[], None] | None = None) -> None:
+        self.on_discard = on_discard
+        self.is_done = False
+        self.is_discarded = False
+        self.size_bytes = 0
+        self._chunks: Sequence[Chunk] = ()
+        self._on_done: Callable[[PendingAnswer], None] | None = None
+
+    def __repr__(self) -> str:
+        state = "discarded" if self.is_discarded else "done" if self.is_done else "waiting"
+        return f"<PendingAnswer {state}>"
+
+    def complete(self, chunks: list[Chunk] | None) -> None:
+        """Answer with ``chunks``, or with nothing; from any task of the same trio run, never blocks.
+
+        Once; ignored after the connection has gone, then slices are released here.
+        """
+        if self.is_discarded:
+            release_slices(chunks or ())
+            return
+        assert not self.is_done, "an answer was completed twice"
+        self.is_done = True
+        self._chunks = chunks or ()
+        self.size_bytes = memory_bytes(self._chunks)
+        if self._on_done is not None:
+            self._on_done(self)
+
+    def discard(self) -> None:
+        """The connection has gone: release what is held and tell ``on_discard``, unless the answer was complete."""
+        was_done, self.is_discarded = self.is_done, True
+        self.is_done = True
+        release_slices(self._chunks)
+        self._chunks = ()
+        if not was_done and self.on_discard is not None:
+            try:
+                self.on_discard()
+            except Exception:
+                logger.exception("discarding an answer failed")
+
+    def watch(self, on_done: Callable[["PendingAnswer"], None]) -> None:
+        """Tell ``on_done`` when the answer is complete; for the queue that it waits in."""
+        self._on_done = on_done
+
+    def take(self) -> Sequence[Chunk]:
+        """Hand the chunks over to whoever sends them (and releases their slices)."""
+        chunks, self._chunks = self._chunks, ()
+        return chunks
+
+
+Answer = list[Chunk] | PendingAnswer | None
+
+
+class FrameHandler(Protocol):
+    """What stands above the network: answers frames, and is told when a connection has gone."""
+
+    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Answer:
+        """Answer one frame, given without its size; the view is writable and valid only during the call.
+
+        Raises:
+            ProtocolError: the frame makes no sense; the connection is closed with one log line.
+        """
+
+    def connection_closed(self, context: ConnectionContext) -> None:
+        """The connection is gone; called once, after its pending answers were discarded."""
+
+
+class AnswerQueue:
+    """Answers in the order of their requests, from the first that was not ready. Bounded by whoever fills it."""
+
+    __slots__ = ("_answers", "_budget", "_on_head_ready")
+
+    def __init__(self, budget: ServerBudget, on_head_ready: Callable[[], None]) -> None:
+        self._answers: deque[PendingAnswer] = deque()
+        self._budget = budget
+        self._on_head_ready = on_head_ready
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    @property
+    def is_head_ready(self) -> bool:
+        """Whether the answer whose turn it is can be sent."""
+        return bool(self._answers) and self._answers[0].is_done
+
+    def append_ready(self, chunks: list[Chunk]) -> None:
+        """Queue an answer that only waits for its turn."""
+        answer = PendingAnswer()
+        answer.complete(chunks)
+        self.append(answer)
+
+    def append(self, answer: PendingAnswer) -> None:
+        """Queue an answer, complete or not."""
+        self._answers.append(answer)
+        if answer.is_done:
+            self._budget.hold_answer(answer.size_bytes)
+        else:
+            answer.watch(self._completed)
+
+    def take_ready(self, max_bytes: int) -> list[Chunk]:
+        """Take complete answers from the head, in order, until they have ``max_bytes`` in memory."""
+        chunks: list[Chunk] = []
+        size_bytes = 0
+        while self._answers and self._answers[0].is_done and size_bytes < max_bytes:
+            answer = self._answers.popleft()
+            size_bytes += answer.size_bytes
+            chunks += answer.take()
+        if size_bytes:
+            self._budget.release_answer(size_bytes)
+        return chunks
+
+    def discard(self) -> None:
+        """Drop everything, complete or not."""
+        while self._answers:
+            answer = self._answers.popleft()
+            if answer.is_done:
+                self._budget.release_answer(answer.size_bytes)
+            answer.discard()
+
+    def _completed(self, answer: PendingAnswer) -> None:
+        self._budget.hold_answer(answer.size_bytes)
+        if self._answers and self._answers[0] is answer:
+            self._on_head_ready()
+
+
+def memory_bytes(chunks: Sequence[Chunk]) -> int:
+    """Bytes of memory that chunks take; slices of files take none."""
+    return sum(len(chunk) for chunk in chunks if isinstance(chunk, bytes | bytearray | memoryview))
+
+
+def release_slices(chunks: Sequence[Chunk]) -> None:
+    """Give back every lease among ``chunks``."""
+    for chunk in chunks:
+        if not isinstance(chunk, bytes | bytearray | memoryview):
+            chunk.release()

@@ -1,0 +1,121 @@
+"""What all listeners of a node share: how many connections there are, and how much memory requests and held answers may take.
+
+Decides whether a connection may enter and when a large frame may be received; decides nothing about what is in a frame. The memory counted
+is what connections cannot bound by themselves: frames larger than their buffer, and ready answers that wait behind an unfinished one.
+
+Invariants: whoever waits for memory is served in order; one large frame is always allowed, so that an exhausted budget delays and never
+fails; every granted byte is given back exactly once.
+"""
+
+from collections import Counter, deque
+
+import trio
+
+from log_service.config.views import NetworkLimits
+
+
+class _Waiter:
+    __slots__ = ("granted", "size_bytes")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.granted = trio.Event()
+
+
+class ServerBudget:
+    """Connections and request memory of one node."""
+
+    def __init__(self, limits: NetworkLimits) -> None:
+        self._limit_bytes = limits.max_request_bytes_in_flight
+        self._max_connection_count = limits.max_connection_count
+        self._max_count_per_host = limits.max_connection_count_per_host
+        self._max_count_of_host = dict(limits.max_connection_count_per_host_overrides)
+        self._count_of_host: Counter[str] = Counter()
+        self._held_bytes = 0
+        self._frame_bytes = 0
+        self._waiters: deque[_Waiter] = deque()
+        self.connection_count = 0
+        self._last_connection_id = 0
+
+    def __repr__(self) -> str:
+        return f"<ServerBudget connections={self.connection_count} used={self.used_bytes}/{self._limit_bytes} waiting={len(self._waiters)}>"
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of large frames under way and of answers held back."""
+        return self._frame_bytes + self._held_bytes
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether whoever can wait should stop reading."""
+        return self.used_bytes >= self._limit_bytes
+
+    def connection_count_of(self, host: str) -> int:
+        """Open connections from one address."""
+        return self._count_of_host[host]
+
+    def next_connection_id(self) -> int:
+        """Return a number that no other connection of the node has had."""
+        self._last_connection_id += 1
+        return self._last_connection_id
+
+    def add_connection(self, host: str) -> str | None:
+        """Count a new connection, or say why it must be closed (then it is not counted)."""
+        if self.connection_count >= self._max_connection_count:
+            return f"there are {self.connection_count} connections already, the limit is {self._max_connection_count}"
+        limit = self._max_count_of_host.get(host, self._max_count_per_host)
+        if self._count_of_host[host] >= limit:
+            return f"this address has {self._count_of_host[host]} connections already, its limit is {limit}"
+        self.connection_count += 1
+        self._count_of_host[host] += 1
+        return None
+
+    def remove_connection(self, host: str) -> None:
+        """Forget a connection that was counted."""
+        self.connection_count -= 1
+        self._count_of_host[host] -= 1
+        if self._count_of_host[host] <= 0:
+            del self._count_of_host[host]
+
+    async def acquire_frame(self, size_bytes: int) -> None:
+        """Wait until a frame of that size may be received; ``release_frame`` gives the memory back."""
+        if not self._waiters and self._has_room_for(size_bytes):
+            self._frame_bytes += size_bytes
+            return
+        waiter = _Waiter(size_bytes)
+        self._waiters.append(waiter)
+        try:
+            await waiter.granted.wait()
+        except BaseException:
+            self._forget(waiter)
+            raise
+
+    def release_frame(self, size_bytes: int) -> None:
+        """Give a frame's memory back."""
+        self._frame_bytes -= size_bytes
+        self._grant()
+
+    def hold_answer(self, size_bytes: int) -> None:
+        """Count a ready answer that cannot be sent yet; never waits, but may exhaust the budget."""
+        self._held_bytes += size_bytes
+
+    def release_answer(self, size_bytes: int) -> None:
+        """An answer that was held is on its way, or dropped."""
+        self._held_bytes -= size_bytes
+        self._grant()
+
+    def _has_room_for(self, size_bytes: int) -> bool:
+        return not self._frame_bytes or self.used_bytes + size_bytes <= self._limit_bytes
+
+    def _grant(self) -> None:
+        while self._waiters and self._has_room_for(self._waiters[0].size_bytes):
+            waiter = self._waiters.popleft()
+            self._frame_bytes += waiter.size_bytes
+            waiter.granted.set()
+
+    def _forget(self, waiter: _Waiter) -> None:
+        if waiter.granted.is_set():
+            self.release_frame(waiter.size_bytes)
+        else:
+            self._waiters.remove(waiter)
+            self._grant()

@@ -1,0 +1,307 @@
+"""One accepted connection: bytes in, frames to the handler, answers out in the order of their requests.
+
+Decides when to read, when to send and when to hold back; knows neither what a frame means nor how long things may take (the server's
+sweeper looks at the counters here). One task reads, and usually sends too: each wake-up handles every complete frame in the buffer and
+sends the answers that are ready with one call. A second task is started by the first answer that must wait, and sends those that become
+complete later. Frames larger than the buffer are received straight into a buffer of their size.
+
+Invariants: at most one task is sending (``is_sending``); ``_ready`` is empty whenever the reading task waits for anything but that
+sending; nothing is read while as many requests as the limit allows are unanswered.
+"""
+
+import enum
+import errno
+import logging
+import struct
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from log_service.common.env import Connection
+from log_service.common.errors import ProtocolError
+from log_service.common.types import Buffer
+from log_service.config.views import NetworkLimits
+from log_service.network.answers import AnswerQueue, Chunk, ConnectionContext, FrameHandler, PendingAnswer, release_slices
+from log_service.network.budget import ServerBudget
+
+SIZE_BYTES = 4
+JOIN_BYTES = 256 << 10  # ready answers are sent once they are this many bytes, so that one wake-up cannot pile up more
+SMALL_SLICE_BYTES = 16 << 10  # below this, reading a slice and sending it with its neighbours beats a sendfile of its own
+INITIAL_BUFFER_BYTES = 4 << 10  # grows when it was too small once: ten thousand idle connections cost what they need
+
+logger = logging.getLogger(__name__)
+_read_size = struct.Struct(">i").unpack_from
+
+
+class _Next(enum.Enum):
+    """Why handling buffered frames stopped."""
+
+    RECEIVE = enum.auto()  # the rest of a frame has not arrived
+    RECEIVE_LARGE = enum.auto()  # ... and will not fit into the buffer
+    SEND = enum.auto()  # enough answers are ready
+    WAIT = enum.auto()  # enough requests are unanswered
+
+
+class ServerConnection:
+    """A connection that a listener accepted, from its first byte until it is closed."""
+
+    def __init__(
+        self,
+        *,
+        stream: Connection,
+        context: ConnectionContext,
+        handler: FrameHandler,
+        limits: NetworkLimits,
+        budget: ServerBudget,
+        start_task: Callable[[Callable[[], Awaitable[None]]], None],
+    ) -> None:
+        self.context = context
+        self.request_count = 0
+        self.bytes_received = 0
+        self.is_mid_frame = False
+        self.is_sending = False
+        self.is_closed = False
+        self._stream = stream
+        self._handle_frame = handler.handle_frame
+        self._budget = budget
+        self._start_task = start_task
+        self._max_frame_bytes = limits.max_frame_bytes
+        self._max_buffer_bytes = limits.receive_buffer_bytes
+        self._max_unanswered_count = limits.max_requests_in_flight_per_connection
+        self._buffer = bytearray(min(INITIAL_BUFFER_BYTES, limits.receive_buffer_bytes))
+        self._view = memoryview(self._buffer)
+        self._end = 0  # of what was received and not handled yet
+        self._ready: list[Chunk] = []
+        self._ready_bytes = 0
+        self._queue = AnswerQueue(budget, self._wake_writer)
+        self._has_writer = False
+        self._is_held = False  # the reading task waits for room among the unanswered requests
+        self._is_stopping = False
+        self._writer_lot = trio.lowlevel.ParkingLot()
+        self._reader_lot = trio.lowlevel.ParkingLot()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "sending" if self.is_sending else "open"
+        return f"<ServerConnection {self.context.connection_id} {self.context.peer_host} {state} queued={len(self._queue)}>"
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that the transport took."""
+        return self._stream.bytes_sent
+
+    @property
+    def queued_answer_count(self) -> int:
+        """Requests that are not answered yet."""
+        return len(self._queue)
+
+    async def serve(self) -> None:
+        """Read until the peer leaves, the connection is closed or stopped, or bytes make no sense.
+
+        Raises:
+            OSError: the peer is gone, or ``close`` was called.
+            ProtocolError: from the handler, or a frame's size is out of bounds; ready answers before it were sent.
+        """
+        while not self._is_stopping:
+            received = await self._stream.receive_into(self._view[self._end :])
+            if not received:
+                return
+            self.bytes_received += received
+            self._end += received
+            if not self._is_stopping:
+                await self._handle_received()
+        await self._wait_until_drained()
+
+    def stop(self) -> None:
+        """Read nothing more, and close once everything that was received is answered."""
+        self._is_stopping = True
+        self._close_if_drained()
+
+    def close(self) -> None:
+        """Close at once; the tasks of this connection get OSError. Idempotent."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._stream.close()
+            self._writer_lot.unpark_all()
+            self._reader_lot.unpark_all()
+
+    def discard(self) -> None:
+        """Close, and release everything that is still held; for when the reading task has ended."""
+        self.close()
+        release_slices(self._ready)
+        self._ready = []
+        self._queue.discard()
+
+    async def _handle_received(self) -> None:
+        while True:
+            try:
+                following = self._handle_buffered()
+            except ProtocolError:
+                await self._send_ready()
+                raise
+            if self._ready:
+                await self._send_ready()
+            if following is _Next.RECEIVE:
+                return
+            if following is _Next.RECEIVE_LARGE:
+                await self._receive_large()
+            elif following is _Next.WAIT:
+                await self._wait_for_room()
+
+    def _handle_buffered(self) -> _Next:
+        """Hand over complete frames until there is none, or something has to be waited for."""
+        buffer, view, start, end = self._buffer, self._view, 0, self._end
+        following, needed_bytes = _Next.RECEIVE, 0
+        while end - start >= SIZE_BYTES:
+            size = _read_size(buffer, start)[0]
+            if not 0 <= size <= self._max_frame_bytes:
+                raise ProtocolError(f"a frame announced {size} bytes; allowed are 0 to {self._max_frame_bytes}")
+            frame_end = start + SIZE_BYTES + size
+            if frame_end > end:
+                needed_bytes = SIZE_BYTES + size
+                break
+            if self._queue and self._is_full():
+                following = _Next.WAIT
+                break
+            if self._handle(view[start + SIZE_BYTES : frame_end]):
+                following = _Next.SEND
+            start = frame_end
+            if following is _Next.SEND:
+                break
+        if needed_bytes > self._max_buffer_bytes:
+            following = _Next.RECEIVE_LARGE
+        self._keep_rest(start, end, needed_bytes)
+        self.is_mid_frame = following is _Next.RECEIVE and end > start
+        return following
+
+    def _handle(self, frame: memoryview) -> bool:
+        """Hand one frame over and keep its answer; return whether enough is ready to be sent."""
+        answer = self._handle_frame(self.context, frame)
+        self.request_count += 1
+        if answer is None:
+            return False
+        if isinstance(answer, PendingAnswer):
+            self._queue.append(answer)
+            self._start_writer()
+            return False
+        if self._queue or self.is_sending:
+            self._queue.append_ready(answer)
+            return False
+        for chunk in answer:
+            if isinstance(chunk, bytes | bytearray | memoryview):
+                self._ready_bytes += len(chunk)
+        self._ready += answer
+        return self._ready_bytes >= JOIN_BYTES
+
+    def _keep_rest(self, start: int, end: int, needed_bytes: int) -> None:
+        """Move what is left to the front of the buffer, a larger one when this one proved too small."""
+        rest = end - start
+        if len(self._buffer) < self._max_buffer_bytes and max(needed_bytes, end + 1) > len(self._buffer):
+            grown = bytearray(self._max_buffer_bytes)
+            grown[:rest] = self._view[start:end]
+            self._buffer, self._view = grown, memoryview(grown)
+        elif start and rest:
+            self._view[:rest] = self._view[start:end]
+        self._end = rest
+
+    async def _receive_large(self) -> None:
+        """Receive the frame at the front of the buffer, which is larger than the buffer, and hand it over."""
+        await self._wait_for_room()
+        size = _read_size(self._buffer, 0)[0]
+        await self._budget.acquire_frame(size)
+        try:
+            frame = memoryview(bytearray(size))
+            received = self._end - SIZE_BYTES
+            frame[:received] = self._view[SIZE_BYTES : self._end]
+            self._end = 0
+            self.is_mid_frame = True
+            await self._fill(frame[received:])
+            self.is_mid_frame = False
+            self._handle(frame)
+        finally:
+            self._budget.release_frame(size)
+
+    async def _fill(self, rest: memoryview) -> None:
+        while rest:
+            received = await self._stream.receive_into(rest)
+            if not received:
+                raise OSError(errno.ECONNRESET, "the peer left in the middle of a frame")
+            self.bytes_received += received
+            rest = rest[received:]
+
+    def _is_full(self) -> bool:
+        return len(self._queue) >= self._max_unanswered_count or self._budget.is_exhausted
+
+    async def _wait_for_room(self) -> None:
+        while self._queue and self._is_full():
+            await self._hold()
+
+    async def _wait_until_drained(self) -> None:
+        while self._queue or self.is_sending:
+            await self._hold()
+
+    async def _hold(self) -> None:
+        self._is_held = True
+        try:
+            await self._reader_lot.park()
+        finally:
+            self._is_held = False
+        if self.is_closed:
+            raise OSError(errno.EBADF, "the connection was closed on our side")
+
+    def _start_writer(self) -> None:
+        if not self._has_writer:
+            self._has_writer = True
+            self._start_task(self._write_completed)
+
+    def _wake_writer(self) -> None:
+        if not self.is_sending:
+            self._writer_lot.unpark()
+
+    async def _write_completed(self) -> None:
+        """Send answers that become complete while the reading task waits for something else."""
+        try:
+            while not self.is_closed:
+                if self._queue.is_head_ready and not self.is_sending:
+                    await self._send_ready()
+                    self._close_if_drained()
+                else:
+                    await self._writer_lot.park()
+        except OSError:
+            self.close()
+        except Exception:  # a bug of ours: this connection pays, the others go on
+            logger.exception("Closing the connection from %s: sending its answers failed", self.context.peer_host)
+            self.close()
+
+    def _close_if_drained(self) -> None:
+        if self._is_stopping and not self._queue and not self.is_sending and not self._is_held:
+            self.close()
+
+    async def _send_ready(self) -> None:
+        """Send what is ready, and after it what has become ready meanwhile."""
+        self.is_sending = True
+        try:
+            chunks, self._ready, self._ready_bytes = self._ready, [], 0
+            while chunks or self._queue.is_head_ready:
+                await self._send(chunks)
+                chunks = self._queue.take_ready(JOIN_BYTES)
+                self._reader_lot.unpark_all()
+        finally:
+            self.is_sending = False
+            self._reader_lot.unpark_all()
+
+    async def _send(self, chunks: Sequence[Chunk]) -> None:
+        """Send bytes gathered, and slices of files after the bytes before them; release every slice."""
+        unsent: list[Buffer] = []
+        try:
+            for chunk in chunks:
+                if isinstance(chunk, bytes | bytearray | memoryview):
+                    unsent.append(chunk)
+                elif len(chunk) <= SMALL_SLICE_BYTES:
+                    unsent.append(chunk.read())
+                else:
+                    await self._stream.send_file(unsent, chunk)
+                    unsent = []
+            if unsent:
+                await self._stream.send_gathered(unsent)
+        finally:
+            release_slices(chunks)

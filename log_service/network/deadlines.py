@@ -1,0 +1,78 @@
+"""When a connection has taken too long: half a frame, an answer that the peer does not read, nothing at all.
+
+Decides by comparing a connection's counters at two sweeps, so that the path of a frame pays nothing for its deadline: a counter that did
+not move since it was first seen that way is a wait that began at or after that sweep. Hence a deadline fires late by at most one sweep
+interval and never early. Looks at no clock and closes nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from log_service.config.views import NetworkLimits
+
+SWEEPS_PER_DEADLINE = 8
+MIN_SWEEP_INTERVAL_MS = 10
+
+
+def sweep_interval_ms(limits: NetworkLimits) -> int:
+    """How often to look: an eighth of the shortest deadline."""
+    return max(MIN_SWEEP_INTERVAL_MS, min(limits.frame_deadline_ms, limits.idle_timeout_ms) // SWEEPS_PER_DEADLINE)
+
+
+class Watched(Protocol):
+    """The counters of a connection. A frame that waits for us (for memory, for its turn) is not mid-frame."""
+
+    request_count: int
+    bytes_received: int
+    is_mid_frame: bool
+    is_sending: bool
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that the transport took."""
+
+    @property
+    def queued_answer_count(self) -> int:
+        """Requests that are not answered yet."""
+
+
+@dataclass(slots=True)
+class ConnectionWatch:
+    """What the sweeper remembers of one connection."""
+
+    limits: NetworkLimits
+    active_ms: int
+    sending_ms: int | None = None
+    frame_ms: int | None = None
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    request_count: int = 0
+
+    def overdue(self, connection: Watched, now_ms: int) -> str | None:
+        """Look at the counters; return why the connection must be closed, or None."""
+        has_sent = connection.bytes_sent != self.bytes_sent
+        has_received = connection.bytes_received != self.bytes_received
+        if has_sent or has_received or connection.queued_answer_count:
+            self.active_ms = now_ms
+        self.sending_ms = self._since(connection.is_sending, has_sent, self.sending_ms, now_ms)
+        has_finished_frame = connection.request_count != self.request_count
+        self.frame_ms = self._since(connection.is_mid_frame, has_finished_frame, self.frame_ms, now_ms)
+        self.bytes_received, self.bytes_sent = connection.bytes_received, connection.bytes_sent
+        self.request_count = connection.request_count
+        return self._verdict(now_ms)
+
+    def _verdict(self, now_ms: int) -> str | None:
+        deadline_ms = self.limits.frame_deadline_ms
+        if self.frame_ms is not None and now_ms - self.frame_ms >= deadline_ms:
+            return f"a frame was not complete after {deadline_ms} ms"
+        if self.sending_ms is not None and now_ms - self.sending_ms >= deadline_ms:
+            return f"the peer read nothing of its answers for {deadline_ms} ms"
+        if now_ms - self.active_ms >= self.limits.idle_timeout_ms:
+            return f"it was idle for {self.limits.idle_timeout_ms} ms"
+        return None
+
+    @staticmethod
+    def _since(is_waiting: bool, has_moved: bool, since_ms: int | None, now_ms: int) -> int | None:  # noqa: FBT001
+        if not is_waiting:
+            return None
+        return now_ms if has_moved or since_ms is None else since_ms

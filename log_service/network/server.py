@@ -1,0 +1,186 @@
+"""A listener with its limits: accepts connections, watches their deadlines, drains them.
+
+Decides who may connect and when a connection has taken too long; what a connection does between those is in ``connection``, what a frame
+means is the handler's. One task accepts, one sweeps all connections, each connection has one or two of its own.
+
+Invariants: nothing that a peer does ends ``run``; every connection that was counted in the shared budget is taken out again, its handler
+told once; after ``drain`` or cancellation nothing is left open.
+"""
+
+import logging
+
+import trio
+
+from log_service.common.env import Connection, Env, Listener
+from log_service.common.errors import ProtocolError
+from log_service.config.views import ListenerConfig, NetworkLimits
+from log_service.network.answers import Answer, Chunk, ConnectionContext, FrameHandler, PendingAnswer
+from log_service.network.budget import ServerBudget
+from log_service.network.connection import ServerConnection
+from log_service.network.deadlines import ConnectionWatch, sweep_interval_ms
+from log_service.network.log_limiter import LogLimiter
+
+__all__ = ["Answer", "Chunk", "ConnectionContext", "FrameHandler", "PendingAnswer", "Server", "ServerBudget"]
+
+MIN_ACCEPT_PAUSE_S = 0.05
+MAX_ACCEPT_PAUSE_S = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Server:
+    """One listener of a node. ``run`` serves until it is drained or cancelled."""
+
+    def __init__(self, *, env: Env, listener: ListenerConfig, limits: NetworkLimits, handler: FrameHandler, shared: ServerBudget) -> None:
+        self.bound_host = listener.host
+        self.bound_port = listener.port
+        self.accepted_count = 0
+        self.refused_count = 0
+        self._env = env
+        self._config = listener
+        self._limits = limits
+        self._handler = handler
+        self._budget = shared
+        self._log = LogLimiter(logger, env.clock)
+        self._connections: dict[ServerConnection, ConnectionWatch] = {}
+        self._closed_request_count = 0
+        self._closed_bytes_received = 0
+        self._closed_bytes_sent = 0
+        self._listener: Listener | None = None
+        self._is_draining = False
+        self._emptied = trio.Event()
+
+    def __repr__(self) -> str:
+        state = "draining" if self._is_draining else "listening" if self._listener else "not started"
+        return f"<Server {self._config.name} {self.bound_host}:{self.bound_port} {state} connections={len(self._connections)}>"
+
+    @property
+    def connection_count(self) -> int:
+        """Connections open now."""
+        return len(self._connections)
+
+    @property
+    def request_count(self) -> int:
+        """Frames handled since the start."""
+        return self._closed_request_count + sum(connection.request_count for connection in self._connections)
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes received since the start."""
+        return self._closed_bytes_received + sum(connection.bytes_received for connection in self._connections)
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes sent since the start."""
+        return self._closed_bytes_sent + sum(connection.bytes_sent for connection in self._connections)
+
+    async def run(self, *, task_status: trio.TaskStatus["Server"] = trio.TASK_STATUS_IGNORED) -> None:
+        """Bind, tell ``task_status``, and serve until drained or cancelled.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        self._listener = await self._env.network.listen(self._config.host, self._config.port, backlog=self._limits.backlog)
+        self.bound_host, self.bound_port = self._listener.host, self._listener.port
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._sweep_forever)
+                task_status.started(self)
+                async with trio.open_nursery() as connections:
+                    await self._accept_until_closed(self._listener, connections)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._listener.close()
+
+    async def drain(self, deadline_ms: int) -> None:
+        """Stop accepting, answer what was received, close; what is not done after ``deadline_ms`` is closed as it is."""
+        self._is_draining = True
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections):
+            connection.stop()
+        with trio.move_on_after(deadline_ms / 1000):
+            while self._connections:
+                await self._emptied.wait()
+        left_count = len(self._connections)
+        if left_count:
+            logger.warning("Listener %s: %d connections were not drained after %d ms", self._config.name, left_count, deadline_ms)
+        for connection in list(self._connections):
+            connection.close()
+
+    async def _accept_until_closed(self, listener: Listener, nursery: trio.Nursery) -> None:
+        pause_s = MIN_ACCEPT_PAUSE_S
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:
+                if self._is_draining:
+                    return
+                self._log.log(logging.ERROR, "accept", "Listener %s cannot accept: %s; trying again", self._config.name, error)
+                await trio.sleep(pause_s)
+                pause_s = min(pause_s * 2, MAX_ACCEPT_PAUSE_S)
+                continue
+            pause_s = MIN_ACCEPT_PAUSE_S
+            self._admit(stream, nursery)
+
+    def _admit(self, stream: Connection, nursery: trio.Nursery) -> None:
+        refusal = self._budget.add_connection(stream.peer_host)
+        if refusal is not None:
+            self.refused_count += 1
+            self._log.log(logging.WARNING, "refused", "Listener %s refused %s: %s", self._config.name, stream.peer_host, refusal)
+            stream.close()
+            return
+        self.accepted_count += 1
+        context = ConnectionContext(self._budget.next_connection_id(), stream.peer_host, stream.local_host, self._config.name)
+        connection = ServerConnection(
+            stream=stream,
+            context=context,
+            handler=self._handler,
+            limits=self._limits,
+            budget=self._budget,
+            start_task=nursery.start_soon,
+        )
+        self._connections[connection] = ConnectionWatch(limits=self._limits, active_ms=self._env.clock.monotonic_ms())
+        nursery.start_soon(self._serve, connection)
+
+    async def _serve(self, connection: ServerConnection) -> None:
+        try:
+            await connection.serve()
+        except OSError as error:
+            logger.debug("%r ended: %s", connection, error)
+        except ProtocolError as error:
+            self._log.log(logging.WARNING, "protocol", "Closing the connection from %s: %s", connection.context.peer_host, error)
+        except Exception as error:  # noqa: BLE001 - one peer's request found a bug of ours: the others go on
+            self._log.log(
+                logging.ERROR, "bug", "Closing the connection from %s: its request failed", connection.context.peer_host, error=error
+            )
+        finally:
+            self._forget(connection)
+
+    def _forget(self, connection: ServerConnection) -> None:
+        connection.discard()
+        del self._connections[connection]
+        self._closed_request_count += connection.request_count
+        self._closed_bytes_received += connection.bytes_received
+        self._closed_bytes_sent += connection.bytes_sent
+        self._budget.remove_connection(connection.context.peer_host)
+        if not self._connections:
+            self._emptied.set()
+            self._emptied = trio.Event()
+        try:
+            self._handler.connection_closed(connection.context)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._log.log(logging.ERROR, "bug", "Closing the connection from %s failed", connection.context.peer_host, error=error)
+
+    async def _sweep_forever(self) -> None:
+        interval_s = sweep_interval_ms(self._limits) / 1000
+        while True:
+            await trio.sleep(interval_s)
+            self._sweep(self._env.clock.monotonic_ms())
+
+    def _sweep(self, now_ms: int) -> None:
+        for connection, watch in list(self._connections.items()):
+            reason = watch.overdue(connection, now_ms)
+            if reason is not None:
+                self._log.log(logging.INFO, "overdue", "Closing the connection from %s: %s", connection.context.peer_host, reason)
+                connection.close()

@@ -1,0 +1,259 @@
+"""The real network: non-blocking TCP sockets under trio, as the protocols of ``common.env`` describe one.
+
+Decides how bytes enter and leave the kernel with the fewest calls: a receive waits first and then reads once, straight into the caller's
+buffer; a send tries at once and waits only when the kernel's buffer is full; slices of files go with ``sendfile`` where the system has
+it. Knows nothing of frames, limits or deadlines.
+
+Invariants: one task receives and one task sends at a time (the callers see to that); every failure is an ``OSError``; after ``close``
+every waiting call gets one. A send that did not have to wait is not a checkpoint: a loop that only sends must not be endless.
+"""
+
+import errno
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import trio
+from trio.lowlevel import notify_closing, wait_readable, wait_writable
+
+from log_service.common.env import FileSlice
+from log_service.common.types import Buffer
+
+SYSTEM_DEFAULT = -1
+MAX_GATHERED_BUFFER_COUNT = min(os.sysconf("SC_IOV_MAX"), 1024)
+MSG_MORE: int = getattr(socket, "MSG_MORE", 0)  # without it the header goes out as a packet of its own
+HAS_SENDFILE = sys.platform == "linux"  # others have other semantics: there slices are read and sent
+
+
+@runtime_checkable
+class _DescriptorSlice(Protocol):
+    """A slice of a real file, which the kernel can send by itself."""
+
+    @property
+    def position(self) -> int: ...
+
+    def fileno(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+
+class SocketConnection:
+    """One connected TCP socket."""
+
+    __slots__ = ("_descriptor", "_socket", "bytes_sent", "local_host", "peer_host")
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.peer_host = _host_of(connected.getpeername())
+        self.local_host = _host_of(connected.getsockname())
+        self.bytes_sent = 0
+        self._socket = connected
+        self._descriptor = connected.fileno()
+
+    def __repr__(self) -> str:
+        return f"<SocketConnection {self.local_host} -> {self.peer_host}{' closed' if self._descriptor < 0 else ''}>"
+
+    async def receive_into(self, buffer: bytearray | memoryview) -> int:
+        """Wait for bytes and put them at the front of ``buffer``; 0 is the end of the stream."""
+        while True:
+            await self._wait_readable()
+            try:
+                return self._socket.recv_into(buffer)
+            except BlockingIOError:
+                continue  # readiness was a false alarm
+
+    async def send_gathered(self, buffers: Sequence[Buffer]) -> None:
+        """Send all buffers, in order, with as few system calls as possible."""
+        await self._send_all(buffers, 0)
+
+    async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
+        """Send ``header`` and then a leased range, from file to socket inside the kernel where the slice allows it.
+
+        Raises:
+            OSError: the peer is gone, or the file was shorter than the lease; the connection must then be closed.
+        """
+        if not (HAS_SENDFILE and isinstance(file_slice, _DescriptorSlice)):
+            await self._send_all([*header, file_slice.read()], 0)
+            return
+        await self._send_all(header, MSG_MORE)
+        position = file_slice.position
+        end = position + len(file_slice)
+        while position < end:
+            position += await self._send_file_part(file_slice.fileno(), position, end - position)
+
+    def close(self) -> None:
+        """Close at once, also while another task waits on it (that task gets OSError); idempotent."""
+        if self._descriptor >= 0:
+            notify_closing(self._descriptor)
+            self._descriptor = -1
+            self._socket.close()
+
+    async def _send_all(self, buffers: Sequence[Buffer], flags: int) -> None:
+        while buffers:
+            try:
+                sent = self._send_once(buffers, flags)
+            except BlockingIOError:
+                await self._wait_writable()
+                continue
+            self.bytes_sent += sent
+            buffers = _unsent(buffers, sent)
+
+    def _send_once(self, buffers: Sequence[Buffer], flags: int) -> int:
+        if len(buffers) == 1:
+            return self._socket.send(buffers[0], flags)
+        return self._socket.sendmsg(buffers[:MAX_GATHERED_BUFFER_COUNT], (), flags)
+
+    async def _send_file_part(self, file_descriptor: int, position: int, size_bytes: int) -> int:
+        while True:
+            try:
+                sent = os.sendfile(self._require_descriptor(), file_descriptor, position, size_bytes)
+            except BlockingIOError:
+                await self._wait_writable()
+                continue
+            if sent == 0:
+                raise OSError(errno.EIO, f"the file ended {size_bytes} bytes before the end of the leased range, at position {position}")
+            self.bytes_sent += sent
+            return sent
+
+    async def _wait_readable(self) -> None:
+        try:
+            await wait_readable(self._require_descriptor())
+        except trio.ClosedResourceError as error:
+            raise _closed() from error
+
+    async def _wait_writable(self) -> None:
+        try:
+            await wait_writable(self._require_descriptor())
+        except trio.ClosedResourceError as error:
+            raise _closed() from error
+
+    def _require_descriptor(self) -> int:
+        if self._descriptor < 0:
+            raise _closed()
+        return self._descriptor
+
+
+class SocketListener:
+    """One listening TCP socket. A connection that was aborted before it was accepted is passed over."""
+
+    __slots__ = ("_descriptor", "_socket", "host", "port")
+
+    def __init__(self, listening: socket.socket) -> None:
+        listening.setblocking(False)
+        address = listening.getsockname()
+        self.host: str = address[0]
+        self.port: int = address[1]
+        self._socket = listening
+        self._descriptor = listening.fileno()
+
+    def __repr__(self) -> str:
+        return f"<SocketListener {self.host}:{self.port}{' closed' if self._descriptor < 0 else ''}>"
+
+    async def accept(self) -> SocketConnection:
+        """Wait for the next connection.
+
+        Raises:
+            OSError: the listener was closed, or the system is out of descriptors or memory (then a later call may succeed).
+        """
+        while True:
+            if self._descriptor < 0:
+                raise _closed()
+            try:
+                await wait_readable(self._descriptor)
+            except trio.ClosedResourceError as error:
+                raise _closed() from error
+            connection = self._accept_nowait()
+            if connection is not None:
+                return connection
+
+    def close(self) -> None:
+        """Stop listening; a waiting ``accept`` raises OSError. Idempotent."""
+        if self._descriptor >= 0:
+            notify_closing(self._descriptor)
+            self._descriptor = -1
+            self._socket.close()
+
+    def _accept_nowait(self) -> SocketConnection | None:
+        try:
+            accepted, _ = self._socket.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return None
+        try:
+            return SocketConnection(accepted)
+        except OSError:  # reset between the handshake and here
+            accepted.close()
+            return None
+
+
+class SocketNetwork:
+    """TCP over IPv4 and IPv6. Buffer sizes are the kernel's (SO_SNDBUF, SO_RCVBUF); -1 leaves the system's own tuning on."""
+
+    __slots__ = ("_receive_buffer_bytes", "_send_buffer_bytes")
+
+    def __init__(self, *, send_buffer_bytes: int = SYSTEM_DEFAULT, receive_buffer_bytes: int = SYSTEM_DEFAULT) -> None:
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+
+    async def listen(self, host: str, port: int, *, backlog: int = 128) -> SocketListener:
+        """Bind and listen; an empty host is every address of this machine, IPv4 and IPv6.
+
+        Raises:
+            OSError: the address is in use or not ours.
+        """
+        if not host and socket.has_dualstack_ipv6():
+            listening = socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+        else:
+            listening = await _bind(host, port, backlog)
+        self._size_buffers(listening)  # inherited by what is accepted
+        return SocketListener(listening)
+
+    async def connect(self, host: str, port: int) -> SocketConnection:
+        """Connect to the first address of ``host`` that answers (RFC 8305); the caller sets the deadline.
+
+        Raises:
+            OSError: refused, unreachable, unknown host.
+        """
+        try:
+            stream = await trio.open_tcp_stream(host, port)
+        except ValueError as error:  # a name that cannot be encoded, a port out of range
+            raise OSError(errno.EINVAL, f"cannot connect to {host}:{port}: {error}") from error
+        connected = socket.socket(fileno=stream.socket.detach())
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)  # trio's own streams set it low: 0 is the system's
+        self._size_buffers(connected)
+        return SocketConnection(connected)
+
+    def _size_buffers(self, target: socket.socket) -> None:
+        if self._send_buffer_bytes != SYSTEM_DEFAULT:
+            target.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+        if self._receive_buffer_bytes != SYSTEM_DEFAULT:
+            target.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+
+
+async def _bind(host: str, port: int, backlog: int) -> socket.socket:
+    addresses = await trio.socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)  # noqa: S104
+    family, _, _, _, address = addresses[0]
+    return socket.create_server(address[:2], family=family, backlog=backlog)
+
+
+def _unsent(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:
+    """Return what is left of ``buffers`` after their first ``sent`` bytes."""
+    for index, buffer in enumerate(buffers):
+        if sent < len(buffer):
+            return [memoryview(buffer)[sent:], *buffers[index + 1 :]]
+        sent -= len(buffer)
+    return ()
+
+
+def _host_of(address: object) -> str:
+    """Return the host of a socket address; an IPv4 address seen through an IPv6 socket is written as IPv4."""
+    host = address[0] if isinstance(address, tuple) else ""
+    return str(host).removeprefix("::ffff:")
+
+
+def _closed() -> OSError:
+    return OSError(errno.EBADF, "the connection or listener was closed on our side")
