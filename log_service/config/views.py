@@ -93,6 +93,7 @@ class GroupConfig:
     offsets_topic_replication_factor: int = 1
     offsets_topic_segment_bytes: int = 100 << 20
     load_buffer_bytes: int = 5 << 20
+    max_metadata_record_bytes: int = 1_000_000  # of one group; what the internal topic accepts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,17 @@ class TopicDefaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataLogConfig:
+    """The metadata log: its segments, and when a snapshot is written so that a start reads few records."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3_600_000
+    max_record_bytes_between_snapshots: int = 20 << 20
+    max_snapshot_interval_ms: int = 3_600_000  # 0: never by time
+    max_batch_bytes: int = 8 << 20  # one decision has to fit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
     """One node: its identity and the views of its rooms."""
 
@@ -126,7 +138,9 @@ class NodeConfig:
     rack: str | None = None
     cluster_id: str | None = None
     inter_broker_listener_name: str = "PLAINTEXT"
+    controller_listener: ListenerConfig | None = None  # bound once the quorum has more than one voter
     log: LogConfig = field(default_factory=LogConfig)
+    metadata_log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
     limits: NetworkLimits = field(default_factory=NetworkLimits)
     groups: GroupConfig = field(default_factory=GroupConfig)
     fetch: FetchConfig = field(default_factory=FetchConfig)

@@ -1,0 +1,207 @@
+"""One group of the classic protocol: its members, its generation, and the table of its states.
+
+It decides which protocol all members share, who leads, and whether everybody has joined. It does not know requests, timers, records or
+the log: ``joining`` and ``membership`` drive it. Members between two generations are soft state that only this class holds.
+
+Invariants: a state changes only along ``TRANSITIONS``; the leader is a member or None; a static member's id is what ``static_members``
+says; outside of EMPTY and DEAD there is at least one member or one pending member.
+Source: the classic group protocol as of Kafka 4.3 with KIP-134, KIP-345, KIP-394, KIP-559 and KIP-800.
+"""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from log_service.common.errors import ErrorCode
+
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+class GroupState(Enum):
+    """The states of a classic group; the values are what ListGroups and DescribeGroups call them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.DEAD: frozenset(),
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class ClassicMember:
+    """One member. ``awaiting_join`` and ``awaiting_sync`` hold where its open request is to be answered."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = True
+    awaiting_join: Hashable | None = None
+    awaiting_sync: Hashable | None = None
+
+    def metadata_for(self, protocol_name: str | None) -> bytes:
+        """Return what the member said about itself under that protocol."""
+        return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
+
+    def vote(self, candidates: frozenset[str]) -> str:
+        """Return the member's first choice among the candidates, all of which it supports."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    """The members of one group and the generation that they are in."""
+
+    group_id: str
+    state: GroupState = GroupState.EMPTY
+    state_since_ms: int | None = None
+    generation_id: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    members: dict[str, ClassicMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    pending_join_members: set[str] = field(default_factory=set)
+    pending_sync_members: set[str] = field(default_factory=set)
+    was_empty: bool = True
+    has_new_member_joined: bool = False
+    initial_delay_remaining_ms: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<ClassicGroup {self.group_id!r} {self.state.value} generation={self.generation_id} members={len(self.members)}>"
+
+    def is_in(self, *states: GroupState) -> bool:
+        """Whether the group is in one of ``states``."""
+        return self.state in states
+
+    def transition_to(self, state: GroupState, wall_ms: int) -> None:
+        """Change the state; only the table's ways are open."""
+        assert state in TRANSITIONS[self.state], f"{self} cannot become {state.value}"
+        self.was_empty = self.state is GroupState.EMPTY
+        self.state = state
+        self.state_since_ms = wall_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may begin now."""
+        return GroupState.PREPARING_REBALANCE in TRANSITIONS[self.state]
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest time that a member asked for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def has_all_members_joined(self) -> bool:
+        """Whether nobody is missing: every member has an open join and every id handed out has been used."""
+        return not self.pending_join_members and all(member.awaiting_join is not None for member in self.members.values())
+
+    @property
+    def member_count(self) -> int:
+        """Members, and ids handed out that have not joined yet."""
+        return len(self.members) + len(self.pending_join_members)
+
+    def add(self, member: ClassicMember) -> None:
+        """Take a member in; the first one leads and sets the protocol type."""
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        self.pending_join_members.discard(member.member_id)
+        self.leader_id = self.leader_id or member.member_id
+
+    def remove(self, member: ClassicMember) -> None:
+        """Let a member go; another one leads, one that has joined already if there is one."""
+        del self.members[member.member_id]
+        self.pending_sync_members.discard(member.member_id)
+        if member.group_instance_id is not None and self.static_members.get(member.group_instance_id) == member.member_id:
+            del self.static_members[member.group_instance_id]
+        if self.leader_id == member.member_id:
+            self.leader_id = next(iter(self.members), None)
+
+    def replace_static_member(self, group_instance_id: str, new_member_id: str) -> ClassicMember:
+        """Give a static member's place, leadership and assignment to a new member id (KIP-345)."""
+        old_id = self.static_members[group_instance_id]
+        member = self.members.pop(old_id)
+        self.pending_sync_members.discard(old_id)
+        member.member_id = new_member_id
+        self.members[new_member_id] = member
+        self.static_members[group_instance_id] = new_member_id
+        if self.leader_id == old_id:
+            self.leader_id = new_member_id
+        return member
+
+    def maybe_elect_joined_leader(self) -> bool:
+        """Make sure that the leader is a member that has joined; false if none has."""
+        leader = self.members.get(self.leader_id or "")
+        if leader is None or leader.awaiting_join is None:
+            joined = (member.member_id for member in self.members.values() if member.awaiting_join is not None)
+            chosen = next(joined, None)
+            if chosen is None:
+                return False
+            self.leader_id = chosen
+        return True
+
+    def supports(self, protocol_type: str, protocol_names: Iterable[str]) -> bool:
+        """Whether a joiner speaks the group's protocol type and shares a protocol with all members."""
+        names = set(protocol_names)
+        if self.is_in(GroupState.EMPTY) or not self.members:
+            return bool(protocol_type) and bool(names)
+        return protocol_type == self.protocol_type and bool(names & self.common_protocols())
+
+    def common_protocols(self) -> frozenset[str]:
+        """Return the names that every member supports."""
+        sets = [{name for name, _ in member.protocols} for member in self.members.values()]
+        return frozenset(set.intersection(*sets)) if sets else frozenset()
+
+    def select_protocol(self) -> str:
+        """Return the common protocol that most members prefer, ties by name."""
+        candidates = self.common_protocols()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(sorted(votes), key=lambda name: votes[name])
+
+    def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another member id holds the instance id."""
+        if group_instance_id is not None:
+            holder = self.static_members.get(group_instance_id)
+            if holder is not None and holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def begin_next_generation(self, wall_ms: int) -> None:
+        """Count the generation up and settle its protocol; without members the group becomes EMPTY."""
+        self.generation_id = (self.generation_id + 1) & 0x7FFFFFFF
+        if self.members:
+            self.protocol_name = self.select_protocol()
+            self.pending_sync_members = set(self.members)
+            self.transition_to(GroupState.COMPLETING_REBALANCE, wall_ms)
+        else:
+            self.protocol_name = None
+            self.leader_id = None
+            self.pending_sync_members.clear()
+            self.transition_to(GroupState.EMPTY, wall_ms)
+
+    def metadata_bytes(self) -> int:
+        """Size of what the members say about themselves and were assigned, for the bound of a group's record."""
+        sizes = (sum(len(data) for _, data in member.protocols) + len(member.assignment) for member in self.members.values())
+        return sum(sizes)

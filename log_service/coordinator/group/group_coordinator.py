@@ -1,0 +1,255 @@
+"""One shard of the group coordinator: all groups whose id falls on one partition of ``__consumer_offsets``.
+
+Every ``handle_...`` and ``on_timer`` is a plain function of the shard's state and a ``Decision``; what the log holds changes only in
+``replay``, which is called at append and while loading alike. It does not know which requests wait on which connection, nor how records
+reach the disk.
+
+Source: classic group protocol and offsets of Kafka 4.3; KIP-211 (expiry), KIP-1043 (errors of DescribeGroups).
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+
+from log_service.common.errors import ErrorCode
+from log_service.common.types import TopicPartition
+from log_service.config.views import GroupConfig
+from log_service.coordinator.group import listing
+from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
+from log_service.coordinator.group.joining import GroupDecision, Joining, refused
+from log_service.coordinator.group.membership import Membership
+from log_service.coordinator.group.offsets import OffsetStore
+from log_service.coordinator.group.records import GenerationRecord, GroupRecord, OffsetRecord, StoredGeneration, StoredMember
+from log_service.coordinator.result import RequestContext
+from log_service.protocol.messages.delete_groups import DeletableGroupResult
+from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from log_service.protocol.messages.join_group import JoinGroupRequest
+from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from log_service.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
+from log_service.protocol.messages.offset_commit import OffsetCommitRequest
+from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+EXPIRY_TIMER = ("expire-offsets",)
+
+
+class GroupCoordinatorShard:
+    """The groups and offsets of one partition. ``new_member_id`` turns a prefix into an id that nobody can guess."""
+
+    def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
+        self._config = config
+        self._groups: dict[str, ClassicGroup] = {}
+        self._offsets = OffsetStore(config)
+        self._joining = Joining(config, new_member_id)
+        self._membership = Membership(config, self._joining)
+
+    # -- what the log holds
+
+    def replay(self, record: GroupRecord) -> None:
+        """Take over one record of the log."""
+        if isinstance(record, OffsetRecord):
+            self._offsets.replay(record)
+        elif record.generation is None:
+            self._groups.pop(record.group_id, None)
+        else:
+            self._replay_generation(record.group_id, record.generation)
+
+    def _replay_generation(self, group_id: str, stored: StoredGeneration) -> None:
+        group = self._groups.get(group_id)
+        is_live = (
+            group is not None
+            and group.generation_id == stored.generation_id
+            and set(group.members) == {member.member_id for member in stored.members}
+        )
+        if group is None or not is_live:
+            self._groups[group_id] = restored(group_id, stored)
+
+    def on_loaded(self, decision: GroupDecision) -> None:
+        """Begin to serve: members get a whole session, and expiry is checked from now on."""
+        for group in self._groups.values():
+            self._membership.resume(group, decision)
+        decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
+
+    # -- membership
+
+    def handle_join_group(self, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
+        """JoinGroup 0-9: let a member in, or say why not."""
+        error = self._validate_join(request)
+        if error is not ErrorCode.NONE:
+            decision.reply(context.reply_to, refused(request.member_id, error))
+            return
+        group = self._groups.get(request.group_id)
+        if group is None:
+            if request.member_id != "":
+                decision.reply(context.reply_to, refused(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+                return
+            group = ClassicGroup(request.group_id, state_since_ms=decision.wall_ms)
+        self._joining.handle_join(group, request, context, decision)
+        if group.member_count:
+            self._groups[request.group_id] = group
+
+    def _validate_join(self, request: JoinGroupRequest) -> ErrorCode:
+        if request.group_id == "":
+            return ErrorCode.INVALID_GROUP_ID
+        if not self._config.min_session_timeout_ms <= request.session_timeout_ms <= self._config.max_session_timeout_ms:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        return ErrorCode.NONE
+
+    def handle_sync_group(self, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
+        """SyncGroup 0-5: hand out assignments once the leader has sent them."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            decision.reply(context.reply_to, SyncGroupResponse(error_code=self._error_without_group(request.group_id)))
+        else:
+            self._membership.handle_sync(group, request, context, decision)
+
+    def handle_heartbeat(self, request: HeartbeatRequest, context: RequestContext, decision: GroupDecision) -> None:
+        """Heartbeat 0-4: keep a member alive."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            error = self._error_without_group(request.group_id)
+        else:
+            error = self._membership.handle_heartbeat(group, request.member_id, request.group_instance_id, request.generation_id, decision)
+        decision.reply(context.reply_to, HeartbeatResponse(error_code=error))
+
+    def handle_leave_group(self, request: LeaveGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
+        """LeaveGroup 0-5: versions below 3 name one member and have one error."""
+        group = self._groups.get(request.group_id)
+        leavers = [MemberIdentity(member_id=request.member_id)] if context.api_version < 3 else request.members
+        response = LeaveGroupResponse()
+        if group is None and request.group_id == "":
+            response.error_code = ErrorCode.INVALID_GROUP_ID
+        for leaver in leavers:
+            error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._membership.handle_leave(group, leaver, decision)
+            if context.api_version < 3:
+                response.error_code = error
+            else:
+                response.members.append(
+                    MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error)
+                )
+        decision.reply(context.reply_to, response)
+
+    def _error_without_group(self, group_id: str) -> ErrorCode:
+        return ErrorCode.INVALID_GROUP_ID if group_id == "" else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # -- offsets
+
+    def handle_offset_commit(self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision) -> None:
+        """OffsetCommit 2-10: store positions for a member, or for a consumer that assigns itself."""
+        error = self._validate_commit(request, decision)
+        if error is not ErrorCode.NONE:
+            decision.reply(context.reply_to, listing.refused_commit(request, error))
+            return
+        decision.reply(context.reply_to, self._offsets.commit(request, decision))
+
+    def _validate_commit(self, request: OffsetCommitRequest, decision: GroupDecision) -> ErrorCode:
+        group = self._groups.get(request.group_id)
+        generation_id = request.generation_id_or_member_epoch
+        if group is None or group.is_in(GroupState.DEAD):
+            return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+        if generation_id < 0 and group.is_in(GroupState.EMPTY) and request.member_id == "":
+            return ErrorCode.NONE
+        if generation_id < 0 and request.group_instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = self._membership.validate_request(group, request.member_id, request.group_instance_id, generation_id)
+        if error is not ErrorCode.NONE:
+            return error
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        self._membership.keep_alive(group, group.members[request.member_id], decision)
+        return ErrorCode.NONE
+
+    def handle_offset_fetch(self, request: OffsetFetchRequestGroup, context: RequestContext, decision: GroupDecision) -> None:
+        """OffsetFetch 1-10, one group: unknown groups have no positions, and that is no error."""
+        decision.reply(context.reply_to, self._offsets.fetch(request))
+
+    def on_partitions_deleted(self, partitions: Iterable[TopicPartition], decision: GroupDecision) -> None:
+        """Take back every group's positions in partitions that are gone."""
+        gone = list(partitions)
+        for group_id in list(self._offsets.group_ids()):
+            self._offsets.forget(group_id, gone, decision)
+
+    # -- administration
+
+    def handle_describe_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
+        """DescribeGroups 0-6, one group."""
+        has_offsets = bool(self._offsets.of(group_id))
+        decision.reply(context.reply_to, listing.describe(group_id, self._groups.get(group_id), context, has_offsets=has_offsets))
+
+    def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
+        """ListGroups 0-5: what this shard contributes."""
+        ids = sorted({*self._groups, *self._offsets.group_ids()})
+        listed = (listing.listed(group_id, self._groups.get(group_id)) for group_id in ids)
+        return [group for group in listed if listing.is_wanted(group, request)]
+
+    def handle_delete_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
+        """DeleteGroups 0-2, one group: only a group without members can go."""
+        group = self._groups.get(group_id)
+        error = ErrorCode.NONE
+        if group_id == "":
+            error = ErrorCode.INVALID_GROUP_ID
+        elif group is None and not self._offsets.of(group_id):
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        elif group is not None and not group.is_in(GroupState.EMPTY):
+            error = ErrorCode.NON_EMPTY_GROUP
+        else:
+            self._offsets.forget(group_id, list(self._offsets.of(group_id)), decision)
+            decision.append(GenerationRecord(group_id=group_id, generation=None))
+        decision.reply(context.reply_to, DeletableGroupResult(group_id=group_id, error_code=error))
+
+    # -- time
+
+    def on_timer(self, key: Hashable, decision: GroupDecision) -> None:
+        """Do what became due."""
+        match key:
+            case ("session", str(group_id), str(member_id)) if group_id in self._groups:
+                self._membership.on_session_timer(self._groups[group_id], member_id, decision)
+            case ("join", str(group_id)) if group_id in self._groups:
+                self._joining.on_join_timer(self._groups[group_id], decision)
+            case ("sync", str(group_id)) if group_id in self._groups:
+                self._membership.on_sync_timer(self._groups[group_id], decision)
+            case ("expire-offsets",):
+                self._expire(decision)
+                decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
+
+    def _expire(self, decision: GroupDecision) -> None:
+        for group_id in sorted({*self._groups, *self._offsets.group_ids()}):
+            group = self._groups.get(group_id)
+            if group is not None and not group.is_in(GroupState.EMPTY):
+                continue
+            has_protocol = group is not None and group.protocol_type is not None
+            since_ms = group.state_since_ms if group is not None and has_protocol else None
+            expired = self._offsets.expired(group_id, wall_ms=decision.wall_ms, empty_since_ms=since_ms)
+            self._offsets.forget(group_id, expired, decision)
+            if group is not None and not group.pending_join_members and len(expired) == len(self._offsets.of(group_id)):
+                decision.append(GenerationRecord(group_id=group_id, generation=None))
+
+
+def restored(group_id: str, stored: StoredGeneration) -> ClassicGroup:
+    """Build a group from its stored generation."""
+    group = ClassicGroup(
+        group_id,
+        state=GroupState.STABLE if stored.members else GroupState.EMPTY,
+        state_since_ms=stored.state_since_ms,
+        generation_id=stored.generation_id,
+        protocol_name=stored.protocol_name,
+    )
+    for member in stored.members:
+        group.add(restored_member(member, stored))
+    group.protocol_type = stored.protocol_type or None
+    group.leader_id = stored.leader_id if stored.leader_id in group.members else group.leader_id
+    return group
+
+
+def restored_member(member: StoredMember, stored: StoredGeneration) -> ClassicMember:
+    """Build a member from its stored form; of its protocols only the chosen one was kept."""
+    return ClassicMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocol_type=stored.protocol_type,
+        protocols=((stored.protocol_name or "", member.subscription),),
+        assignment=member.assignment,
+        is_new=False,
+    )

@@ -1,0 +1,77 @@
+"""How groups are shown: DescribeGroups, ListGroups, and a commit that is refused as a whole. Pure views of a group's state."""
+
+from log_service.common.errors import ErrorCode
+from log_service.coordinator.group.classic_group import ClassicGroup, GroupState
+from log_service.coordinator.result import RequestContext
+from log_service.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from log_service.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+CLASSIC = "classic"
+
+
+def describe(group_id: str, group: ClassicGroup | None, context: RequestContext, *, has_offsets: bool) -> DescribedGroup:
+    """Describe one group; a missing one is dead, and from version 6 also an error (KIP-1043)."""
+    if group is None and has_offsets:
+        return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY.value)
+    if group is None:
+        missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        if context.api_version >= 6:
+            missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            missing.error_message = f"Group {group_id} not found."
+        return missing
+    is_stable = group.is_in(GroupState.STABLE)
+    members = [
+        DescribedGroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata_for(group.protocol_name) if is_stable else b"",
+            member_assignment=member.assignment if is_stable else b"",
+        )
+        for member in group.members.values()
+    ]
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=members,
+    )
+
+
+def listed(group_id: str, group: ClassicGroup | None) -> ListedGroup:
+    """List one group; one that has only offsets is empty and has no protocol type."""
+    if group is None:
+        return ListedGroup(group_id=group_id, protocol_type="", group_state=GroupState.EMPTY.value, group_type=CLASSIC)
+    return ListedGroup(group_id=group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC)
+
+
+def is_wanted(group: ListedGroup, request: ListGroupsRequest) -> bool:
+    """Whether the filters, which ignore case, let the group pass."""
+    states = {state.lower() for state in request.states_filter}
+    types = {name.lower() for name in request.types_filter}
+    return (not states or group.group_state.lower() in states) and (not types or group.group_type.lower() in types)
+
+
+def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """Answer every partition of a commit with the same error."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

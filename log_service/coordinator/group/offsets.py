@@ -1,0 +1,147 @@
+"""Committed offsets of all groups of one shard: what a commit may change, what a fetch answers, and what expires.
+
+It decides which records a commit, a deletion or the passing of time asks for, and changes only in ``replay``. It does not know
+members: who may commit is checked before it is asked. Expiry follows KIP-211: a group's offsets count down only while the group is empty.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from log_service.common.errors import ErrorCode
+from log_service.common.types import TopicPartition
+from log_service.config.views import GroupConfig
+from log_service.coordinator.group.records import NO_EXPIRY, CommittedOffset, GroupRecord, OffsetRecord
+from log_service.coordinator.result import Decision
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from log_service.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+NO_OFFSET = -1
+
+GroupOffsets = dict[TopicPartition, CommittedOffset]
+
+
+class OffsetStore:
+    """Positions by group and partition."""
+
+    def __init__(self, config: GroupConfig) -> None:
+        self._config = config
+        self._by_group: dict[str, GroupOffsets] = {}
+
+    def of(self, group_id: str) -> GroupOffsets:
+        """Return a group's positions; not to be changed."""
+        return self._by_group.get(group_id, {})
+
+    def group_ids(self) -> Iterator[str]:
+        """Iterate over groups with at least one position."""
+        yield from self._by_group
+
+    def replay(self, record: OffsetRecord) -> None:
+        """Take over what the log holds."""
+        where = TopicPartition(record.topic, record.partition)
+        if record.committed is not None:
+            self._by_group.setdefault(record.group_id, {})[where] = record.committed
+            return
+        offsets = self._by_group.get(record.group_id, {})
+        offsets.pop(where, None)
+        if not offsets:
+            self._by_group.pop(record.group_id, None)
+
+    def commit(self, request: OffsetCommitRequest, decision: Decision[GroupRecord]) -> OffsetCommitResponse:
+        """Decide on every partition of a commit whose sender may commit."""
+        response = OffsetCommitResponse()
+        for topic in request.topics:
+            answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+            for partition in topic.partitions:
+                error = self._commit_one(request, topic.name, partition, decision)
+                answered.partitions.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
+            response.topics.append(answered)
+        return response
+
+    def _commit_one(
+        self, request: OffsetCommitRequest, topic: str, partition: OffsetCommitRequestPartition, decision: Decision[GroupRecord]
+    ) -> ErrorCode:
+        metadata = partition.committed_metadata or ""
+        if len(metadata) > self._config.offset_metadata_max_bytes:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        expires = NO_EXPIRY if request.retention_time_ms < 0 else decision.wall_ms + request.retention_time_ms
+        committed = CommittedOffset(
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=metadata,
+            commit_timestamp_ms=decision.wall_ms,
+            expire_timestamp_ms=expires,
+        )
+        decision.append(OffsetRecord(group_id=request.group_id, topic=topic, partition=partition.partition_index, committed=committed))
+        return ErrorCode.NONE
+
+    def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        """Answer with the positions that were asked for; all of the group's where no topics are named."""
+        offsets = self.of(request.group_id)
+        wanted = request.topics
+        if wanted is None:
+            wanted = [OffsetFetchRequestTopics(name=name, partition_indexes=found) for name, found in by_topic(offsets).items()]
+        topics = [
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[answer_of(index, offsets.get(TopicPartition(topic.name, index))) for index in topic.partition_indexes],
+            )
+            for topic in wanted
+        ]
+        return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+
+    def forget(self, group_id: str, partitions: Iterable[TopicPartition], decision: Decision[GroupRecord]) -> None:
+        """Decide to take back the named positions, as far as there are any."""
+        offsets = self.of(group_id)
+        for where in partitions:
+            if where in offsets:
+                decision.append(OffsetRecord(group_id=group_id, topic=where.topic, partition=where.partition, committed=None))
+
+    def expired(self, group_id: str, *, wall_ms: int, empty_since_ms: int | None) -> list[TopicPartition]:
+        """Return what has outlived its retention in a group that nobody uses.
+
+        ``empty_since_ms`` is when the group lost its last member; None for positions of a group without members' protocol, which count
+        from their commit.
+        """
+        retention_ms = self._config.offsets_retention_ms
+        found = []
+        for where, committed in self.of(group_id).items():
+            if committed.expire_timestamp_ms != NO_EXPIRY:
+                is_over = committed.expire_timestamp_ms <= wall_ms
+            else:
+                since_ms = committed.commit_timestamp_ms if empty_since_ms is None else max(empty_since_ms, committed.commit_timestamp_ms)
+                is_over = since_ms + retention_ms <= wall_ms
+            if is_over:
+                found.append(where)
+        return found
+
+
+def by_topic(offsets: GroupOffsets) -> dict[str, list[int]]:
+    """Group partitions by topic, in order."""
+    topics: dict[str, list[int]] = {}
+    for where in sorted(offsets):
+        topics.setdefault(where.topic, []).append(where.partition)
+    return topics
+
+
+def answer_of(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+    """Answer for one partition; nothing committed is offset -1 without an error."""
+    if committed is None:
+        return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=NO_OFFSET, metadata="")
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )

@@ -1,0 +1,214 @@
+"""What ``__consumer_offsets`` holds, as values: committed offsets and the generations of groups.
+
+The coordinator decides and replays these values; ``encode`` and ``decode`` turn them into the keys and values that Kafka stores, and back.
+A record type that this coordinator does not own (KIP-848 and others) decodes to None and stays untouched in the log.
+"""
+
+from dataclasses import dataclass
+
+from log_service.common.types import Buffer
+from log_service.coordinator.group.classic_group import ClassicGroup
+from log_service.protocol.stored.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from log_service.protocol.stored.serde import UnknownRecordTypeError, decode_key, decode_versioned, encode_key, encode_versioned
+
+KEY_CLASSES: dict[int, type[LegacyOffsetCommitKey | OffsetCommitKey | GroupMetadataKey]] = {
+    0: LegacyOffsetCommitKey,
+    1: OffsetCommitKey,
+    2: GroupMetadataKey,
+}
+GROUP_VALUE_VERSION = 3
+NO_EXPIRY = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """One committed position, and since when; ``expire_timestamp_ms`` only where an old client named a retention."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_EXPIRY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRecord:
+    """A group's position in one partition; None takes it back."""
+
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredMember:
+    """A member as a generation knows it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredGeneration:
+    """A generation after its leader has synced, or an empty one."""
+
+    protocol_type: str
+    generation_id: int
+    protocol_name: str | None
+    leader_id: str | None
+    state_since_ms: int
+    members: tuple[StoredMember, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRecord:
+    """A group's last generation; None removes the group."""
+
+    group_id: str
+    generation: StoredGeneration | None
+
+
+GroupRecord = OffsetRecord | GenerationRecord
+
+
+def store_group(group: ClassicGroup, wall_ms: int) -> GenerationRecord:
+    """Return the record of a group as it stands, assignments included."""
+    members = tuple(
+        StoredMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            session_timeout_ms=member.session_timeout_ms,
+            subscription=member.metadata_for(group.protocol_name),
+            assignment=member.assignment,
+        )
+        for member in group.members.values()
+    )
+    generation = StoredGeneration(
+        protocol_type=group.protocol_type or "",
+        generation_id=group.generation_id,
+        protocol_name=group.protocol_name,
+        leader_id=group.leader_id,
+        state_since_ms=group.state_since_ms if group.state_since_ms is not None else wall_ms,
+        members=members,
+    )
+    return GenerationRecord(group_id=group.group_id, generation=generation)
+
+
+def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """Return key and value as they are stored; a value of None is a tombstone."""
+    match record:
+        case OffsetRecord():
+            key = OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
+            return encode_key(key), _encode_offset(record.committed)
+        case GenerationRecord():
+            return encode_key(GroupMetadataKey(group=record.group_id)), _encode_generation(record.generation)
+
+
+def _encode_offset(committed: CommittedOffset | None) -> bytes | None:
+    if committed is None:
+        return None
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+    )
+    return encode_versioned(value, 3 if committed.expire_timestamp_ms == NO_EXPIRY else 1)
+
+
+def _encode_generation(generation: StoredGeneration | None) -> bytes | None:
+    if generation is None:
+        return None
+    value = GroupMetadataValue(
+        protocol_type=generation.protocol_type,
+        generation=generation.generation_id,
+        protocol=generation.protocol_name,
+        leader=generation.leader_id,
+        current_state_timestamp=generation.state_since_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in generation.members
+        ],
+    )
+    return encode_versioned(value, GROUP_VALUE_VERSION)
+
+
+def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:
+    """Return the record, or None for a type that belongs to somebody else.
+
+    Raises:
+        ProtocolError: the bytes are not what their type says.
+    """
+    try:
+        stored_key = decode_key(KEY_CLASSES, key)
+    except UnknownRecordTypeError:
+        return None
+    if isinstance(stored_key, GroupMetadataKey):
+        return GenerationRecord(group_id=stored_key.group, generation=_decode_generation(value))
+    return OffsetRecord(group_id=stored_key.group, topic=stored_key.topic, partition=stored_key.partition, committed=_decode_offset(value))
+
+
+def _decode_offset(value: Buffer | None) -> CommittedOffset | None:
+    if value is None:
+        return None
+    stored = decode_versioned(OffsetCommitValue, value)
+    return CommittedOffset(
+        offset=stored.offset,
+        leader_epoch=stored.leader_epoch,
+        metadata=stored.metadata,
+        commit_timestamp_ms=stored.commit_timestamp,
+        expire_timestamp_ms=stored.expire_timestamp,
+    )
+
+
+def _decode_generation(value: Buffer | None) -> StoredGeneration | None:
+    if value is None:
+        return None
+    stored = decode_versioned(GroupMetadataValue, value)
+    return StoredGeneration(
+        protocol_type=stored.protocol_type,
+        generation_id=stored.generation,
+        protocol_name=stored.protocol,
+        leader_id=stored.leader,
+        state_since_ms=stored.current_state_timestamp,
+        members=tuple(
+            StoredMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout if member.rebalance_timeout >= 0 else member.session_timeout,
+                session_timeout_ms=member.session_timeout,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in stored.members
+        ),
+    )

@@ -1,0 +1,212 @@
+"""The group APIs of a node: finds the shard of each group, and joins answers where a request names several groups.
+
+It decides which partition of ``__consumer_offsets`` a group belongs to, and what a request hears when its shard is not here. It does not
+know groups. All methods are plain functions that never wait: the answer comes through ``on_reply``, once, now or later.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any, TypeVar
+from uuid import UUID
+
+import trio
+
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode
+from log_service.common.timers import TimerQueue
+from log_service.common.types import TopicPartition
+from log_service.config.views import GroupConfig
+from log_service.coordinator.group import listing, records
+from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
+from log_service.coordinator.group.joining import refused
+from log_service.coordinator.group.records import GroupRecord
+from log_service.coordinator.result import Decision, RequestContext
+from log_service.coordinator.runtime import CoordinatorLog, CoordinatorRuntime, OnReply, Refuse, RunInPool
+from log_service.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from log_service.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from log_service.protocol.messages.join_group import JoinGroupRequest
+from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from log_service.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from log_service.protocol.messages.offset_commit import OffsetCommitRequest
+from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+T = TypeVar("T")
+Handle = Callable[[GroupCoordinatorShard, RequestContext, Decision[GroupRecord]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestClient:
+    """Who sent a request, and in which version."""
+
+    api_version: int
+    client_id: str
+    client_host: str
+
+    def context(self, reply_to: Hashable) -> RequestContext:
+        """Return what a shard is told."""
+        return RequestContext(api_version=self.api_version, client_id=self.client_id, client_host=self.client_host, reply_to=reply_to)
+
+
+class GroupService:
+    """The groups that this node coordinates."""
+
+    def __init__(self, *, clock: Clock, rng: Random, config: GroupConfig, timers: TimerQueue, run_in_pool: RunInPool) -> None:
+        self._config = config
+        self._rng = rng
+        self._runtime: CoordinatorRuntime[GroupCoordinatorShard, GroupRecord] = CoordinatorRuntime(
+            clock=clock,
+            timers=timers,
+            run_in_pool=run_in_pool,
+            new_shard=lambda: GroupCoordinatorShard(config, self._new_member_id),
+            encode=records.encode,
+            decode=records.decode,
+        )
+
+    def _new_member_id(self, prefix: str) -> str:
+        return f"{prefix}-{UUID(bytes=self._rng.randbytes(16), version=4)}"
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold the tasks that load shards; runs until cancelled."""
+        await self._runtime.run(task_status=task_status)
+
+    def lead(self, coordinator_log: CoordinatorLog) -> None:
+        """Serve the groups of a partition once they are loaded."""
+        self._runtime.lead(coordinator_log)
+
+    def resign(self, partition: int) -> None:
+        """Stop serving the groups of a partition."""
+        self._runtime.resign(partition)
+
+    def partition_for(self, group_id: str) -> int:
+        """Return the partition of a group: Java's string hash, made positive, over the partition count."""
+        return java_abs(java_hash(group_id)) % self._config.offsets_topic_partitions
+
+    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Forget committed offsets of partitions that are gone."""
+        self._runtime.tell_all(lambda shard, decision: shard.on_partitions_deleted(partitions, decision))
+
+    # -- one group
+
+    def join_group(self, request: JoinGroupRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Answer with JoinGroupResponse."""
+        handle = partial(_call, GroupCoordinatorShard.handle_join_group, request)
+        self._ask(request.group_id, client, handle, on_reply, lambda error: refused(request.member_id, error))
+
+    def sync_group(self, request: SyncGroupRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Answer with SyncGroupResponse."""
+        handle = partial(_call, GroupCoordinatorShard.handle_sync_group, request)
+        self._ask(request.group_id, client, handle, on_reply, lambda error: SyncGroupResponse(error_code=error))
+
+    def heartbeat(self, request: HeartbeatRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Answer with HeartbeatResponse."""
+        handle = partial(_call, GroupCoordinatorShard.handle_heartbeat, request)
+        self._ask(request.group_id, client, handle, on_reply, lambda error: HeartbeatResponse(error_code=error))
+
+    def leave_group(self, request: LeaveGroupRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Answer with LeaveGroupResponse."""
+        handle = partial(_call, GroupCoordinatorShard.handle_leave_group, request)
+        self._ask(request.group_id, client, handle, on_reply, lambda error: LeaveGroupResponse(error_code=error))
+
+    def offset_commit(self, request: OffsetCommitRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Answer with OffsetCommitResponse; topics must exist, their ids and names both be filled in."""
+        handle = partial(_call, GroupCoordinatorShard.handle_offset_commit, request)
+        self._ask(request.group_id, client, handle, on_reply, lambda error: listing.refused_commit(request, error))
+
+    # -- several groups
+
+    def offset_fetch(self, groups: Sequence[OffsetFetchRequestGroup], client: RequestClient, on_reply: OnReply) -> None:
+        """Answer with a list of OffsetFetchResponseGroup, in the order asked."""
+        gather = _Gathering(len(groups), on_reply)
+        for index, group in enumerate(groups):
+            handle = partial(_call, GroupCoordinatorShard.handle_offset_fetch, group)
+            self._ask(group.group_id, client, handle, gather.part(index), partial(_refused_fetch, group))
+
+    def describe_groups(self, request: DescribeGroupsRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Answer with DescribeGroupsResponse."""
+        gather = _Gathering(len(request.groups), lambda groups: on_reply(DescribeGroupsResponse(groups=groups)))
+        for index, group_id in enumerate(request.groups):
+            handle = partial(_call, GroupCoordinatorShard.handle_describe_group, group_id)
+            self._ask(group_id, client, handle, gather.part(index), partial(_refused_describe, group_id))
+
+    def delete_groups(self, request: DeleteGroupsRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Answer with DeleteGroupsResponse."""
+        gather = _Gathering(len(request.groups_names), lambda results: on_reply(DeleteGroupsResponse(results=results)))
+        for index, group_id in enumerate(request.groups_names):
+            handle = partial(_call, GroupCoordinatorShard.handle_delete_group, group_id)
+            self._ask(group_id, client, handle, gather.part(index), partial(_refused_delete, group_id))
+
+    def list_groups(self, request: ListGroupsRequest, client: RequestClient, on_reply: OnReply) -> None:  # noqa: ARG002 - one shape for all
+        """Answer with ListGroupsResponse."""
+        shards = self._runtime.active_shards()
+        if shards is None:
+            on_reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        on_reply(ListGroupsResponse(groups=[group for shard in shards for group in shard.list_groups(request)]))
+
+    def _ask(self, group_id: str, client: RequestClient, handle: Handle, on_reply: OnReply, refuse: Refuse) -> None:
+        def decide(shard: GroupCoordinatorShard, decision: Decision[GroupRecord], token: Hashable) -> None:
+            handle(shard, client.context(token), decision)
+
+        self._runtime.ask(self.partition_for(group_id), decide, on_reply, refuse)
+
+
+def _call(
+    method: Callable[[GroupCoordinatorShard, T, RequestContext, Decision[GroupRecord]], None],
+    request: T,
+    shard: GroupCoordinatorShard,
+    context: RequestContext,
+    decision: Decision[GroupRecord],
+) -> None:
+    method(shard, request, context, decision)
+
+
+def _refused_fetch(group: OffsetFetchRequestGroup, error: ErrorCode) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
+
+
+def _refused_describe(group_id: str, error: ErrorCode) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=error)
+
+
+def _refused_delete(group_id: str, error: ErrorCode) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=error)
+
+
+class _Gathering:
+    """Collects a known number of answers and passes them on together, in the order of their questions."""
+
+    def __init__(self, part_count: int, on_all: Callable[[list[Any]], None]) -> None:
+        self._parts: list[Any] = [None] * part_count
+        self._missing_count = part_count
+        self._on_all = on_all
+        if part_count == 0:
+            on_all([])
+
+    def part(self, index: int) -> OnReply:
+        """Return where the answer to one question goes."""
+
+        def on_reply(response: Any) -> None:
+            self._parts[index] = response
+            self._missing_count -= 1
+            if self._missing_count == 0:
+                self._on_all(self._parts)
+
+        return on_reply
+
+
+def java_abs(value: int) -> int:
+    """Return the absolute value as Kafka takes it: the smallest 32-bit number has none and becomes 0."""
+    return 0 if value == -(1 << 31) else abs(value)
+
+
+def java_hash(text: str) -> int:
+    """Hash as Java's ``String.hashCode``: over UTF-16 code units, 32 bits, signed."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(encoded), 2):
+        value = (value * 31 + (encoded[index] << 8 | encoded[index + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
