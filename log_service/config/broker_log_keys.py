@@ -1,0 +1,181 @@
+"""The broker's keys about logs: defaults of topic keys, and the upkeep of the log directories.
+
+Most are derived from the topic key whose default they give (same type, bounds and meaning); only those whose unit differs, and the
+intervals of upkeep, are declared here. Keys that give a topic's default may change while the broker runs, those in other units may not.
+"""
+
+from dataclasses import replace
+
+from log_service.config.definition import MAX_LONG, ConfigKey, ConfigType, Importance, UpdateMode, at_least
+from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+
+WITHOUT_VALUE = frozenset({"log.flush.interval.ms", "log.retention.ms", "log.roll.ms", "log.roll.jitter.ms"})
+"""Finer units of another key, which decides as long as they are not set."""
+DECLARED_BELOW = frozenset({"log.flush.scheduler.interval.ms"})
+
+
+def _derived() -> tuple[ConfigKey, ...]:
+    return tuple(
+        replace(
+            TOPIC_KEYS[topic_key],
+            name=name,
+            default=None if name in WITHOUT_VALUE else TOPIC_KEYS[topic_key].default,
+            importance=Importance.HIGH,
+            update_mode=UpdateMode.CLUSTER_WIDE,
+        )
+        for topic_key, synonyms in BROKER_SYNONYMS.items()
+        for name, factor in synonyms
+        if factor == 1 and name not in DECLARED_BELOW
+    )
+
+
+DECLARED = (
+    ConfigKey(
+        name="log.retention.hours",
+        type=ConfigType.INT,
+        default="168",
+        importance=Importance.HIGH,
+        documentation="Age in hours beyond which segments are deleted, where neither log.retention.ms nor log.retention.minutes is set.",
+        reason="a week to notice that a reader has stopped",
+    ),
+    ConfigKey(
+        name="log.retention.minutes",
+        type=ConfigType.INT,
+        default=None,
+        importance=Importance.HIGH,
+        documentation="Age in minutes beyond which segments are deleted, where log.retention.ms is not set.",
+        reason="log.retention.hours decides",
+    ),
+    ConfigKey(
+        name="log.roll.hours",
+        type=ConfigType.INT,
+        default="168",
+        validator=at_least(1),
+        importance=Importance.HIGH,
+        documentation="Age in hours at which the active segment is rolled, where log.roll.ms is not set.",
+        reason="as long as log.retention.hours",
+    ),
+    ConfigKey(
+        name="log.roll.jitter.hours",
+        type=ConfigType.INT,
+        default="0",
+        validator=at_least(0),
+        importance=Importance.HIGH,
+        documentation="Random time in hours taken off log.roll.hours, where log.roll.jitter.ms is not set.",
+        reason="rolling is cheap",
+        is_acting=False,
+    ),
+    ConfigKey(
+        name="log.flush.scheduler.interval.ms",
+        type=ConfigType.LONG,
+        default=str(MAX_LONG),
+        importance=Importance.HIGH,
+        documentation="How often logs are looked at for a sync that flush.ms asks for.",
+        reason="nothing asks for it unless flush.ms is set",
+    ),
+    ConfigKey(
+        name="log.flush.offset.checkpoint.interval.ms",
+        type=ConfigType.INT,
+        default="60000",
+        validator=at_least(0),
+        importance=Importance.HIGH,
+        documentation="How often the recovery points are written, up to which a start need not look.",
+        reason="a crash costs a look at one minute's records",
+    ),
+    ConfigKey(
+        name="log.flush.start.offset.checkpoint.interval.ms",
+        type=ConfigType.INT,
+        default="60000",
+        validator=at_least(0),
+        importance=Importance.HIGH,
+        documentation="How often the log start offsets are written.",
+        reason="a crash brings back at most a minute's deletions",
+    ),
+    ConfigKey(
+        name="log.retention.check.interval.ms",
+        type=ConfigType.LONG,
+        default="300000",
+        validator=at_least(1),
+        documentation="How often segments are looked at for deletion.",
+        reason="coarse beside retention of hours and days",
+    ),
+    ConfigKey(
+        name="log.initial.task.delay.ms",
+        type=ConfigType.LONG,
+        default="30000",
+        validator=at_least(0),
+        importance=Importance.LOW,
+        documentation="How long after the start the upkeep of logs begins.",
+        reason="a start has more urgent work",
+    ),
+    ConfigKey(
+        name="num.recovery.threads.per.data.dir",
+        type=ConfigType.INT,
+        default="2",
+        validator=at_least(1),
+        importance=Importance.HIGH,
+        documentation="Logs of one directory that are opened at the same time at the start.",
+        reason="reading two files at once keeps a disk busy",
+    ),
+    ConfigKey(
+        name="log.cleaner.enable",
+        type=ConfigType.BOOLEAN,
+        default="true",
+        documentation="Whether compacted logs are cleaned.",
+        reason="compaction is what those topics ask for",
+        is_acting=False,
+    ),
+    ConfigKey(
+        name="log.cleaner.threads",
+        type=ConfigType.INT,
+        default="1",
+        validator=at_least(0),
+        documentation="Logs that are cleaned at the same time.",
+        reason="cleaning should not compete with serving",
+        is_acting=False,
+    ),
+    ConfigKey(
+        name="log.cleaner.backoff.ms",
+        type=ConfigType.LONG,
+        default="15000",
+        validator=at_least(0),
+        documentation="Pause of the cleaner when no log needs it.",
+        reason="a log becomes dirty slowly",
+        is_acting=False,
+    ),
+    ConfigKey(
+        name="log.cleaner.dedupe.buffer.size",
+        type=ConfigType.LONG,
+        default="134217728",
+        documentation="Memory for the offsets of keys while cleaning, in bytes.",
+        reason="some five million keys in one pass",
+        is_acting=False,
+    ),
+    ConfigKey(
+        name="log.cleaner.io.buffer.size",
+        type=ConfigType.INT,
+        default="524288",
+        validator=at_least(0),
+        documentation="Memory for reading and writing while cleaning, in bytes.",
+        reason="large sequential reads",
+        is_acting=False,
+    ),
+    ConfigKey(
+        name="log.cleaner.io.buffer.load.factor",
+        type=ConfigType.DOUBLE,
+        default="0.9",
+        documentation="How full the memory for keys may get.",
+        reason="collisions stay rare",
+        is_acting=False,
+    ),
+    ConfigKey(
+        name="log.cleaner.io.max.bytes.per.second",
+        type=ConfigType.DOUBLE,
+        default="1.7976931348623157E308",
+        documentation="Bytes that the cleaner may read and write in a second.",
+        reason="no limit",
+        is_acting=False,
+    ),
+)
+
+BROKER_LOG_KEYS = (*_derived(), *DECLARED)

@@ -1,0 +1,185 @@
+"""The settings of producer, consumer and admin: Kafka's names in snake_case, Kafka's defaults, and bounds, each declared once.
+
+Decides what a client may be asked for and says so at the start, naming the setting; knows nothing of what the settings do. A setting is
+a field: its default, its bounds and the reason for it stand together. Code receives one frozen object.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, Self
+
+from log_service.common.errors import ConfigError
+
+MAX_INT = 2**31 - 1
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
+
+
+def _number(default: int, reason: str, *, at_least: int = 0, at_most: int = MAX_INT) -> Any:
+    return field(default=default, metadata={"reason": reason, "bounds": (at_least, at_most)})
+
+
+def _choice(default: str, reason: str, *choices: str) -> Any:
+    return field(default=default, metadata={"reason": reason, "choices": choices})
+
+
+def _plain(default: Any, reason: str) -> Any:
+    return field(default=default, metadata={"reason": reason})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What every client needs: where the cluster is, who asks, and how long to wait.
+
+    Raises:
+        ConfigError: a value is out of its bounds, or ``bootstrap_servers`` is not a list of ``host:port``.
+    """
+
+    bootstrap_servers: tuple[tuple[str, int], ...] = field(metadata={"reason": "no cluster can be guessed"})
+    client_id: str = _plain("tidelog", "named in the broker's logs and quotas")
+    metadata_max_age_ms: int = _number(300_000, "finds new partitions and brokers without an error first")
+    request_timeout_ms: int = _number(30_000, "a broker that says nothing for so long is gone", at_least=1)
+    default_api_timeout_ms: int = _number(60_000, "bounds one call of admin or consumer with all its retries", at_least=1)
+    retry_backoff_ms: int = _number(100, "the first pause before a retry; doubles with jitter", at_least=1)
+    retry_backoff_max_ms: int = _number(1_000, "the longest pause before a retry", at_least=1)
+    reconnect_backoff_ms: int = _number(50, "the first pause before connecting to the same node again", at_least=1)
+    reconnect_backoff_max_ms: int = _number(1_000, "the longest pause before connecting to the same node again", at_least=1)
+    socket_connection_setup_timeout_ms: int = _number(10_000, "connecting and negotiating versions", at_least=1)
+    connections_max_idle_ms: int = _number(540_000, "less than the broker's 600 s, so that we close first", at_least=1)
+    max_response_bytes: int = _number(100 << 20, "the largest answer that is read; a fetch asks for at most 50 MiB", at_least=1 << 16)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bootstrap_servers", parse_servers(self.bootstrap_servers))
+        for declared in fields(self):
+            _validate(declared, getattr(self, declared.name))
+
+    @classmethod
+    def of(cls, bootstrap_servers: "str | Iterable[str]", settings: Mapping[str, Any]) -> Self:
+        """Build from keyword settings.
+
+        Raises:
+            ConfigError: there is no such setting (the nearest name is suggested), or as the constructor.
+        """
+        names = [declared.name for declared in fields(cls)]
+        for name in settings:
+            if name not in names:
+                near = get_close_matches(name, names, 1)
+                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+                raise ConfigError(f"{cls.__name__} has no setting {name!r}{hint}")
+        return cls(bootstrap_servers=parse_servers(bootstrap_servers), **settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """Settings of an Admin: those of every client."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """Settings of a Producer."""
+
+    acks: str = _choice("all", "an acknowledged record survives the loss of its leader", *ACKS)
+    enable_idempotence: bool = _plain(True, "retries neither duplicate nor reorder (KIP-679)")
+    max_in_flight_requests_per_connection: int = _number(5, "as many as a broker remembers for idempotence", at_least=1)
+    batch_size: int = _number(16_384, "bytes of one batch before compression; 0 sends each record alone", at_most=1 << 30)
+    linger_ms: int = _number(5, "waiting this long fills batches and costs less than it saves (KIP-1030)")
+    compression: str = _choice("none", "Kafka's compression.type", *COMPRESSIONS)
+    compression_level: int | None = _plain(None, "None is the codec's own default")
+    buffer_memory: int = _number(32 << 20, "bytes of records that wait; then send() waits", at_least=1, at_most=2**63 - 1)
+    max_block_ms: int = _number(60_000, "how long send() waits for room or metadata")
+    max_request_size: int = _number(1 << 20, "largest request; brokers take batches of 1 MiB by default", at_least=1)
+    delivery_timeout_ms: int = _number(120_000, "from send() to success or failure, with all retries", at_least=1)
+
+    def __post_init__(self) -> None:
+        # dataclass(slots=True) makes a new class: super() without arguments would look for the old one.
+        object.__setattr__(self, "acks", str(self.acks))
+        ClientConfig.__post_init__(self)
+        if self.enable_idempotence and ACKS[self.acks] != -1:
+            raise ConfigError(f"enable_idempotence needs acks='all', not {self.acks!r}: set enable_idempotence=False")
+        if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
+            text = f"enable_idempotence allows 5 requests in flight, not {self.max_in_flight_requests_per_connection}"
+            raise ConfigError(text)
+        if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
+            raise ConfigError(
+                f"delivery_timeout_ms {self.delivery_timeout_ms} is less than linger_ms {self.linger_ms} "
+                f"+ request_timeout_ms {self.request_timeout_ms}"
+            )
+
+    @property
+    def required_acks(self) -> int:
+        """The wire's number: 0, 1, or -1 for all."""
+        return ACKS[self.acks]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """Settings of a Consumer."""
+
+    group_id: str | None = _plain(None, "None: no group, no commits; assign() only")
+    group_instance_id: str | None = _plain(None, "a static member keeps its partitions over a restart (KIP-345)")
+    session_timeout_ms: int = _number(45_000, "a member without heartbeat for so long is dead (KIP-735)", at_least=1)
+    heartbeat_interval_ms: int = _number(3_000, "a third of the session at most", at_least=1)
+    max_poll_interval_ms: int = _number(300_000, "a member that does not poll for so long leaves (KIP-62)", at_least=1)
+    partition_assignment_strategy: tuple[str, ...] = _plain(("range", "cooperative-sticky"), "Kafka's pair: a rolling path to cooperative")
+    enable_auto_commit: bool = _plain(True, "commits what poll() returned before the last poll()")
+    auto_commit_interval_ms: int = _number(5_000, "at most this much is read again after a crash")
+    auto_offset_reset: str = _choice("latest", "where a group without an offset starts", "earliest", "latest", "none")
+    isolation_level: str = _choice("read_uncommitted", "Kafka's default", "read_uncommitted", "read_committed")
+    fetch_min_bytes: int = _number(1, "answer as soon as there is a record")
+    fetch_max_wait_ms: int = _number(500, "how long the broker waits for fetch_min_bytes")
+    fetch_max_bytes: int = _number(50 << 20, "of one answer", at_least=1)
+    max_partition_fetch_bytes: int = _number(1 << 20, "of one partition in one answer", at_least=1)
+    max_poll_records: int = _number(500, "of one poll()", at_least=1)
+    queued_max_bytes: int = _number(64 << 20, "fetched and not yet polled: the prefetch's bound", at_least=1)
+    check_crcs: bool = _plain(True, "wire and disk are checked for 0.1 us per batch")
+    allow_auto_create_topics: bool = _plain(True, "Kafka's default; the broker decides")
+    client_rack: str = _plain("", "lets the broker name a nearer replica (KIP-392)")
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat_interval_ms {self.heartbeat_interval_ms} is not below session_timeout_ms {self.session_timeout_ms}"
+            )
+        if self.group_id == "":
+            raise ConfigError("group_id is empty: name the group, or leave it out to read without one")
+        if self.group_instance_id is not None and self.group_id is None:
+            raise ConfigError("group_instance_id needs a group_id")
+        if not self.partition_assignment_strategy:
+            raise ConfigError("partition_assignment_strategy names no assignor")
+
+    @property
+    def isolation(self) -> int:
+        """The wire's number: 0 read_uncommitted, 1 read_committed."""
+        return int(self.isolation_level == "read_committed")
+
+
+def parse_servers(servers: Any) -> tuple[tuple[str, int], ...]:
+    """Return (host, port) of ``"host:port,host:port"``, of an iterable of such texts, or of what this function returned before.
+
+    Raises:
+        ConfigError: nothing is listed, or an entry is not ``host:port``.
+    """
+    entries = servers.split(",") if isinstance(servers, str) else list(servers)
+    parsed = tuple(entry if isinstance(entry, tuple) else _parse_server(str(entry).strip()) for entry in entries if entry)
+    if not parsed:
+        raise ConfigError("bootstrap_servers lists no server: give host:port, several separated by commas")
+    return parsed
+
+
+def _parse_server(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigError(f"bootstrap_servers: {text!r} is not host:port")
+    return host, int(port)
+
+
+def _validate(declared: "Field[Any]", value: Any) -> None:
+    bounds = declared.metadata.get("bounds")
+    if bounds is not None and (isinstance(value, bool) or not isinstance(value, int) or not bounds[0] <= value <= bounds[1]):
+        raise ConfigError(f"{declared.name} must be a whole number from {bounds[0]} to {bounds[1]}, not {value!r}")
+    choices = declared.metadata.get("choices")
+    if choices is not None and value not in choices:
+        raise ConfigError(f"{declared.name} must be one of {', '.join(choices)}, not {value!r}")

@@ -1,0 +1,212 @@
+"""What a configuration key is: name, type, default, bounds, documentation and the reason for its default, declared once.
+
+Decides whether a text is a value of a key, and says what is wrong with it when it is not. Knows no particular key, no file, and not who
+asks: complaints are ``ConfigError`` here, and whoever answers a request turns them into INVALID_CONFIG.
+
+Invariants: a default is a text like any other and passes its own key's check; ``parse`` never raises anything but ``ConfigError``.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum, IntEnum
+
+from log_service.common.errors import ConfigError
+
+Value = bool | int | float | str | tuple[str, ...]
+"""A parsed value; a key without a value has None."""
+Validator = Callable[[Value], str | None]
+"""Returns what is wrong with a value, or None."""
+
+MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
+
+
+class ConfigType(IntEnum):
+    """Kafka's types of configuration, by their numbers in DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by Kafka's numbers in DescribeConfigs; a lower number wins over a higher one."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Importance(Enum):
+    """How much a reader has to care."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class UpdateMode(Enum):
+    """Whether a broker's key may change while it runs."""
+
+    READ_ONLY = "read-only"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+WHOLE_NUMBER_BOUNDS: Mapping[ConfigType, tuple[int, int]] = {
+    ConfigType.SHORT: (-(2**15), 2**15 - 1),
+    ConfigType.INT: (-(2**31), MAX_INT),
+    ConfigType.LONG: (-(2**63), MAX_LONG),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigKey:
+    """One key. ``default`` is a text, or None for a key that has no value unless it is set."""
+
+    name: str
+    type: ConfigType
+    default: str | None
+    documentation: str
+    reason: str
+    importance: Importance = Importance.MEDIUM
+    update_mode: UpdateMode = UpdateMode.READ_ONLY
+    validator: Validator | None = None
+    is_acting: bool = True
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value must never be shown."""
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def full_documentation(self) -> str:
+        """The documentation, the reason for the default, and whether the key has an effect."""
+        idle = "" if self.is_acting else " Accepted, and without effect in this version."
+        return f"{self.documentation} Default: {self.reason}.{idle}"
+
+    def parse(self, text: str) -> Value:
+        """Return the value that ``text`` stands for.
+
+        Raises:
+            ConfigError: it stands for none of this key; the message names the key, the text and what would be accepted.
+        """
+        value = self._convert(text.strip())
+        complaint = self.validator(value) if self.validator else None
+        if complaint:
+            raise self._refusal(text, complaint)
+        return value
+
+    def _convert(self, text: str) -> Value:
+        match self.type:
+            case ConfigType.BOOLEAN:
+                if text.lower() not in {"true", "false"}:
+                    raise self._refusal(text, "it must be true or false")
+                return text.lower() == "true"
+            case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
+                return self._whole_number(text)
+            case ConfigType.DOUBLE:
+                try:
+                    return float(text)
+                except ValueError:
+                    raise self._refusal(text, "it is not a number") from None
+            case ConfigType.LIST:
+                return split_list(text)
+            case ConfigType.STRING | ConfigType.CLASS | ConfigType.PASSWORD:
+                return text
+
+    def _whole_number(self, text: str) -> int:
+        lowest, highest = WHOLE_NUMBER_BOUNDS[self.type]
+        try:
+            number = int(text) if text.isascii() and "_" not in text and len(text) <= 20 else None
+        except ValueError:
+            number = None
+        if number is None or not lowest <= number <= highest:
+            raise self._refusal(text, f"it is not a whole number of type {self.type.name}")
+        return number
+
+    def _refusal(self, text: str, complaint: str) -> ConfigError:
+        shown = "(hidden)" if self.is_sensitive else text
+        return ConfigError(f"invalid value {shown!r} for {self.name}: {complaint}")
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """Return the items of a comma-separated list without surrounding blanks; an empty text is an empty list."""
+    return tuple(item.strip() for item in text.split(",")) if text.strip() else ()
+
+
+def keyed(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
+    """Return keys by name; a name that is declared twice is our own bug."""
+    by_name: dict[str, ConfigKey] = {}
+    for key in keys:
+        assert key.name not in by_name, f"{key.name} is declared twice"
+        by_name[key.name] = key
+    return by_name
+
+
+def closest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that ``name`` may be a slip of."""
+    found = get_close_matches(name, list(known), n=1, cutoff=0.8)
+    return found[0] if found else None
+
+
+def at_least(lowest: float) -> Validator:
+    """Accept numbers from ``lowest`` on."""
+    return between(lowest, float("inf"))
+
+
+def between(lowest: float, highest: float) -> Validator:
+    """Accept numbers in [lowest, highest]."""
+
+    def validate(value: Value) -> str | None:
+        if isinstance(value, int | float) and lowest <= value <= highest:
+            return None
+        return f"it must be at least {lowest}" if highest == float("inf") else f"it must be between {lowest} and {highest}"
+
+    return validate
+
+
+def between_or(lowest: float, highest: float, other: float) -> Validator:
+    """Accept numbers in [lowest, highest], and one number outside."""
+
+    def validate(value: Value) -> str | None:
+        if isinstance(value, int | float) and (lowest <= value <= highest or value == other):
+            return None
+        return f"it must be between {lowest} and {highest}, or {other}"
+
+    return validate
+
+
+def one_of(*choices: str) -> Validator:
+    """Accept these texts."""
+
+    def validate(value: Value) -> str | None:
+        return None if value in choices else f"it must be one of {', '.join(choices)}"
+
+    return validate
+
+
+def list_of(*choices: str) -> Validator:
+    """Accept lists of these texts without repetition."""
+
+    def validate(value: Value) -> str | None:
+        assert isinstance(value, tuple)
+        unknown = [item for item in value if item not in choices]
+        if unknown:
+            return f"{unknown[0]!r} is none of {', '.join(choices)}"
+        return "an item is repeated" if len(set(value)) != len(value) else None
+
+    return validate
+
+
+def not_empty(value: Value) -> str | None:
+    """Accept everything but an empty text or list."""
+    return None if value not in {"", ()} else "it must not be empty"

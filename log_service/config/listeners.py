@@ -1,0 +1,164 @@
+"""Listeners: what the listener keys together mean.
+
+Decides which listeners clients get, what they are told, and which belong to the controller; binds nothing. A listener of the controller is
+accepted and checked, and left out of the result: a quorum of one talks to itself without a socket. Combinations that cannot be honoured are
+``ConfigError``: another protocol than PLAINTEXT, an address that nobody can connect to, a name or port given twice.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from log_service.common.errors import ConfigError
+from log_service.config.views import ListenerConfig
+
+ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[A-Za-z0-9_.-]*)):(?P<port>\d{1,5})")
+EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - looked for, not bound
+DEFAULT_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class EndPoint(NamedTuple):
+    """One ``NAME://host:port``; names are upper case as Kafka makes them."""
+
+    name: str
+    host: str
+    port: int
+
+
+def parse_end_points(key: str, texts: Iterable[str]) -> tuple[EndPoint, ...]:
+    """Return the endpoints of a listener key.
+
+    Raises:
+        ConfigError: a text is not ``NAME://host:port``, or a name comes twice.
+    """
+    end_points = tuple(_parse_end_point(key, text) for text in texts)
+    names = [end_point.name for end_point in end_points]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{key} names listener {name} twice; give each listener a name of its own")
+    return end_points
+
+
+def _parse_end_point(key: str, text: str) -> EndPoint:
+    match = ENDPOINT.fullmatch(text)
+    if match is None or int(match["port"]) > 65_535:
+        raise ConfigError(f"{key} holds {text!r}, which is not NAME://host:port with a port of at most 65535")
+    return EndPoint(match["name"].upper(), match["ipv6"] or match["host"], int(match["port"]))
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """Return the security protocol of each listener name of ``listener.security.protocol.map``.
+
+    Raises:
+        ConfigError: an item is not ``NAME:PROTOCOL`` with one of Kafka's four protocols.
+    """
+    protocols: dict[str, str] = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        name, _, protocol = item.partition(":")
+        if protocol.strip().upper() not in DEFAULT_PROTOCOLS:
+            known = ", ".join(DEFAULT_PROTOCOLS)
+            raise ConfigError(f"listener.security.protocol.map holds {item!r}; each item is NAME:PROTOCOL with one of {known}")
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+class ListenerKeys(NamedTuple):
+    """The parsed listener keys of one node."""
+
+    listeners: tuple[EndPoint, ...]
+    advertised: tuple[EndPoint, ...] | None
+    protocols: Mapping[str, str]
+    controller_names: frozenset[str]
+    inter_broker_name: str | None
+    inter_broker_protocol: str
+
+
+def broker_listeners(keys: ListenerKeys) -> tuple[ListenerConfig, ...]:
+    """Return the listeners that clients and other brokers connect to, in the order of the file.
+
+    Raises:
+        ConfigError: see above.
+    """
+    _validate_ports(keys.listeners)
+    brokers = [end_point for end_point in keys.listeners if end_point.name not in keys.controller_names]
+    if not brokers:
+        raise ConfigError("listeners names no listener for clients; add one such as PLAINTEXT://127.0.0.1:9092")
+    advertised = _advertised(keys, brokers)
+    return tuple(
+        ListenerConfig(
+            name=end_point.name,
+            host=end_point.host,
+            port=end_point.port,
+            advertised_host=advertised[end_point.name].host,
+            advertised_port=advertised[end_point.name].port,
+            security_protocol=_plaintext(end_point.name, keys.protocols),
+        )
+        for end_point in brokers
+    )
+
+
+def controller_end_point(keys: ListenerKeys) -> EndPoint | None:
+    """Return the first listener of the controller, or None where there is none."""
+    for end_point in keys.listeners:
+        if end_point.name in keys.controller_names:
+            _plaintext(end_point.name, keys.protocols)
+            return end_point
+    return None
+
+
+def inter_broker_listener(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...]) -> str:
+    """Return the name of the listener between nodes.
+
+    Raises:
+        ConfigError: none of the listeners is the one that was named, or has the protocol that was named.
+    """
+    names = [listener.name for listener in listeners]
+    if keys.inter_broker_name is not None:
+        name = keys.inter_broker_name.upper()
+        if name not in names:
+            raise ConfigError(f"inter.broker.listener.name is {name}, but the listeners are {', '.join(names)}; name one of them")
+        return name
+    if keys.inter_broker_protocol != "PLAINTEXT":
+        raise ConfigError(f"security.inter.broker.protocol is {keys.inter_broker_protocol}; only PLAINTEXT is there in this version")
+    return names[0]
+
+
+def _validate_ports(listeners: tuple[EndPoint, ...]) -> None:
+    taken: dict[int, EndPoint] = {}
+    for listener in listeners:
+        other = taken.setdefault(listener.port, listener)
+        if listener.port and other is not listener and (_overlaps(listener.host, other.host)):
+            raise ConfigError(f"listeners {other.name} and {listener.name} both use port {listener.port}; give each its own port")
+
+
+def _overlaps(one: str, other: str) -> bool:
+    return one == other or one in EVERY_ADDRESS or other in EVERY_ADDRESS
+
+
+def _advertised(keys: ListenerKeys, brokers: list[EndPoint]) -> dict[str, EndPoint]:
+    if keys.advertised is None:
+        told = {end_point.name: end_point for end_point in brokers}
+    else:
+        told = {end_point.name: end_point for end_point in keys.advertised if end_point.name not in keys.controller_names}
+        names = {end_point.name for end_point in brokers}
+        for name in told.keys() ^ names:
+            where = "advertised.listeners" if name in told else "listeners"
+            raise ConfigError(f"listener {name} stands only in {where}; listeners and advertised.listeners must name the same ones")
+    for name, end_point in told.items():
+        if end_point.host in EVERY_ADDRESS and (keys.advertised is not None or end_point.host == "0.0.0.0"):  # noqa: S104
+            raise ConfigError(
+                f"clients would be told to connect to {end_point.host or 'an empty host'} for listener {name}, which is no address; "
+                "set advertised.listeners to a host name or address that clients reach"
+            )
+    return told
+
+
+def _plaintext(name: str, protocols: Mapping[str, str]) -> str:
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise ConfigError(f"listener {name} has no security protocol; add {name}:PLAINTEXT to listener.security.protocol.map")
+    if protocol != "PLAINTEXT":
+        raise ConfigError(
+            f"listener {name} asks for {protocol}; only PLAINTEXT is there in this version, listen on loopback or a private network"
+        )
+    return protocol

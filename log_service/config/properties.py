@@ -1,0 +1,89 @@
+r"""Java's .properties syntax: ``key=value`` lines with continuations and escapes, as Kafka's own files use it.
+
+Decides what a file's lines say; knows no key. Blank lines and lines that begin with ``#`` or ``!`` say nothing; a line that ends with an odd
+number of backslashes goes on in the next one, whose leading blanks do not count; ``=``, ``:`` or blanks end the key; ``\t \n \r \f \uXXXX``
+stand for one character, any other escaped character for itself. The last of two equal keys wins, as in Java.
+"""
+
+import re
+from collections.abc import Iterator
+
+from log_service.common.errors import ConfigError
+
+BLANKS = " \t\f"
+ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Return the properties of a file's text, in their order.
+
+    Raises:
+        ConfigError: a ``\\u`` that is not followed by four hexadecimal digits.
+    """
+    properties: dict[str, str] = {}
+    for line_number, line in _logical_lines(text):
+        key_end = _key_end(line)
+        value = line[key_end:].lstrip(BLANKS)
+        if value[:1] in {"=", ":"}:
+            value = value[1:].lstrip(BLANKS)
+        properties[_unescape(line[:key_end], line_number)] = _unescape(value, line_number)
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (number of its first line, text) of each line that says something, continuations joined."""
+    parts: list[str] = []
+    first_line = 0
+    for number, natural_line in enumerate(LINE_END.split(text), start=1):
+        line = natural_line.lstrip(BLANKS)
+        if not parts:
+            if not line or line[0] in "#!":
+                continue
+            first_line = number
+        is_continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        parts.append(line[:-1] if is_continued else line)
+        if not is_continued:
+            yield first_line, "".join(parts)
+            parts = []
+    if parts:
+        yield first_line, "".join(parts)
+
+
+def _key_end(line: str) -> int:
+    is_escaped = False
+    for position, character in enumerate(line):
+        if is_escaped:
+            is_escaped = False
+        elif character == "\\":
+            is_escaped = True
+        elif character in "=:" or character in BLANKS:
+            return position
+    return len(line)
+
+
+def _unescape(text: str, line_number: int) -> str:
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character != "\\" or position == len(text):
+            parts.append(character)
+            continue
+        escaped = text[position]
+        position += 1
+        if escaped == "u":
+            parts.append(_unicode(text[position : position + 4], line_number))
+            position += 4
+        else:
+            parts.append(ESCAPES.get(escaped, escaped))
+    return "".join(parts)
+
+
+def _unicode(digits: str, line_number: int) -> str:
+    if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
+        raise ConfigError(f"line {line_number}: \\u must be followed by four hexadecimal digits, not {digits!r}")
+    return chr(int(digits, 16))

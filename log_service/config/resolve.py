@@ -1,0 +1,129 @@
+"""Which value of a topic key holds: the topic's own, the broker's dynamic ones, its file, or Kafka's default.
+
+Decides precedence and units; knows neither records nor requests. Sources in order: the topic, the broker (dynamic), all brokers (dynamic),
+the broker's file, the default; within one source the broker's finer unit wins over the coarser.
+
+Invariants: every value that is looked at was accepted by its key; a value that was not (an older version's) is passed over, never raised.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from log_service.common.errors import ConfigError
+from log_service.config.definition import ConfigSource, Value
+from log_service.config.server_keys import SERVER_KEYS
+from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+from log_service.config.views import LogConfig
+
+Texts = Mapping[str, str]
+NONE: Texts = {}
+
+FIELDS: Mapping[str, str] = {
+    "compression.type": "compression_type",
+    "delete.retention.ms": "delete_retention_ms",
+    "file.delete.delay.ms": "file_delete_delay_ms",
+    "flush.messages": "flush_messages",
+    "flush.ms": "flush_ms",
+    "index.interval.bytes": "index_interval_bytes",
+    "max.message.bytes": "max_message_bytes",
+    "message.timestamp.after.max.ms": "message_timestamp_after_max_ms",
+    "message.timestamp.before.max.ms": "message_timestamp_before_max_ms",
+    "message.timestamp.type": "message_timestamp_type",
+    "min.insync.replicas": "min_insync_replicas",
+    "retention.bytes": "retention_bytes",
+    "retention.ms": "retention_ms",
+    "segment.bytes": "segment_bytes",
+    "segment.index.bytes": "segment_index_bytes",
+    "segment.ms": "segment_ms",
+}
+"""Topic keys that are one field of the view each; cleanup.policy is two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One place that sets a key: the name used there, its text there, where it is, and the value in the topic key's unit."""
+
+    name: str
+    text: str
+    source: ConfigSource
+    value: Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """The texts of each source, by key."""
+
+    topic: Texts = NONE
+    broker: Texts = NONE
+    cluster: Texts = NONE
+    static: Texts = NONE
+
+
+def settings_of(topic_key: str, layers: Layers) -> list[Setting]:
+    """Return all that sets a topic key, the one that holds first; the last is the default."""
+    return [*_settings(topic_key, layers), _default(topic_key)]
+
+
+def holding(topic_key: str, layers: Layers) -> Setting:
+    """Return what holds for a topic key."""
+    return next(_settings(topic_key, layers), None) or _default(topic_key)
+
+
+def _settings(topic_key: str, layers: Layers) -> Iterator[Setting]:
+    key = TOPIC_KEYS[topic_key]
+    if topic_key in layers.topic:
+        text = layers.topic[topic_key]
+        try:
+            yield Setting(name=topic_key, text=text, source=ConfigSource.DYNAMIC_TOPIC, value=key.parse(text))
+        except ConfigError:
+            pass
+    for source, texts in (
+        (ConfigSource.DYNAMIC_BROKER, layers.broker),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, layers.cluster),
+        (ConfigSource.STATIC_BROKER, layers.static),
+    ):
+        for name, factor in BROKER_SYNONYMS.get(topic_key, ()):
+            setting = _broker_setting(name, factor, source, texts)
+            if setting is not None:
+                yield setting
+
+
+def _broker_setting(name: str, factor: int, source: ConfigSource, texts: Texts) -> Setting | None:
+    text = texts.get(name)
+    if text is None:
+        return None
+    try:
+        value = SERVER_KEYS[name].parse(text)
+    except ConfigError:
+        return None
+    return Setting(name=name, text=text, source=source, value=in_unit(value, factor))
+
+
+def in_unit(value: Value, factor: int) -> Value:
+    """Return a coarser unit's value in milliseconds; a negative one means no limit in every unit."""
+    return value * factor if factor != 1 and isinstance(value, int) and value > 0 else value
+
+
+def _default(topic_key: str) -> Setting:
+    for name, factor in BROKER_SYNONYMS.get(topic_key, ()):
+        text = SERVER_KEYS[name].default
+        if text is not None:
+            return Setting(name=name, text=text, source=ConfigSource.DEFAULT, value=in_unit(SERVER_KEYS[name].parse(text), factor))
+    key = TOPIC_KEYS[topic_key]
+    assert key.default is not None
+    return Setting(name=topic_key, text=key.default, source=ConfigSource.DEFAULT, value=key.parse(key.default))
+
+
+def log_defaults(static: Texts, cluster: Texts = NONE, broker: Texts = NONE) -> LogConfig:
+    """Return what a topic without configuration gets on a broker with that file and those dynamic configurations."""
+    layers = Layers(static=static, cluster=cluster, broker=broker)
+    changes: dict[str, Any] = {field: holding(topic_key, layers).value for topic_key, field in FIELDS.items()}
+    changes |= cleanup_fields(holding("cleanup.policy", layers).value)
+    return LogConfig(**changes)
+
+
+def cleanup_fields(policies: Value) -> dict[str, bool]:
+    """Return the two fields that ``cleanup.policy`` is; an empty list keeps everything for ever."""
+    assert isinstance(policies, tuple)
+    return {"is_compacted": "compact" in policies, "is_deleted": "delete" in policies}

@@ -1,0 +1,311 @@
+"""Kafka's server properties become one node's configuration.
+
+Decides what the keys of a file mean together; reads no file and knows no machine. An override wins over the file. Keys of Kafka that ask for
+what is not there are ``ConfigError`` (several voters, an authorizer, remote storage), harmless ones are accepted, names that nobody knows are
+returned in ``ServerSettings.unknown_keys`` for one warning.
+
+A listener of the controller may stand in the file, as in Kafka's own sample of a combined node: it is checked, goes into the voter record,
+and is bound only when a quorum has more voters than this node.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from log_service.common.errors import ConfigError
+from log_service.config.definition import Value, closest_name
+from log_service.config.listeners import (
+    ListenerKeys,
+    broker_listeners,
+    controller_end_point,
+    inter_broker_listener,
+    parse_end_points,
+    parse_protocol_map,
+)
+from log_service.config.properties import parse_properties
+from log_service.config.resolve import log_defaults
+from log_service.config.server_keys import SERVER_KEYS
+from log_service.config.views import (
+    FetchConfig,
+    GroupConfig,
+    ListenerConfig,
+    LogManagerConfig,
+    MetadataLogConfig,
+    NetworkLimits,
+    NodeConfig,
+    TopicDefaults,
+)
+
+VOTER = re.compile(r"(?P<id>\d{1,10})@(?P<host>.+):(?P<port>\d{1,5})")
+FOREVER_IDLE_MS: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """What was set, by key: the texts as given, and the names that no version of Kafka's server properties has here."""
+
+    texts: Mapping[str, str]
+    unknown_keys: tuple[str, ...] = ()
+
+    @property
+    def warning(self) -> str | None:
+        """One sentence that names the unknown keys and what may have been meant, or None."""
+        if not self.unknown_keys:
+            return None
+        named = []
+        for name in self.unknown_keys:
+            meant = closest_name(name, SERVER_KEYS)
+            named.append(f"{name} (did you mean {meant}?)" if meant else name)
+        return f"these keys are not known and have no effect: {', '.join(named)}"
+
+
+class _Values:
+    """Typed access to the values of one configuration, defaults included."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def get(self, name: str) -> Value | None:
+        key = SERVER_KEYS[name]
+        text = self._texts.get(name, key.default)
+        return None if text is None else key.parse(text)
+
+    def is_set(self, name: str) -> bool:
+        return name in self._texts
+
+    def text(self, name: str) -> str:
+        value = self.get(name)
+        assert isinstance(value, str)
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        value = self.get(name)
+        assert value is None or isinstance(value, str)
+        return value or None
+
+    def number(self, name: str) -> int:
+        value = self.get(name)
+        assert isinstance(value, int)
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self.get(name)
+        assert isinstance(value, bool)
+        return value
+
+    def items(self, name: str) -> tuple[str, ...]:
+        value = self.get(name)
+        assert value is None or isinstance(value, tuple)
+        return value or ()
+
+
+def parse_server_properties(source: str | Mapping[str, str], overrides: Sequence[str] = ()) -> tuple[NodeConfig, ServerSettings]:
+    """Return the node's configuration and what was set.
+
+    ``source`` is the text of a .properties file or its properties; ``overrides`` are ``key=value`` texts.
+
+    Raises:
+        ConfigError: a value is not one of its key, or asks for what is not there; the message says what to do.
+    """
+    texts = dict(parse_properties(source) if isinstance(source, str) else source)
+    texts.update(parse_override(override) for override in overrides)
+    unknown = tuple(sorted(name for name in texts if name not in SERVER_KEYS))
+    _refuse_what_is_not_there(texts)
+    for name, text in texts.items():
+        if name in SERVER_KEYS:
+            SERVER_KEYS[name].parse(text)
+    known = {name: text for name, text in texts.items() if name in SERVER_KEYS}
+    return _node_config(_Values(known), known), ServerSettings(texts=known, unknown_keys=unknown)
+
+
+def parse_override(text: str) -> tuple[str, str]:
+    """Return key and value of one ``key=value``.
+
+    Raises:
+        ConfigError: there is no ``=``, or no key before it.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"override {text!r} is not key=value")
+    return name.strip(), value.strip()
+
+
+def _refuse_what_is_not_there(texts: Mapping[str, str]) -> None:
+    if texts.get("authorizer.class.name", "").strip():
+        raise ConfigError(
+            "authorizer.class.name asks for access control, which is not there in this version; remove it only if nobody needs it"
+        )
+    if texts.get("remote.log.storage.system.enable", "").strip().lower() == "true":
+        raise ConfigError("remote.log.storage.system.enable asks for remote storage, which is not there; set it to false")
+
+
+def _node_config(values: _Values, texts: Mapping[str, str]) -> NodeConfig:
+    node_id = _node_id(values)
+    _validate_roles(values)
+    _validate_voters(values, node_id)
+    keys = _listener_keys(values)
+    listeners = broker_listeners(keys)
+    controller = controller_end_point(keys)
+    log_dirs = _log_dirs(values)
+    metadata_log_dir = values.optional_text("metadata.log.dir")
+    return NodeConfig(
+        node_id=node_id,
+        listeners=listeners,
+        log_manager=_log_manager(values, log_dirs),
+        metadata_log_dir=Path(metadata_log_dir) if metadata_log_dir else log_dirs[0],
+        rack=values.optional_text("broker.rack"),
+        cluster_id=values.optional_text("cluster.id"),
+        inter_broker_listener_name=inter_broker_listener(keys, listeners),
+        controller_listener=ListenerConfig(
+            name=controller.name,
+            host=controller.host,
+            port=controller.port,
+            advertised_host=controller.host,
+            advertised_port=controller.port,
+        )
+        if controller
+        else None,
+        log=log_defaults(texts),
+        metadata_log=_metadata_log(values),
+        limits=_limits(values),
+        groups=_groups(values),
+        fetch=FetchConfig(
+            max_bytes=values.number("fetch.max.bytes"),
+            max_session_cache_slots=values.number("max.incremental.fetch.session.cache.slots"),
+        ),
+        topics=TopicDefaults(
+            partition_count=values.number("num.partitions"),
+            replication_factor=values.number("default.replication.factor"),
+            is_auto_created=values.flag("auto.create.topics.enable"),
+            is_deletion_enabled=values.flag("delete.topic.enable"),
+        ),
+        disk_pool_threads=values.number("num.io.threads"),
+        broker_heartbeat_interval_ms=values.number("broker.heartbeat.interval.ms"),
+        broker_session_timeout_ms=values.number("broker.session.timeout.ms"),
+        high_watermark_checkpoint_interval_ms=values.number("replica.high.watermark.checkpoint.interval.ms"),
+    )
+
+
+def _node_id(values: _Values) -> int:
+    broker_id = values.number("broker.id")
+    if not values.is_set("node.id"):
+        if broker_id < 0:
+            raise ConfigError("node.id is missing; give the node a number, for example node.id=1")
+        return broker_id
+    node_id = values.number("node.id")
+    if broker_id not in {-1, node_id}:
+        raise ConfigError(f"node.id is {node_id} and broker.id is {broker_id}; they name the same thing, set node.id alone")
+    return node_id
+
+
+def _validate_roles(values: _Values) -> None:
+    roles = values.items("process.roles")
+    missing = [role for role in ("broker", "controller") if role not in roles]
+    if missing:
+        raise ConfigError(f"process.roles lacks {missing[0]}; a node is both in this version, set process.roles=broker,controller")
+
+
+def _validate_voters(values: _Values, node_id: int) -> None:
+    voters = values.items("controller.quorum.voters")
+    servers = values.items("controller.quorum.bootstrap.servers")
+    if len(voters) > 1 or len(servers) > 1:
+        key = "controller.quorum.voters" if len(voters) > 1 else "controller.quorum.bootstrap.servers"
+        raise ConfigError(f"{key} names several voters; the metadata quorum is this node alone in this version, name only this node")
+    for voter in voters:
+        match = VOTER.fullmatch(voter)
+        if match is None:
+            raise ConfigError(f"controller.quorum.voters holds {voter!r}, which is not id@host:port")
+        if int(match["id"]) != node_id:
+            raise ConfigError(
+                f"controller.quorum.voters names node {match['id']}, but this is node {node_id}; name this node, or remove the key"
+            )
+
+
+def _listener_keys(values: _Values) -> ListenerKeys:
+    advertised = values.items("advertised.listeners")
+    return ListenerKeys(
+        listeners=parse_end_points("listeners", values.items("listeners")),
+        advertised=parse_end_points("advertised.listeners", advertised) if advertised else None,
+        protocols=parse_protocol_map(values.text("listener.security.protocol.map")),
+        controller_names=frozenset(name.upper() for name in values.items("controller.listener.names")),
+        inter_broker_name=values.optional_text("inter.broker.listener.name"),
+        inter_broker_protocol=values.text("security.inter.broker.protocol"),
+    )
+
+
+def _log_dirs(values: _Values) -> tuple[Path, ...]:
+    names = values.items("log.dirs") or values.items("log.dir")
+    if not names or not all(names):
+        raise ConfigError("log.dirs names no directory; give the node a place for its data")
+    if len(set(names)) != len(names):
+        raise ConfigError(f"log.dirs names a directory twice: {', '.join(names)}")
+    return tuple(Path(name) for name in names)
+
+
+def _log_manager(values: _Values, log_dirs: tuple[Path, ...]) -> LogManagerConfig:
+    return LogManagerConfig(
+        log_dirs=log_dirs,
+        retention_check_interval_ms=values.number("log.retention.check.interval.ms"),
+        flush_scheduler_interval_ms=values.number("log.flush.scheduler.interval.ms"),
+        flush_offset_checkpoint_interval_ms=values.number("log.flush.offset.checkpoint.interval.ms"),
+        flush_start_offset_checkpoint_interval_ms=values.number("log.flush.start.offset.checkpoint.interval.ms"),
+        initial_task_delay_ms=values.number("log.initial.task.delay.ms"),
+        recovery_threads_per_data_dir=values.number("num.recovery.threads.per.data.dir"),
+        producer_id_expiration_ms=values.number("producer.id.expiration.ms"),
+    )
+
+
+def _metadata_log(values: _Values) -> MetadataLogConfig:
+    return MetadataLogConfig(
+        segment_bytes=values.number("metadata.log.segment.bytes"),
+        segment_ms=values.number("metadata.log.segment.ms"),
+        max_record_bytes_between_snapshots=values.number("metadata.log.max.record.bytes.between.snapshots"),
+        max_snapshot_interval_ms=values.number("metadata.log.max.snapshot.interval.ms"),
+    )
+
+
+def _limits(values: _Values) -> NetworkLimits:
+    idle_ms = values.number("connections.max.idle.ms")
+    in_flight_bytes = values.number("queued.max.request.bytes")
+    return NetworkLimits(
+        max_frame_bytes=values.number("socket.request.max.bytes"),
+        max_connection_count=values.number("max.connections"),
+        max_connection_count_per_host=values.number("max.connections.per.ip"),
+        max_connection_count_per_host_overrides=_host_overrides(values.text("max.connections.per.ip.overrides")),
+        idle_timeout_ms=idle_ms if idle_ms >= 0 else FOREVER_IDLE_MS,
+        max_request_bytes_in_flight=in_flight_bytes if in_flight_bytes > 0 else NetworkLimits().max_request_bytes_in_flight,
+        socket_send_buffer_bytes=values.number("socket.send.buffer.bytes"),
+        socket_receive_buffer_bytes=values.number("socket.receive.buffer.bytes"),
+        backlog=values.number("socket.listen.backlog.size"),
+    )
+
+
+def _host_overrides(text: str) -> tuple[tuple[str, int], ...]:
+    overrides = []
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        host, _, count = item.rpartition(":")
+        if not host or not count.isdecimal():
+            raise ConfigError(f"max.connections.per.ip.overrides holds {item!r}, which is not host:count")
+        overrides.append((host, int(count)))
+    return tuple(overrides)
+
+
+def _groups(values: _Values) -> GroupConfig:
+    shortest, longest = values.number("group.min.session.timeout.ms"), values.number("group.max.session.timeout.ms")
+    if shortest > longest:
+        raise ConfigError(f"group.min.session.timeout.ms is {shortest}, above group.max.session.timeout.ms, which is {longest}")
+    return GroupConfig(
+        min_session_timeout_ms=shortest,
+        max_session_timeout_ms=longest,
+        initial_rebalance_delay_ms=values.number("group.initial.rebalance.delay.ms"),
+        max_size=values.number("group.max.size"),
+        offset_metadata_max_bytes=values.number("offset.metadata.max.bytes"),
+        offsets_retention_ms=values.number("offsets.retention.minutes") * 60_000,
+        offsets_retention_check_interval_ms=values.number("offsets.retention.check.interval.ms"),
+        offsets_topic_partitions=values.number("offsets.topic.num.partitions"),
+        offsets_topic_replication_factor=values.number("offsets.topic.replication.factor"),
+        offsets_topic_segment_bytes=values.number("offsets.topic.segment.bytes"),
+        load_buffer_bytes=values.number("offsets.load.buffer.size"),
+    )

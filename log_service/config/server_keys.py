@@ -1,0 +1,172 @@
+"""The keys of Kafka's server properties that have a meaning here: who the node is, what it listens on, its bounds, groups and topics.
+
+Decides names, types, defaults and bounds; ``config.server`` decides what a combination means. The defaults are Kafka's but where the reason
+says otherwise. Keys about logs are in ``broker_log_keys``, keys that are accepted without effect in ``accepted_keys``.
+"""
+
+from collections.abc import Mapping
+
+from log_service.config.accepted_keys import ACCEPTED_KEYS
+from log_service.config.broker_log_keys import BROKER_LOG_KEYS
+from log_service.config.definition import (
+    MAX_INT,
+    ConfigKey,
+    ConfigType,
+    Importance,
+    Validator,
+    at_least,
+    keyed,
+    list_of,
+    not_empty,
+)
+
+HIGH = Importance.HIGH
+DEFAULT_LISTENERS = "PLAINTEXT://127.0.0.1:9092"
+DEFAULT_LISTENER_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT"
+
+
+def _key(
+    name: str,
+    config_type: ConfigType,
+    default: str | None,
+    documentation: str,
+    reason: str,
+    *,
+    validator: Validator | None = None,
+    importance: Importance = Importance.MEDIUM,
+) -> ConfigKey:
+    return ConfigKey(
+        name=name,
+        type=config_type,
+        default=default,
+        documentation=documentation,
+        reason=reason,
+        validator=validator,
+        importance=importance,
+    )
+
+
+def _int(name: str, default: int | None, documentation: str, reason: str, *, lowest: int | None = None) -> ConfigKey:
+    validator = None if lowest is None else at_least(lowest)
+    return _key(name, ConfigType.INT, None if default is None else str(default), documentation, reason, validator=validator)
+
+
+def _long(name: str, default: int | None, documentation: str, reason: str, *, lowest: int | None = None) -> ConfigKey:
+    validator = None if lowest is None else at_least(lowest)
+    return _key(name, ConfigType.LONG, None if default is None else str(default), documentation, reason, validator=validator)
+
+
+def _text(name: str, default: str | None, documentation: str, reason: str) -> ConfigKey:
+    return _key(name, ConfigType.STRING, default, documentation, reason)
+
+
+def _list(name: str, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None) -> ConfigKey:
+    return _key(name, ConfigType.LIST, default, documentation, reason, validator=validator, importance=HIGH)
+
+
+def _bool(name: str, default: str, documentation: str, reason: str) -> ConfigKey:
+    return _key(name, ConfigType.BOOLEAN, default, documentation, reason, importance=HIGH)
+
+
+IDENTITY = (
+    _key("node.id", ConfigType.INT, None, "This node's number in the cluster.", "none, the operator names it",
+         validator=at_least(0), importance=HIGH),
+    _key("broker.id", ConfigType.INT, "-1", "Older name of node.id; the two must agree.", "node.id is used", importance=HIGH),
+    _list("process.roles", "broker,controller", "What this node is; a node here is always both.", "one process is a whole cluster",
+          validator=list_of("broker", "controller")),
+    _text("broker.rack", None, "Where the node stands, for placing replicas and for reading from a near one.", "nowhere in particular"),
+    _text("cluster.id", None, "Cluster that a fresh directory is formatted for, as written by kafka-storage random-uuid.",
+          "a new random id"),
+)  # fmt: skip
+
+LISTENERS = (
+    _list("listeners", DEFAULT_LISTENERS, "Where clients connect: NAME://host:port, an empty host is every address.",
+          "loopback only, other machines must be asked for", validator=not_empty),
+    _list("advertised.listeners", None, "What clients are told to connect to, by listener name.", "the same as listeners"),
+    _text("listener.security.protocol.map", DEFAULT_LISTENER_PROTOCOLS, "Security protocol of each listener name.",
+          "a listener that is named like a protocol speaks it; CONTROLLER is PLAINTEXT"),
+    _text("inter.broker.listener.name", None, "Listener over which nodes talk to each other.",
+          "the one whose protocol is security.inter.broker.protocol"),
+    _text("security.inter.broker.protocol", "PLAINTEXT", "Security protocol of the listener between nodes, where none is named.",
+          "the only one that there is"),
+    _list("controller.listener.names", "CONTROLLER", "Listeners of the controller; they are bound when a quorum has more than one voter.",
+          "the name in Kafka's own samples"),
+    _list("controller.quorum.voters", "", "Voters of the metadata quorum, id@host:port; only this node may stand here.",
+          "this node alone is the quorum"),
+    _list("controller.quorum.bootstrap.servers", "", "Where voters of the quorum are found; only this node may stand here.",
+          "this node alone is the quorum"),
+)  # fmt: skip
+
+DIRECTORIES = (
+    _list("log.dirs", None, "Directories for partitions.", "log.dir decides"),
+    _list("log.dir", ".tidelog/log", "Directory for partitions, where log.dirs is not set.", "beside everything else that tidelog keeps"),
+    _text("metadata.log.dir", None, "Directory for the metadata log.", "the first of log.dirs"),
+    _long("metadata.log.max.record.bytes.between.snapshots", 20 << 20, "Bytes of metadata records after which a snapshot is written.",
+          "a start then reads at most 20 MiB of records", lowest=1),
+    _long("metadata.log.max.snapshot.interval.ms", 3_600_000,
+          "Time after which a snapshot of the metadata is written if there are new records; 0 is never.",
+          "a start then reads at most an hour's records", lowest=0),
+    _int("metadata.log.segment.bytes", 1 << 30, "Size at which the metadata log's segment is rolled.", "few files", lowest=8 << 20),
+    _long("metadata.log.segment.ms", 604_800_000, "Age at which the metadata log's segment is rolled.", "a week"),
+)  # fmt: skip
+
+NETWORK = (
+    _int("socket.request.max.bytes", 100 << 20, "The largest request, in bytes.", "a hundred mebibytes, far above any sane batch", lowest=1),
+    _int("socket.send.buffer.bytes", 102_400, "Send buffer of a connection; -1 is the system's default.", "fills a local network", lowest=-1),
+    _int("socket.receive.buffer.bytes", 102_400, "Receive buffer of a connection; -1 is the system's default.", "fills a local network",
+         lowest=-1),
+    _int("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", "accepting is quick", lowest=1),
+    _int("max.connections", 10_000, "Connections of the node, all listeners together.",
+         "lower than Kafka's 2147483647: a bound that exists", lowest=0),
+    _int("max.connections.per.ip", 10_000, "Connections from one address.", "lower than Kafka's 2147483647: a bound that exists", lowest=0),
+    _text("max.connections.per.ip.overrides", "", "Connections from particular addresses: host:count,host:count.", "all alike"),
+    _long("connections.max.idle.ms", 600_000, "A connection without a request for so long is closed; negative is never.",
+          "longer than clients keep theirs"),
+    _long("queued.max.request.bytes", -1, "Bytes of requests that are being handled before reading stops; -1 is 512 MiB.",
+          "a node must not be filled up from outside"),
+    _int("queued.max.requests", 500, "Requests of all connections that wait for their answers.", "Kafka's", lowest=1),
+    _int("num.io.threads", 4, "Threads for what waits for the disk: syncs, cold reads, removals.",
+         "lower than Kafka's 8: requests themselves are handled without threads", lowest=1),
+    _int("fetch.max.bytes", 55 << 20, "The largest answer to a fetch.", "fifty-five mebibytes, above what consumers ask for", lowest=1024),
+    _int("max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions that are remembered.", "a thousand readers", lowest=0),
+    _int("max.request.partition.size.limit", 2000, "Partitions in one answer of DescribeTopicPartitions.", "bounds one answer", lowest=1),
+)  # fmt: skip
+
+TOPICS = (
+    _int("num.partitions", 1, "Partitions of a topic whose creator names none.", "order over the whole topic", lowest=1),
+    _int("default.replication.factor", 1, "Replicas of a topic whose creator names none.", "one node", lowest=1),
+    _bool("auto.create.topics.enable", "true", "Whether asking for a topic that does not exist creates it.", "Kafka's; a first try works"),
+    _bool("delete.topic.enable", "true", "Whether topics can be deleted.", "who may create may delete"),
+)  # fmt: skip
+
+GROUPS = (
+    _int("group.min.session.timeout.ms", 6_000, "The shortest session timeout that a member may ask for.", "heartbeats stay affordable"),
+    _int("group.max.session.timeout.ms", 1_800_000, "The longest session timeout that a member may ask for.", "half an hour"),
+    _int("group.initial.rebalance.delay.ms", 3_000, "How long an empty group waits for more members before its first assignment.",
+         "services start together", lowest=0),
+    _int("group.max.size", MAX_INT, "Members of one group.", "no limit", lowest=1),
+    _int("offset.metadata.max.bytes", 4_096, "The longest text beside a committed offset.", "a note, no storage", lowest=0),
+    _int("offsets.retention.minutes", 10_080, "How long the offsets of an empty group are kept.", "a week off", lowest=1),
+    _long("offsets.retention.check.interval.ms", 600_000, "How often expired offsets are looked for.", "coarse beside a week", lowest=1),
+    _int("offsets.topic.num.partitions", 50, "Partitions of the topic of groups; must not change once it exists.",
+         "spreads groups over a cluster", lowest=1),
+    _key("offsets.topic.replication.factor", ConfigType.SHORT, "1", "Replicas of the topic of groups.",
+         "lower than Kafka's 3: one node", validator=at_least(1), importance=HIGH),
+    _int("offsets.topic.segment.bytes", 100 << 20, "Segment size of the topic of groups.", "compacted and loaded in small steps", lowest=1),
+    _int("offsets.load.buffer.size", 5 << 20, "Bytes read at a time while groups are loaded.", "five mebibytes", lowest=1),
+    _int("offsets.commit.timeout.ms", 5_000, "How long a commit waits for its replicas.", "less than a client's request timeout", lowest=1),
+)  # fmt: skip
+
+LIVENESS = (
+    _int("broker.heartbeat.interval.ms", 2_000, "How often a broker tells the controller that it is there.", "four in a session", lowest=1),
+    _int("broker.session.timeout.ms", 9_000, "A broker that said nothing for so long is fenced.", "four heartbeats lost", lowest=1),
+    _int("initial.broker.registration.timeout.ms", 60_000, "How long a starting broker tries to register.", "a quorum may be electing",
+         lowest=1),
+    _long("replica.high.watermark.checkpoint.interval.ms", 5_000, "How often high watermarks are written.",
+          "a start serves from at most five seconds back", lowest=1),
+    _int("producer.id.expiration.ms", 86_400_000, "How long an idle producer's sequence numbers are remembered.", "a day", lowest=1),
+)  # fmt: skip
+
+SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
+    (*IDENTITY, *LISTENERS, *DIRECTORIES, *NETWORK, *TOPICS, *GROUPS, *LIVENESS, *BROKER_LOG_KEYS, *ACCEPTED_KEYS)
+)

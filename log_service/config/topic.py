@@ -1,0 +1,75 @@
+"""Topic configuration: what a topic's own values make of the broker's defaults, and whether a request's values are acceptable.
+
+Decides validity and the resulting view; where values come from is ``config.resolve``, how they are shown ``config.describe``. Complaints
+about a request's values are ``KafkaError`` INVALID_CONFIG, because they are answers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.config.definition import ConfigType, closest_name
+from log_service.config.resolve import FIELDS, cleanup_fields
+from log_service.config.topic_keys import TOPIC_KEYS
+from log_service.config.views import LogConfig
+
+
+def log_config(defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """Return a topic's view: the broker's defaults with the topic's own values over them.
+
+    Names and values that are not of this version (written by a newer one) are passed over: a log must open whatever the metadata says.
+    """
+    if not overrides:
+        return defaults
+    changes: dict[str, Any] = {}
+    for name, text in overrides.items():
+        field = FIELDS.get(name)
+        try:
+            if field is not None:
+                changes[field] = TOPIC_KEYS[name].parse(text)
+            elif name == "cleanup.policy":
+                changes |= cleanup_fields(TOPIC_KEYS[name].parse(text))
+        except ConfigError:
+            continue
+    return replace(defaults, **changes)
+
+
+def validate_topic_config(name: str, text: str | None) -> None:
+    """Check one value of a request.
+
+    Raises:
+        KafkaError: INVALID_CONFIG, the key is not one of a topic, the value is missing, or not one of the key.
+    """
+    key = TOPIC_KEYS.get(name)
+    if key is None:
+        meant = closest_name(name, TOPIC_KEYS)
+        hint = f"; did you mean {meant}?" if meant else ""
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a topic configuration{hint}")
+    if text is None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} has no value; leave the key out to use the default")
+    try:
+        value = key.parse(text)
+    except ConfigError as fault:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(fault)) from fault
+    if name == "remote.storage.enable" and value is True:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, "remote.storage.enable cannot be true: there is no remote storage here")
+
+
+def validate_topic_configs(configs: Mapping[str, str | None]) -> None:
+    """Check all values of one topic, also against each other.
+
+    Raises:
+        KafkaError: INVALID_CONFIG, see ``validate_topic_config``; or compaction can never happen between its two lags.
+    """
+    for name, text in configs.items():
+        validate_topic_config(name, text)
+    shortest, longest = configs.get("min.compaction.lag.ms"), configs.get("max.compaction.lag.ms")
+    if shortest is not None and longest is not None and int(shortest) > int(longest):
+        text = f"min.compaction.lag.ms {shortest} is above max.compaction.lag.ms {longest}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+
+
+def is_list(name: str) -> bool:
+    """Whether a topic key is a list, so that APPEND and SUBTRACT make sense."""
+    return name in TOPIC_KEYS and TOPIC_KEYS[name].type is ConfigType.LIST

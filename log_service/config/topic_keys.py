@@ -1,0 +1,349 @@
+"""Every configuration key of a topic, as in Kafka 4.3, and the broker keys that give its default.
+
+Decides names, types, defaults and bounds; what a key does is in the room that receives the view. ``BROKER_SYNONYMS`` lists, for a topic key,
+the broker keys that set its default, the first one that has a value wins, each with the factor that turns its unit into the topic key's.
+"""
+
+from collections.abc import Mapping
+
+from log_service.config.definition import (
+    MAX_LONG,
+    ConfigKey,
+    ConfigType,
+    Importance,
+    Value,
+    at_least,
+    between,
+    between_or,
+    keyed,
+    list_of,
+    one_of,
+)
+
+COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+MIN_SEGMENT_BYTES = 1 << 20
+HOUR_MS = 3_600_000
+WEEK_MS = 7 * 24 * HOUR_MS
+
+
+def throttled_replicas(value: Value) -> str | None:
+    """Accept ``*`` or a list of partition:broker pairs."""
+    assert isinstance(value, tuple)
+    if value == ("*",) or all(_is_pair(item) for item in value):
+        return None
+    return "it must be * or a list such as 0:101,1:102 (partition:broker)"
+
+
+def _is_pair(item: str) -> bool:
+    partition, _, broker = item.partition(":")
+    return partition.isdecimal() and broker.isdecimal()
+
+
+TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
+    (
+        ConfigKey(
+            name="cleanup.policy",
+            type=ConfigType.LIST,
+            default="delete",
+            validator=list_of("compact", "delete"),
+            documentation="What happens to old segments: delete removes them by age and size, compact keeps the last record of each key.",
+            reason="a log that is nobody's table should not grow for ever",
+        ),
+        ConfigKey(
+            name="compression.gzip.level",
+            type=ConfigType.INT,
+            default="-1",
+            validator=between_or(1, 9, -1),
+            documentation="Level used when the broker itself compresses with gzip.",
+            reason="the library's own choice (-1)",
+        ),
+        ConfigKey(
+            name="compression.lz4.level",
+            type=ConfigType.INT,
+            default="9",
+            validator=between(1, 17),
+            documentation="Level used when the broker itself compresses with lz4.",
+            reason="Kafka's choice between speed and size",
+        ),
+        ConfigKey(
+            name="compression.type",
+            type=ConfigType.STRING,
+            default="producer",
+            validator=one_of(*COMPRESSION_TYPES),
+            documentation="Codec of the stored batches; producer keeps what the producer chose.",
+            reason="the broker then never opens a batch",
+        ),
+        ConfigKey(
+            name="compression.zstd.level",
+            type=ConfigType.INT,
+            default="3",
+            validator=between(-131_072, 22),
+            documentation="Level used when the broker itself compresses with zstd.",
+            reason="zstd's own default",
+        ),
+        ConfigKey(
+            name="delete.retention.ms",
+            type=ConfigType.LONG,
+            default="86400000",
+            validator=at_least(0),
+            documentation="How long a tombstone stays in a compacted log after it was cleaned, so that slow readers see the deletion.",
+            reason="a day for a reader that starts from the beginning",
+        ),
+        ConfigKey(
+            name="file.delete.delay.ms",
+            type=ConfigType.LONG,
+            default="60000",
+            validator=at_least(0),
+            documentation="How long a removed segment's files stay on disk under another name.",
+            reason="readers that still hold the file finish within a minute",
+        ),
+        ConfigKey(
+            name="flush.messages",
+            type=ConfigType.LONG,
+            default=str(MAX_LONG),
+            validator=at_least(1),
+            documentation="Sync the log after so many records; 1 syncs before each acknowledgement.",
+            reason="durability comes from replication, the system writes back by itself",
+        ),
+        ConfigKey(
+            name="flush.ms",
+            type=ConfigType.LONG,
+            default=str(MAX_LONG),
+            validator=at_least(0),
+            documentation="Sync the log after so many milliseconds.",
+            reason="durability comes from replication, the system writes back by itself",
+        ),
+        ConfigKey(
+            name="follower.replication.throttled.replicas",
+            type=ConfigType.LIST,
+            default="",
+            validator=throttled_replicas,
+            documentation="Replicas whose fetching is limited by the follower's replication quota.",
+            reason="nothing is limited",
+            is_acting=False,
+        ),
+        ConfigKey(
+            name="index.interval.bytes",
+            type=ConfigType.INT,
+            default="4096",
+            validator=at_least(0),
+            documentation="Bytes of log between two entries of the offset index.",
+            reason="a lookup then reads one page of the file",
+        ),
+        ConfigKey(
+            name="leader.replication.throttled.replicas",
+            type=ConfigType.LIST,
+            default="",
+            validator=throttled_replicas,
+            documentation="Replicas whose reading is limited by the leader's replication quota.",
+            reason="nothing is limited",
+            is_acting=False,
+        ),
+        ConfigKey(
+            name="local.retention.bytes",
+            type=ConfigType.LONG,
+            default="-2",
+            validator=at_least(-2),
+            documentation="Bytes kept on the local disk when segments also lie in remote storage; -2 follows retention.bytes.",
+            reason="there is no remote storage",
+            is_acting=False,
+        ),
+        ConfigKey(
+            name="local.retention.ms",
+            type=ConfigType.LONG,
+            default="-2",
+            validator=at_least(-2),
+            documentation="Milliseconds kept on the local disk when segments also lie in remote storage; -2 follows retention.ms.",
+            reason="there is no remote storage",
+            is_acting=False,
+        ),
+        ConfigKey(
+            name="max.compaction.lag.ms",
+            type=ConfigType.LONG,
+            default=str(MAX_LONG),
+            validator=at_least(1),
+            documentation="The longest that a record may stay uncompacted.",
+            reason="how dirty the log is decides alone",
+            is_acting=False,
+        ),
+        ConfigKey(
+            name="max.message.bytes",
+            type=ConfigType.INT,
+            default="1048588",
+            validator=at_least(0),
+            documentation="The largest record batch that is accepted, in bytes as stored.",
+            reason="one mebibyte of records and the header that older versions counted",
+        ),
+        ConfigKey(
+            name="message.timestamp.after.max.ms",
+            type=ConfigType.LONG,
+            default="3600000",
+            validator=at_least(0),
+            documentation="How far a record's timestamp may lie in the broker's future.",
+            reason="an hour of skew; more would keep segments from ever expiring",
+        ),
+        ConfigKey(
+            name="message.timestamp.before.max.ms",
+            type=ConfigType.LONG,
+            default=str(MAX_LONG),
+            validator=at_least(0),
+            documentation="How far a record's timestamp may lie in the broker's past.",
+            reason="old records may be written anew",
+        ),
+        ConfigKey(
+            name="message.timestamp.type",
+            type=ConfigType.STRING,
+            default="CreateTime",
+            validator=one_of(*TIMESTAMP_TYPES),
+            documentation="Whether a record carries its producer's time or the time at which the broker appended it.",
+            reason="the producer knows when it happened",
+        ),
+        ConfigKey(
+            name="min.cleanable.dirty.ratio",
+            type=ConfigType.DOUBLE,
+            default="0.5",
+            validator=between(0, 1),
+            documentation="Share of a compacted log that may be uncompacted before it is cleaned.",
+            reason="at most half of the log is superseded records",
+            is_acting=False,
+        ),
+        ConfigKey(
+            name="min.compaction.lag.ms",
+            type=ConfigType.LONG,
+            default="0",
+            validator=at_least(0),
+            documentation="The shortest that a record stays uncompacted.",
+            reason="nobody asked to see every value",
+            is_acting=False,
+        ),
+        ConfigKey(
+            name="min.insync.replicas",
+            type=ConfigType.INT,
+            default="1",
+            validator=at_least(1),
+            importance=Importance.HIGH,
+            documentation="In-sync replicas that must have a record before acks=all is answered.",
+            reason="the only value that one node can keep",
+        ),
+        ConfigKey(
+            name="preallocate",
+            type=ConfigType.BOOLEAN,
+            default="false",
+            documentation="Reserve a segment's size on disk when it is created.",
+            reason="current file systems append well without it",
+            is_acting=False,
+        ),
+        ConfigKey(
+            name="remote.log.copy.disable",
+            type=ConfigType.BOOLEAN,
+            default="false",
+            documentation="Stop copying segments to remote storage.",
+            reason="there is no remote storage",
+            is_acting=False,
+        ),
+        ConfigKey(
+            name="remote.log.delete.on.disable",
+            type=ConfigType.BOOLEAN,
+            default="false",
+            documentation="Remove remote segments when remote storage is turned off.",
+            reason="there is no remote storage",
+            is_acting=False,
+        ),
+        ConfigKey(
+            name="remote.storage.enable",
+            type=ConfigType.BOOLEAN,
+            default="false",
+            documentation="Keep old segments in remote storage; true is refused, there is none.",
+            reason="there is no remote storage",
+        ),
+        ConfigKey(
+            name="retention.bytes",
+            type=ConfigType.LONG,
+            default="-1",
+            validator=at_least(-1),
+            documentation="Size of a partition beyond which its oldest segments are deleted; -1 is no limit.",
+            reason="age decides alone",
+        ),
+        ConfigKey(
+            name="retention.ms",
+            type=ConfigType.LONG,
+            default=str(WEEK_MS),
+            validator=at_least(-1),
+            documentation="Age beyond which segments are deleted; -1 is no limit.",
+            reason="a week to notice that a reader has stopped",
+        ),
+        ConfigKey(
+            name="segment.bytes",
+            type=ConfigType.INT,
+            default=str(1 << 30),
+            validator=at_least(MIN_SEGMENT_BYTES),
+            documentation="Size at which the active segment is rolled.",
+            reason="few files, and retention still moves in steps of a gibibyte",
+        ),
+        ConfigKey(
+            name="segment.index.bytes",
+            type=ConfigType.INT,
+            default=str(10 << 20),
+            validator=at_least(4),
+            documentation="The largest offset index of a segment.",
+            reason="enough for a full segment at the default interval",
+        ),
+        ConfigKey(
+            name="segment.jitter.ms",
+            type=ConfigType.LONG,
+            default="0",
+            validator=at_least(0),
+            documentation="Random time taken off segment.ms so that partitions do not roll at once.",
+            reason="rolling is cheap",
+            is_acting=False,
+        ),
+        ConfigKey(
+            name="segment.ms",
+            type=ConfigType.LONG,
+            default=str(WEEK_MS),
+            validator=at_least(1),
+            documentation="Age at which the active segment is rolled even if it is small, so that retention reaches it.",
+            reason="as long as retention.ms",
+        ),
+        ConfigKey(
+            name="unclean.leader.election.enable",
+            type=ConfigType.BOOLEAN,
+            default="false",
+            documentation="Elect a replica that may lack acknowledged records when no other is left.",
+            reason="an acknowledged record is kept",
+            is_acting=False,
+        ),
+    )
+)
+
+BROKER_SYNONYMS: Mapping[str, tuple[tuple[str, int], ...]] = {
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", HOUR_MS)),
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+}
