@@ -130,6 +130,7 @@ def _decompress_gzip(compressed: Buffer, max_size_bytes: int) -> bytes:
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2  # its version, and the oldest version that reads it
 _XERIAL_BLOCK_BYTES = 32 * 1024
+_SNAPPY_MAX_RATIO = 32  # three bytes stand for at most 64
 _INT32 = Struct(">i")
 
 
@@ -179,8 +180,10 @@ def _announced_bytes(block: memoryview) -> int:
     for index, byte in enumerate(block[:5]):
         size_bytes |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
+            if size_bytes > _SNAPPY_MAX_RATIO * len(block):
+                break
             return size_bytes
-    raise _corrupt(Codec.SNAPPY, block, "the announced length is malformed")
+    raise _corrupt(Codec.SNAPPY, block, "a block announces a length that it cannot have")
 
 
 # lz4: frames. Java's reader refuses blocks that depend on each other and buffers one block, so blocks are independent and small.
@@ -241,6 +244,7 @@ def _zstd_content_bytes(compressed: Buffer) -> int | None:
 
 _FIRST_GUESS_BYTES = 64 * 1024
 _GUESSED_RATIO = 4
+_TRUSTED_RATIO = 64
 _NO_ROOM = "failed to write whole buffer"
 
 
@@ -249,9 +253,12 @@ def _decompress_growing(
 ) -> bytes:
     """Decompress into a guessed room, and into four times as much for as long as it does not fit and the bound allows.
 
-    An announced size is only a guess too, because further frames may follow. Trying again costs at most a third of the last try.
+    An announced size is only a guess too: further frames may follow, and a few bytes may announce anything. Trying again costs at most a
+    third of the last try.
     """
-    guess_bytes = announced_bytes if announced_bytes is not None else max(_GUESSED_RATIO * len(compressed), _FIRST_GUESS_BYTES)
+    guess_bytes = max(_GUESSED_RATIO * len(compressed), _FIRST_GUESS_BYTES)
+    if announced_bytes is not None and announced_bytes <= _TRUSTED_RATIO * guess_bytes:
+        guess_bytes = announced_bytes
     while True:
         plain = bytearray(min(guess_bytes, max_size_bytes))
         try:
