@@ -1,0 +1,107 @@
+"""Offset ranges as values: what a run reads and what a commit covers.
+
+A range is [start, end) of one partition; ``OffsetRanges`` are the ranges of one topic, by its id. Decides nothing about progress and
+knows no table and no broker. Invariants: 0 <= start <= end; ranges ascend by partition and start and do not overlap.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class OffsetRange:
+    """The offsets [start, end) of one partition. Offsets in it may be missing: markers, aborted and compacted records leave gaps."""
+
+    partition: int
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if self.partition < 0 or not 0 <= self.start <= self.end:
+            raise ValueError(f"partition {self.partition} [{self.start}, {self.end}) is no range: 0 <= start <= end is needed")
+
+    @property
+    def count(self) -> int:
+        """How many offsets the range spans; an upper bound for its records."""
+        return self.end - self.start
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the range spans no offset."""
+        return self.start == self.end
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and self.start <= offset < self.end
+
+    def __str__(self) -> str:
+        return f"{self.partition}:[{self.start},{self.end})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRanges:
+    """The ranges of one topic id. ``topic`` is the name, for people; the id is what counts."""
+
+    topic: str
+    topic_id: str
+    ranges: tuple[OffsetRange, ...]
+
+    def __post_init__(self) -> None:
+        for before, after in pairwise(self.ranges):
+            if (before.partition, before.end) > (after.partition, after.start):
+                raise ValueError(f"the ranges of topic {self.topic} have to ascend and not to overlap: {self}")
+
+    @property
+    def count(self) -> int:
+        """How many offsets all ranges span."""
+        return sum(one.count for one in self.ranges)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no range spans an offset."""
+        return self.count == 0
+
+    def without_empty(self) -> "OffsetRanges":
+        """Return the ranges that span at least one offset."""
+        return OffsetRanges(topic=self.topic, topic_id=self.topic_id, ranges=tuple(one for one in self.ranges if not one.is_empty))
+
+    def ends(self) -> dict[int, int]:
+        """Return the end (the next offset) of the last range of each partition."""
+        return {one.partition: one.end for one in self.ranges}
+
+    def __iter__(self) -> Iterator[OffsetRange]:
+        return iter(self.ranges)
+
+    def __str__(self) -> str:
+        return " ".join(str(one) for one in self.ranges)
+
+
+def split_range(whole: OffsetRange, size: int) -> Sequence[OffsetRange]:
+    """Cut ``whole`` into ranges of at most ``size`` offsets, in order."""
+    starts = range(whole.start, whole.end, size)
+    return [OffsetRange(partition=whole.partition, start=start, end=min(start + size, whole.end)) for start in starts]
+
+
+def ranges_of_offsets(partition: int, offsets: Sequence[int], max_ranges: int) -> list[OffsetRange]:
+    """Return at most ``max_ranges`` ranges that cover ``offsets``, bridging the smallest gaps first when there would be more."""
+    ordered = sorted(set(offsets))
+    if not ordered:
+        return []
+    gaps = sorted(range(1, len(ordered)), key=lambda index: ordered[index] - ordered[index - 1], reverse=True)
+    cuts = sorted(index for index in gaps[: max_ranges - 1] if ordered[index] - ordered[index - 1] > 1)
+    bounds = [0, *cuts, len(ordered)]
+    return [OffsetRange(partition=partition, start=ordered[first], end=ordered[after - 1] + 1) for first, after in pairwise(bounds)]
+
+
+def table_of_offsets(ranges: OffsetRanges, high_watermarks: Mapping[int, int]) -> list[dict[str, int]]:
+    """Return one row per partition, for the table in a materialization: partition, start, end, high_watermark, lag."""
+    return [
+        {
+            "partition": one.partition,
+            "start": one.start,
+            "end": one.end,
+            "high_watermark": high_watermarks.get(one.partition, one.end),
+            "lag": max(high_watermarks.get(one.partition, one.end) - one.end, 0),
+        }
+        for one in ranges
+    ]

@@ -1,0 +1,80 @@
+"""What fits a table: the columns of a result against the columns that the table has.
+
+Decides whether rows may be appended as they are, with added columns, or not at all, and says why in a sentence. Knows Arrow types only.
+Invariant: rows that conform have exactly the table's columns, in its order and types, or those plus new ones where that was allowed.
+"""
+
+from typing import Literal
+
+import pyarrow as pa
+
+
+class SchemaConflictError(Exception):
+    """A result cannot be written: its columns are not the table's. The text names each column and what to do."""
+
+
+def conform(rows: pa.Table, name: str, schema: pa.Schema, *, is_evolving: bool = False) -> tuple[pa.Table, Literal["merge"] | None]:
+    """Return ``rows`` in the table's order and types, and the schema mode of the write ("merge" where columns are new).
+
+    :raises SchemaConflictError: a column is missing, new or of another type, and that is not allowed.
+    """
+    validate_types(rows.schema, name)
+    problems = [*_changed_types(rows.schema, schema)]
+    missing = [field for field in schema if field.name not in rows.schema.names]
+    added = [field for field in rows.schema if field.name not in schema.names]
+    if not is_evolving:
+        problems += [f"{field.name} ({field.type}) is in the table and not in the result" for field in missing]
+        problems += [f"{field.name} ({field.type}) is in the result and not in the table" for field in added]
+    if problems:
+        raise SchemaConflictError(
+            f"the result does not fit the table {name}: {'; '.join(problems)}. Nothing was committed. Let the transform return the table's "
+            "columns, allow new and missing ones with is_evolving=True, or move the table away and let it be built anew"
+        )
+    columns = [
+        rows[field.name].cast(field.type) if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type) for field in schema
+    ]
+    columns += [rows[field.name] for field in added]
+    return pa.table(columns, schema=pa.schema([*schema, *added])), "merge" if added else None
+
+
+def validate_types(schema: pa.Schema, name: str) -> None:
+    """Refuse what no Delta table holds: columns without a type, repeated names.
+
+    :raises SchemaConflictError: names the columns.
+    """
+    void = [field.name for field in schema if pa.types.is_null(field.type)]
+    repeated = sorted({column for column in schema.names if schema.names.count(column) > 1})
+    if void:
+        raise SchemaConflictError(
+            f"the result for {name} has columns without a type: {', '.join(void)}. Cast them, e.g. lit(None).cast('string')"
+        )
+    if repeated:
+        raise SchemaConflictError(f"the result for {name} names columns twice: {', '.join(repeated)}. Rename or drop one of each")
+
+
+def _changed_types(result: pa.Schema, table: pa.Schema) -> list[str]:
+    common = [field for field in table if field.name in result.names]
+    return [
+        f"{field.name} is {field.type} in the table and {result.field(field.name).type} in the result"
+        for field in common
+        if not _is_same(field.type, result.field(field.name).type)
+    ]
+
+
+def _is_same(one: pa.DataType, other: pa.DataType) -> bool:
+    """Types that differ only in the width of offsets or in names of list items are the same to a table."""
+    return bool(_plain(one) == _plain(other))
+
+
+def _plain(given: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(given) or pa.types.is_string_view(given):
+        return pa.string()
+    if pa.types.is_large_binary(given) or pa.types.is_binary_view(given):
+        return pa.binary()
+    if pa.types.is_list(given) or pa.types.is_large_list(given):
+        return pa.list_(pa.field("element", _plain(given.value_type)))
+    if pa.types.is_struct(given):
+        return pa.struct([pa.field(field.name, _plain(field.type)) for field in given])
+    if pa.types.is_map(given):
+        return pa.map_(_plain(given.key_type), _plain(given.item_type))
+    return given

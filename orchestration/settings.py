@@ -1,0 +1,117 @@
+"""The one typed list of what can be set, and the only reader (and writer) of the process's environment.
+
+Every setting has a name ``TIDELOG_...``, an embedded default and a meaning. ``load_settings`` is called when a run or a tick first needs
+a value, never while definitions load. Invariants: a ``Settings`` is complete and valid, its paths are absolute; a bad value is refused
+with the name of its variable. Knows nothing of Dagster, Spark or the broker.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
+DEFAULT_DATA_DIRECTORY = ".tidelog"
+DEFAULT_SPARK_MASTER = "local[*]"
+DEFAULT_SPARK_DRIVER_MEMORY = "2g"
+DEFAULT_SPARK_SHUFFLE_PARTITIONS = 4
+DEFAULT_RECORDS_PER_RUN = 500_000
+DEFAULT_ARROW_RECORDS = 250_000
+DEFAULT_MINIMUM_INTERVAL_S = 5
+DEFAULT_COMMIT_ATTEMPTS = 5
+DEFAULT_SAMPLE_ROWS = 10_000
+
+
+class SettingsError(ValueError):
+    """A setting cannot be used; the text names its variable, the value and what would do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the platform runs with. Paths are absolute, sizes are counts or bytes as named."""
+
+    bootstrap_servers: str
+    data_directory: Path
+    lake_root: Path
+    warehouse_directory: Path
+    sql_url: str
+    spark_remote: str | None
+    spark_master: str
+    spark_driver_memory: str
+    spark_shuffle_partitions: int
+    records_per_run: int
+    arrow_records: int
+    minimum_interval_s: int
+    commit_attempts: int
+    sample_rows: int
+
+    @property
+    def java_directory(self) -> Path:
+        """Where the private JAVA_HOME is put when no Java is installed."""
+        return self.data_directory / "java"
+
+    @property
+    def spark_scratch_directory(self) -> Path:
+        """Where Spark spills and keeps its warehouse folder, so that nothing is left in the current directory."""
+        return self.data_directory / "spark"
+
+
+def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings that ``environ`` (the process's, if None) asks for.
+
+    :raises SettingsError: a variable holds what cannot be used.
+    """
+    given = os.environ if environ is None else environ
+    base = Path(given.get("TIDELOG_DATA") or DEFAULT_DATA_DIRECTORY).expanduser().absolute()
+    return Settings(
+        bootstrap_servers=_text(given, "TIDELOG_BOOTSTRAP_SERVERS", DEFAULT_BOOTSTRAP_SERVERS),
+        data_directory=base,
+        lake_root=_path(given, "TIDELOG_LAKE", base / "lake"),
+        warehouse_directory=_path(given, "TIDELOG_WAREHOUSE", base / "warehouse"),
+        sql_url=_text(given, "TIDELOG_SQL_URL", f"sqlite:///{base / 'reference.db'}"),
+        spark_remote=given.get("TIDELOG_SPARK_REMOTE") or None,
+        spark_master=_text(given, "TIDELOG_SPARK_MASTER", DEFAULT_SPARK_MASTER),
+        spark_driver_memory=_text(given, "TIDELOG_SPARK_DRIVER_MEMORY", DEFAULT_SPARK_DRIVER_MEMORY),
+        spark_shuffle_partitions=_positive(given, "TIDELOG_SPARK_SHUFFLE_PARTITIONS", DEFAULT_SPARK_SHUFFLE_PARTITIONS),
+        records_per_run=_positive(given, "TIDELOG_RECORDS_PER_RUN", DEFAULT_RECORDS_PER_RUN),
+        arrow_records=_count(given, "TIDELOG_ARROW_RECORDS", DEFAULT_ARROW_RECORDS),
+        minimum_interval_s=_count(given, "TIDELOG_MINIMUM_INTERVAL_S", DEFAULT_MINIMUM_INTERVAL_S),
+        commit_attempts=_positive(given, "TIDELOG_COMMIT_ATTEMPTS", DEFAULT_COMMIT_ATTEMPTS),
+        sample_rows=_positive(given, "TIDELOG_SAMPLE_ROWS", DEFAULT_SAMPLE_ROWS),
+    )
+
+
+def process_environment() -> dict[str, str]:
+    """Return a copy of the process's environment, for the launching of children and the search for Java."""
+    return dict(os.environ)
+
+
+def export_environment(variables: Mapping[str, str]) -> None:
+    """Set ``variables`` for this process: Spark's launcher and its Python workers read JAVA_HOME and PYSPARK_PYTHON from there only."""
+    os.environ.update(variables)
+
+
+def _text(given: Mapping[str, str], name: str, default: str) -> str:
+    return given.get(name) or default
+
+
+def _path(given: Mapping[str, str], name: str, default: Path) -> Path:
+    value = given.get(name)
+    return Path(value).expanduser().absolute() if value else default
+
+
+def _count(given: Mapping[str, str], name: str, default: int) -> int:
+    return _whole_number(given, name, default, at_least=0)
+
+
+def _positive(given: Mapping[str, str], name: str, default: int) -> int:
+    return _whole_number(given, name, default, at_least=1)
+
+
+def _whole_number(given: Mapping[str, str], name: str, default: int, *, at_least: int) -> int:
+    text = given.get(name)
+    if not text:
+        return default
+    if not text.strip().isdecimal() or int(text) < at_least:
+        raise SettingsError(f"{name} is {text!r}: it has to be a whole number, at least {at_least} (default {default})")
+    return int(text)

@@ -1,0 +1,63 @@
+"""The warm Spark Connect server as a child process: its arguments, environment, address and readiness.
+
+Whoever supervises starts it; runs then reach it by ``TIDELOG_SPARK_REMOTE``. Connect runs whatever code is sent to it, so it binds to the
+loopback address. pip's pyspark has the server's class but no start script: ``spark-submit`` starts the class. Knows no supervisor.
+"""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestration.settings import Settings
+from orchestration.spark.session import LOOPBACK, process_configuration, session_configuration, spark_environment, spark_home
+
+SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+DEFAULT_PORT = 15002
+MAX_GRPC_BYTES = 512 * 1024 * 1024
+READINESS_TIMEOUT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkServer:
+    """One warm server. ``argv`` stays in the foreground and ends on SIGTERM."""
+
+    settings: Settings
+    host: str = LOOPBACK
+    port: int = DEFAULT_PORT
+
+    @property
+    def url(self) -> str:
+        """The value for TIDELOG_SPARK_REMOTE."""
+        return f"sc://{self.host}:{self.port}"
+
+    def argv(self) -> list[str]:
+        """Return the command; every step of it execs, so that the JVM keeps the process id."""
+        configuration = {
+            **process_configuration(self.settings),
+            **session_configuration(self.settings),
+            "spark.connect.grpc.binding.address": self.host,
+            "spark.connect.grpc.binding.port": str(self.port),
+            "spark.connect.grpc.maxInboundMessageSize": str(MAX_GRPC_BYTES),
+        }
+        master = configuration.pop("spark.master")
+        memory = configuration.pop("spark.driver.memory")
+        options = [part for key, value in configuration.items() for part in ("--conf", f"{key}={value}")]
+        submit = str(spark_home() / "bin" / "spark-submit")
+        return [submit, "--master", master, "--driver-memory", memory, *options, "--class", SERVER_CLASS, "spark-internal"]
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the whole environment of the child; creates the scratch directory.
+
+        :raises JavaError: there is no Java that Spark can run on.
+        """
+        self.settings.spark_scratch_directory.mkdir(parents=True, exist_ok=True)
+        inherited = {key: value for key, value in environ.items() if key != "TIDELOG_SPARK_REMOTE"}
+        return {**inherited, **spark_environment(self.settings, inherited)}
+
+    def is_ready(self) -> bool:
+        """Return whether the server accepts connections; it binds only once Spark is up."""
+        try:
+            with socket.create_connection((self.host, self.port), timeout=READINESS_TIMEOUT_S):
+                return True
+        except OSError:
+            return False

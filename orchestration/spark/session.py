@@ -1,0 +1,98 @@
+"""How a Spark session is configured and opened: the warm server where settings name one, else a JVM inside this process.
+
+Decides the configuration of a small machine: few shuffle partitions, Arrow between JVM and Python, UTC, nothing bound beyond the loopback
+address, no UI. Decides which environment Spark's launcher and Python workers get. Knows no table and no topic.
+Invariant: both kinds of session compute the same results, because they share ``session_configuration``.
+"""
+
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from orchestration.settings import Settings, export_environment, process_environment
+from orchestration.spark.java import find_java_home
+
+APPLICATION_NAME = "tidelog"
+LOOPBACK = "127.0.0.1"
+
+
+def session_configuration(settings: Settings) -> dict[str, str]:
+    """Return what may be set per session, on a warm server too."""
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(settings.spark_shuffle_partitions),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    }
+
+
+def process_configuration(settings: Settings) -> dict[str, str]:
+    """Return what holds for a whole JVM: memory, addresses, scratch space. A session on a warm server cannot change it."""
+    scratch = settings.spark_scratch_directory
+    return {
+        "spark.master": settings.spark_master,
+        "spark.app.name": APPLICATION_NAME,
+        "spark.driver.memory": settings.spark_driver_memory,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.host": LOOPBACK,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.artifact.isolation.enabled": "false",
+    }
+
+
+def spark_environment(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that Spark's launcher and its Python workers need on top of ``environ``.
+
+    :raises JavaError: there is no Java that Spark can run on.
+    """
+    home = find_java_home(environ, settings.java_directory)
+    return {
+        "JAVA_HOME": str(home.path),
+        "SPARK_HOME": environ.get("SPARK_HOME") or str(spark_home()),
+        "SPARK_LOCAL_IP": environ.get("SPARK_LOCAL_IP") or LOOPBACK,
+        "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON") or sys.executable,
+        "PYSPARK_DRIVER_PYTHON": environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
+        "PYTHONPATH": _python_path(environ),
+    }
+
+
+def spark_home() -> Path:
+    """Return the folder of pip's pyspark, which is a whole Spark."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("pyspark is not installed: install tidelog[platform]")
+    return Path(spec.origin).parent
+
+
+def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> Any:
+    """Return the process's Spark session, opened if need be: over Connect when ``settings.spark_remote`` is set, else in process.
+
+    :raises JavaError: a JVM has to be started and there is no Java for it.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - a second of import that only runs need
+
+    if settings.spark_remote:
+        chosen = {**session_configuration(settings), **(extra or {})}
+        builder = SparkSession.builder.remote(settings.spark_remote)
+    else:
+        chosen = {**process_configuration(settings), **session_configuration(settings), **(extra or {})}
+        builder = SparkSession.builder
+        export_environment(spark_environment(settings, process_environment()))
+        settings.spark_scratch_directory.mkdir(parents=True, exist_ok=True)
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _python_path(environ: Mapping[str, str]) -> str:
+    """Workers unpickle functions by the name of their module: they must find this package and the project of the current directory."""
+    package_root = Path(__file__).resolve().parents[2]
+    given = environ.get("PYTHONPATH", "").split(":")
+    return ":".join(dict.fromkeys([str(package_root), str(Path.cwd()), *filter(None, given)]))

@@ -1,0 +1,284 @@
+"""The lake: Delta tables whose own transaction log holds their progress.
+
+Decides how rows and offsets are committed together: one application transaction per topic partition, ``<topic id>/<partition>`` = the next
+offset, and beside it ``.../leader_epoch``. Every commit is a compare-and-swap from the snapshot that its decisions were made on; a rival's
+commit in between is a ``CommitConflictError``, and the caller decides again. Knows no broker, no Spark and no dead letter.
+Invariants: rows and checkpoint move in one commit; a checkpoint never goes back; a replay changes rows of its ranges and no checkpoint;
+deletion vectors and column mapping stay off, so that Spark and DuckDB may read the files directly.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from orchestration.checkpoints import Checkpoint, validate_advance
+from orchestration.offsets import OffsetRanges
+from orchestration.schemas import conform
+
+PROVENANCE = ("_topic_id", "_partition", "_offset")
+RESERVED_NAMES = frozenset({"dead_letters"})
+TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+DEFAULT_RETENTION_HOURS = 168
+METADATA_PREFIX = "tidelog."
+
+
+class CommitConflictError(Exception):
+    """Another writer committed to the table since the snapshot was loaded: reload it and decide again."""
+
+
+class TableMissingError(LookupError):
+    """The lake has no table of that name yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSnapshot:
+    """A table as it was at one version. Whoever decides from it commits through it."""
+
+    name: str
+    version: int
+    delta: DeltaTable
+
+    def checkpoints(self, topic_id: str, partitions: Iterable[int]) -> dict[int, Checkpoint]:
+        """Return the checkpoints of ``topic_id``; partitions that were never committed are left out."""
+        found = {}
+        for partition in partitions:
+            next_offset = self.transaction_version(f"{topic_id}/{partition}")
+            if next_offset is not None:
+                epoch = self.transaction_version(f"{topic_id}/{partition}/leader_epoch")
+                found[partition] = Checkpoint(next_offset=next_offset, leader_epoch=epoch)
+        return found
+
+    def transaction_version(self, application_id: str) -> int | None:
+        """Return the version that the application transaction last committed, None if it never did."""
+        version = self.delta.transaction_version(application_id)
+        return None if version is None else int(version)
+
+    def topic_ids(self) -> tuple[str, ...]:
+        """Return the topic ids that rows came from, by the statistics of the files; empty for tables without provenance."""
+        if "_topic_id" not in self.arrow_schema.names:
+            return ()
+        actions = pa.table(self.delta.get_add_actions(flatten=True))
+        found = [
+            value for name in ("min._topic_id", "max._topic_id") if name in actions.column_names for value in actions[name].to_pylist()
+        ]
+        return tuple(sorted({value for value in found if value is not None}))
+
+    @property
+    def table_id(self) -> str:
+        """The id that the table got when it was created; a table built anew has another."""
+        return str(self.delta.metadata().id)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the table."""
+        return pa.schema(self.delta.schema().to_arrow())
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows, from the statistics of the files."""
+        return int(self.delta.count())
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the files that make up this version."""
+        actions = pa.table(self.delta.get_add_actions(flatten=True))
+        return int(pc.sum(actions["size_bytes"]).as_py() or 0)
+
+    @property
+    def file_uris(self) -> tuple[str, ...]:
+        """The Parquet files that make up this version."""
+        return tuple(self.delta.file_uris())
+
+    def dataset(self) -> pads.Dataset:
+        """Return the rows as a dataset that filters and projects while it reads, for DuckDB and pyarrow."""
+        return self.delta.to_pyarrow_dataset()
+
+    def last_commit(self) -> dict[str, Any]:
+        """Return what the newest commit says of itself."""
+        return dict(self.delta.history(1)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """A directory of Delta tables, one folder each."""
+
+    root: Path
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the tables that exist."""
+        if not self.root.is_dir():
+            return ()
+        return tuple(sorted(folder.name for folder in self.root.iterdir() if (folder / "_delta_log").is_dir()))
+
+    def snapshot(self, name: str) -> TableSnapshot | None:
+        """Return the newest version of the table, None if it does not exist yet."""
+        path = self.path(name)
+        if not (path / "_delta_log").is_dir() or not DeltaTable.is_deltatable(str(path)):
+            return None
+        delta = DeltaTable(str(path))
+        return TableSnapshot(name=name, version=delta.version(), delta=delta)
+
+    def existing(self, name: str) -> TableSnapshot:
+        """Return the newest version of the table.
+
+        :raises TableMissingError: it does not exist yet.
+        """
+        found = self.snapshot(name)
+        if found is None:
+            known = ", ".join(self.names()) or "none yet"
+            raise TableMissingError(f"the lake at {self.root} has no table {name}; it has {known}. Materialize lake/{name} first")
+        return found
+
+    def path(self, name: str) -> Path:
+        """Return the folder of the table."""
+        if not TABLE_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit")
+        return self.root / name
+
+    def create(self, name: str, schema: pa.Schema, *, description: str = "", partition_by: list[str] | None = None) -> TableSnapshot:
+        """Create the table without rows, or return it if a rival was faster; either way it exists afterwards."""
+        path = self.path(name)
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            DeltaTable.create(str(path), schema, name=name, description=description[:4000] or None, partition_by=partition_by)
+        except (CommitFailedError, DeltaError):
+            if not DeltaTable.is_deltatable(str(path)):
+                raise
+        return self.existing(name)
+
+    def compact(self, name: str, *, target_bytes: int | None = None) -> dict[str, Any]:
+        """Merge small files into larger ones; rows and checkpoints stay as they are. Returns what was merged."""
+        return dict(self.existing(name).delta.optimize.compact(target_size=target_bytes))
+
+    def vacuum(self, name: str, *, retention_hours: int = DEFAULT_RETENTION_HOURS) -> list[str]:
+        """Delete files that no version of the last ``retention_hours`` needs; returns them."""
+        return list(self.existing(name).delta.vacuum(retention_hours=retention_hours, dry_run=False, enforce_retention_duration=False))
+
+
+def append_with_offsets(
+    snapshot: TableSnapshot,
+    rows: pa.Table,
+    ranges: OffsetRanges,
+    leader_epochs: Mapping[int, int],
+    *,
+    is_evolving: bool = False,
+    notes: Mapping[str, str] | None = None,
+) -> TableSnapshot:
+    """Commit ``rows`` and move the checkpoints to the ends of ``ranges``, in one commit; ``rows`` may be empty.
+
+    :raises CommitConflictError: the table changed since ``snapshot``, so that its checkpoints may have moved.
+    :raises SchemaConflictError: the rows do not fit the table. :raises ProgressError: a checkpoint would go back.
+    """
+    committed = snapshot.checkpoints(ranges.topic_id, ranges.ends())
+    validate_advance(ranges.topic, committed, ranges.ends())
+    transactions = offset_transactions(ranges, leader_epochs)
+    fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
+    properties = commit_properties({"ranges": str(ranges), "topic": ranges.topic, **(notes or {})}, transactions)
+    with _conflicts_translated(snapshot.name):
+        write_deltalake(snapshot.delta, fitting, mode="append", schema_mode=mode, commit_properties=properties)
+    return _after(snapshot)
+
+
+def offset_transactions(ranges: OffsetRanges, leader_epochs: Mapping[int, int]) -> dict[str, int]:
+    """Return the application transactions of a commit of ``ranges``: id to version."""
+    ends = {f"{ranges.topic_id}/{partition}": end for partition, end in ranges.ends().items()}
+    epochs = {f"{ranges.topic_id}/{partition}/leader_epoch": epoch for partition, epoch in leader_epochs.items() if epoch >= 0}
+    return {**ends, **epochs}
+
+
+def overwrite_ranges(
+    snapshot: TableSnapshot, rows: pa.Table, ranges: OffsetRanges, *, notes: Mapping[str, str] | None = None
+) -> TableSnapshot:
+    """Replace exactly the rows that came from ``ranges`` by ``rows``, in one commit that moves no checkpoint.
+
+    :raises CommitConflictError: the table changed since ``snapshot``. :raises SchemaConflictError: the rows do not fit the table.
+    """
+    fitting, _ = conform(rows, snapshot.name, snapshot.arrow_schema)
+    properties = commit_properties({"replay": str(ranges), "topic": ranges.topic, **(notes or {})}, {})
+    with _conflicts_translated(snapshot.name):
+        write_deltalake(
+            snapshot.delta,
+            fitting,
+            mode="overwrite",
+            predicate=ranges_predicate(ranges),
+            commit_properties=properties,
+        )
+    return _after(snapshot)
+
+
+def ranges_predicate(ranges: OffsetRanges) -> str:
+    """Return the SQL predicate of the rows that came from ``ranges``."""
+    parts = [f"(_partition = {one.partition} AND _offset >= {one.start} AND _offset < {one.end})" for one in ranges]
+    return f"_topic_id = {quoted(ranges.topic_id)} AND ({' OR '.join(parts)})"
+
+
+def overwrite_where(
+    snapshot: TableSnapshot, rows: pa.Table, predicate: str, transactions: Mapping[str, int], notes: Mapping[str, str]
+) -> TableSnapshot:
+    """Replace the rows that match ``predicate`` by ``rows`` in one commit that carries ``transactions``.
+
+    :raises CommitConflictError: the matching rows, or one of the transactions, changed since ``snapshot``.
+    """
+    with _conflicts_translated(snapshot.name):
+        write_deltalake(
+            snapshot.delta,
+            rows,
+            mode="overwrite",
+            predicate=predicate,
+            commit_properties=commit_properties(notes, transactions),
+        )
+    return _after(snapshot)
+
+
+def replace_all(
+    snapshot: TableSnapshot, rows: pa.Table | pa.RecordBatchReader, transactions: Mapping[str, int], notes: Mapping[str, str]
+) -> TableSnapshot:
+    """Replace the whole table, its columns too, in one commit that carries ``transactions`` (the versions of its inputs).
+
+    :raises CommitConflictError: the table changed since ``snapshot``.
+    """
+    with _conflicts_translated(snapshot.name):
+        write_deltalake(
+            snapshot.delta,
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            commit_properties=commit_properties(notes, transactions),
+        )
+    return _after(snapshot)
+
+
+def commit_properties(notes: Mapping[str, str], transactions: Mapping[str, int]) -> CommitProperties:
+    """Return the properties of a commit: application transactions, and notes for people under our prefix."""
+    return CommitProperties(
+        custom_metadata={f"{METADATA_PREFIX}{key}": value for key, value in notes.items()},
+        app_transactions=[Transaction(application_id, version) for application_id, version in sorted(transactions.items())],
+    )
+
+
+def quoted(text: str) -> str:
+    """Return ``text`` as an SQL literal."""
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _after(snapshot: TableSnapshot) -> TableSnapshot:
+    """The library moves a table that was written through to the version it committed."""
+    return TableSnapshot(name=snapshot.name, version=snapshot.delta.version(), delta=snapshot.delta)
+
+
+@contextmanager
+def _conflicts_translated(name: str) -> Iterator[None]:
+    try:
+        yield
+    except CommitFailedError as conflict:
+        raise CommitConflictError(f"another writer committed to the table {name} at the same time") from conflict
