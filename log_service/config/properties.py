@@ -1,8 +1,8 @@
 r"""Java's .properties syntax: ``key=value`` lines with continuations and escapes, as Kafka's own files use it.
 
-Decides what a file's lines say; knows no key. Blank lines and lines that begin with ``#`` or ``!`` say nothing; a line that ends with an odd
-number of backslashes goes on in the next one, whose leading blanks do not count; ``=``, ``:`` or blanks end the key; ``\t \n \r \f \uXXXX``
-stand for one character, any other escaped character for itself. The last of two equal keys wins, as in Java.
+Decides what a file's lines say; knows no key. Blank lines and lines that begin with ``#`` or ``!`` say nothing; a line that ends with an
+odd number of backslashes goes on in the next one, whose leading blanks do not count; ``=``, ``:`` or blanks end the key; each of
+``\t \n \r \f \uXXXX`` stands for one character, any other escaped character for itself. The last of two equal keys wins, as in Java.
 """
 
 import re

@@ -7,7 +7,9 @@ Invariants: every value that is looked at was accepted by its key; a value that 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from log_service.common.errors import ConfigError
@@ -17,7 +19,7 @@ from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 from log_service.config.views import LogConfig
 
 Texts = Mapping[str, str]
-NONE: Texts = {}
+NO_TEXTS: Texts = MappingProxyType({})
 
 FIELDS: Mapping[str, str] = {
     "compression.type": "compression_type",
@@ -54,10 +56,10 @@ class Setting:
 class Layers:
     """The texts of each source, by key."""
 
-    topic: Texts = NONE
-    broker: Texts = NONE
-    cluster: Texts = NONE
-    static: Texts = NONE
+    topic: Texts = field(default_factory=dict)
+    broker: Texts = field(default_factory=dict)
+    cluster: Texts = field(default_factory=dict)
+    static: Texts = field(default_factory=dict)
 
 
 def settings_of(topic_key: str, layers: Layers) -> list[Setting]:
@@ -74,10 +76,8 @@ def _settings(topic_key: str, layers: Layers) -> Iterator[Setting]:
     key = TOPIC_KEYS[topic_key]
     if topic_key in layers.topic:
         text = layers.topic[topic_key]
-        try:
+        with suppress(ConfigError):
             yield Setting(name=topic_key, text=text, source=ConfigSource.DYNAMIC_TOPIC, value=key.parse(text))
-        except ConfigError:
-            pass
     for source, texts in (
         (ConfigSource.DYNAMIC_BROKER, layers.broker),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, layers.cluster),
@@ -115,10 +115,10 @@ def _default(topic_key: str) -> Setting:
     return Setting(name=topic_key, text=key.default, source=ConfigSource.DEFAULT, value=key.parse(key.default))
 
 
-def log_defaults(static: Texts, cluster: Texts = NONE, broker: Texts = NONE) -> LogConfig:
+def log_defaults(static: Texts, cluster: Texts = NO_TEXTS, broker: Texts = NO_TEXTS) -> LogConfig:
     """Return what a topic without configuration gets on a broker with that file and those dynamic configurations."""
     layers = Layers(static=static, cluster=cluster, broker=broker)
-    changes: dict[str, Any] = {field: holding(topic_key, layers).value for topic_key, field in FIELDS.items()}
+    changes: dict[str, Any] = {name: holding(topic_key, layers).value for topic_key, name in FIELDS.items()}
     changes |= cleanup_fields(holding("cleanup.policy", layers).value)
     return LogConfig(**changes)
 

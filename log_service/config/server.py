@@ -1,8 +1,8 @@
 """Kafka's server properties become one node's configuration.
 
-Decides what the keys of a file mean together; reads no file and knows no machine. An override wins over the file. Keys of Kafka that ask for
-what is not there are ``ConfigError`` (several voters, an authorizer, remote storage), harmless ones are accepted, names that nobody knows are
-returned in ``ServerSettings.unknown_keys`` for one warning.
+Decides what the keys of a file mean together; reads no file and knows no machine. An override wins over the file. Keys of Kafka that ask
+for what is not there are ``ConfigError`` (several voters, an authorizer, remote storage), harmless ones are accepted, names that nobody
+knows are returned in ``ServerSettings.unknown_keys`` for one warning.
 
 A listener of the controller may stand in the file, as in Kafka's own sample of a combined node: it is checked, goes into the voter record,
 and is bound only when a quorum has more voters than this node.

@@ -111,8 +111,9 @@ DIRECTORIES = (
 )  # fmt: skip
 
 NETWORK = (
-    _int("socket.request.max.bytes", 100 << 20, "The largest request, in bytes.", "a hundred mebibytes, far above any sane batch", lowest=1),
-    _int("socket.send.buffer.bytes", 102_400, "Send buffer of a connection; -1 is the system's default.", "fills a local network", lowest=-1),
+    _int("socket.request.max.bytes", 100 << 20, "The largest request, in bytes.", "far above any sane batch", lowest=1),
+    _int("socket.send.buffer.bytes", 102_400, "Send buffer of a connection; -1 is the system's default.", "fills a local network",
+         lowest=-1),
     _int("socket.receive.buffer.bytes", 102_400, "Receive buffer of a connection; -1 is the system's default.", "fills a local network",
          lowest=-1),
     _int("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", "accepting is quick", lowest=1),

@@ -1,7 +1,8 @@
 """Every configuration key of a topic, as in Kafka 4.3, and the broker keys that give its default.
 
-Decides names, types, defaults and bounds; what a key does is in the room that receives the view. ``BROKER_SYNONYMS`` lists, for a topic key,
-the broker keys that set its default, the first one that has a value wins, each with the factor that turns its unit into the topic key's.
+Decides names, types, defaults and bounds; what a key does is in the room that receives the view. ``BROKER_SYNONYMS`` lists, for a topic
+key, the broker keys that set its default, the first one that has a value wins, each with the factor that turns its unit into the topic
+key's.
 """
 
 from collections.abc import Mapping
