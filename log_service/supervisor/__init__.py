@@ -1,1 +1,10 @@
-"""Starts, watches, restarts and stops the processes of one tidelog installation."""
+"""Starts, watches, restarts and stops the processes of one tidelog installation.
+
+- ``spec``: what a component is, and what all components are told (values only).
+- ``guard``: a small process around each component, so that nothing outlives the supervisor, however that ends.
+- ``readiness``: when a component counts as ready.
+- ``process``: one component's process: started behind its guard, watched, stopped within a deadline.
+- ``supervisor``: all of them: order of starting, restarts with backoff, order of stopping.
+- ``state``: the file that tells ``tidelog status`` what runs.
+- ``components``: the broker's component, and those that installed extras register.
+"""

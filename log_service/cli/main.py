@@ -1,0 +1,88 @@
+"""The group of all commands. A command's module is imported when it is called or asked for help, so that the others cost nothing."""
+
+import importlib
+import logging
+import sys
+
+import click
+
+from log_service import __version__
+from log_service.common.errors import TidelogError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("log_service.cli.up:up", "Start everything: broker, Spark, Dagster. Ctrl-C stops it in order."),
+    "status": ("log_service.cli.status:status", "Tell what runs, and where."),
+    "demo": ("log_service.cli.demo:demo", "Show the whole path on real data."),
+    "serve": ("log_service.cli.serve:serve", "Run one broker in the foreground from a properties file."),
+    "topics": ("log_service.cli.topics:topics", "Create, list, describe, change and delete topics."),
+    "groups": ("log_service.cli.groups:groups", "List, describe and delete consumer groups; see their lag."),
+    "produce": ("log_service.cli.produce:produce", "Send records from standard input or a file."),
+    "consume": ("log_service.cli.consume:consume", "Print the records of a topic."),
+    "log": ("log_service.cli.log_dump:log", "Look into a log's files on disk."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and one line each, and imports them on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names in the order in which a newcomer needs them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="tidelog")
+@click.option("-v", "--verbose", is_flag=True, help="Show what happens inside, and tracebacks of errors.")
+@click.pass_context
+def tidelog(ctx: click.Context, *, verbose: bool) -> None:
+    """A log service that speaks the Kafka protocol, and pipelines over it.
+
+    \b
+    First steps:
+      tidelog demo                               the whole path on real data
+      tidelog up                                 everything, for your project
+      echo '{"n": 1}' | tidelog produce numbers  a record into a topic
+      tidelog consume numbers --from-beginning   and back out
+    """
+    ctx.obj = {"verbose": verbose}
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def main() -> None:
+    """Run the command line and turn every error into a sentence and an exit code."""
+    is_verbose = bool({"-v", "--verbose"} & set(sys.argv[1:]))
+    try:
+        tidelog.main(standalone_mode=False)
+    except click.exceptions.Exit as exit_request:
+        sys.exit(exit_request.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except (TidelogError, OSError) as error:
+        if is_verbose:
+            raise
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""``tidelog status``: what the supervisor of a data directory runs."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from log_service.cli.output import json_option, print_rows
+from log_service.supervisor import state
+
+
+@click.command()
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".tidelog"),
+    envvar="TIDELOG_DATA",
+    show_default=True,
+    show_envvar=True,
+    help="The installation's data directory.",
+)
+@json_option
+def status(*, data: Path, as_json: bool) -> None:
+    """Tell what runs on a data directory, and where. Exit code 1 where nothing does, or where something is not ready."""
+    components = state.read(data)
+    rows = [{**asdict(component), "restarts": component.restart_count} for component in components]
+    print_rows(
+        rows,
+        ["name", "state", "address", "pid", "restarts", "log_path"],
+        as_json=as_json,
+        empty=f"nothing runs on {data}; start it with: tidelog up --data {data}",
+    )
+    if not components or any(component.state != "ready" for component in components):
+        raise click.exceptions.Exit(1)

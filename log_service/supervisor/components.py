@@ -1,0 +1,97 @@
+"""The components of an installation: the broker, and whatever installed packages register under ``tidelog.services``.
+
+It decides how the broker of ``tidelog up`` is configured. What the others are, it learns from their entry points; without the platform
+extra there are none.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from log_service.common.errors import ConfigError
+from log_service.supervisor.spec import Component, ServiceContext, TcpReadiness
+
+ENTRY_POINT_GROUP = "tidelog.services"
+BROKER = "broker"
+DAY_MS = 24 * 3_600_000
+
+
+def broker_component(context: ServiceContext, overrides: Sequence[str] = ()) -> Component:
+    """Return the broker's component; writes its properties file, the person's own additions last.
+
+    Retention's own timer is set long, because the platform's maintenance asset asks for a pass and shows what it did; the timer is the
+    backstop.
+    """
+    directory = context.data_directory / BROKER
+    directory.mkdir(parents=True, exist_ok=True)
+    properties = directory / "server.properties"
+    settings = {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "listeners": f"PLAINTEXT://{context.bootstrap_servers}",
+        "log.dirs": str(directory / "logs"),
+        "log.retention.check.interval.ms": str(DAY_MS),
+    }
+    lines = [f"{key}={value}" for key, value in settings.items()]
+    properties.write_text("\n".join(["# Written anew by `tidelog up`; change it there with --broker key=value.", *lines, *overrides, ""]))
+    host, _, port = context.bootstrap_servers.rpartition(":")
+    return Component(
+        name=BROKER,
+        argv=(sys.executable, "-m", "log_service.cli.main", "serve", str(properties)),
+        readiness=TcpReadiness(host=host, port=int(port)),
+        address=context.bootstrap_servers,
+        start_deadline_s=60.0,
+        stop_deadline_s=30.0,
+    )
+
+
+def registered_components(context: ServiceContext) -> list[Component]:
+    """Return what installed packages add; a package whose extra is not installed adds nothing."""
+    components: list[Component] = []
+    for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry_point: entry_point.name):
+        try:
+            factory: Callable[[ServiceContext], Sequence[Component]] = entry_point.load()
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] in {"orchestration", "log_service"}:
+                raise
+            continue
+        components += factory(context)
+    return components
+
+
+def check_port_is_free(host: str, port: int, what: str, option: str) -> None:
+    """Refuse an occupied port before anything starts.
+
+    Raises:
+        ConfigError: somebody listens there already, or the host is not an address of this machine.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise ConfigError(f"{what} cannot listen on {host}:{port} ({reason}): name another one with {option}") from error
+
+
+def service_context(*, data: Path, project: Path, host: str, broker_port: int, ui_port: int, spark_port: int) -> ServiceContext:
+    """Return what all components are told, after making sure that their ports are free.
+
+    Raises:
+        ConfigError: a port is occupied.
+    """
+    check_port_is_free(host, broker_port, "the broker", "--broker-port")
+    check_port_is_free(host, ui_port, "the Dagster UI", "--ui-port")
+    check_port_is_free("127.0.0.1", spark_port, "the Spark server", "--spark-port")
+    return ServiceContext(
+        data_directory=data.resolve(),
+        project_directory=project.resolve(),
+        host=host,
+        bootstrap_servers=f"{host}:{broker_port}",
+        ui_port=ui_port,
+        spark_port=spark_port,
+    )

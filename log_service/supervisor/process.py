@@ -1,0 +1,115 @@
+"""One component's process: started behind its guard, its output in a log file, ended within its deadline.
+
+Knows nothing of other components and never restarts anything.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import trio
+
+from log_service.supervisor.spec import Argv, Component
+
+MAX_LOG_BYTES = 32 << 20
+GUARD_GRACE_S = 5.0
+
+
+@dataclass(slots=True, kw_only=True)
+class ComponentProcess:
+    """A running component. ``guard`` is the process that we started; the component is its child."""
+
+    component: Component
+    guard: trio.Process
+    log_path: Path
+
+    @property
+    def pid(self) -> int:
+        """The guard's process id, which is the one to signal."""
+        return self.guard.pid
+
+    async def wait(self) -> int:
+        """Wait for the end and return the exit code; 128 + signal where a signal ended the component."""
+        return await self.guard.wait()
+
+    def kill(self) -> None:
+        """Have the guard kill the component and all it started; a guard that was asked to stop already kills on the second asking."""
+        for _ in range(2):
+            if self.guard.poll() is None:
+                self.guard.terminate()
+
+    async def stop(self) -> None:
+        """Ask the component to end; it is killed after its deadline. Returns when it is gone."""
+        with trio.CancelScope(shield=True):
+            if self.guard.poll() is None:
+                self.guard.terminate()
+            with trio.move_on_after(self.component.stop_deadline_s + GUARD_GRACE_S):
+                await self.guard.wait()
+            if self.guard.poll() is None:
+                self.guard.kill()
+                await self.guard.wait()
+            if self.guard.stdin is not None:
+                await self.guard.stdin.aclose()
+
+
+async def start(component: Component, log_directory: Path) -> ComponentProcess:
+    """Start a component behind a guard.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    log_path = log_directory / f"{component.name}.log"
+    argv = [sys.executable, "-m", "log_service.supervisor.guard", str(component.stop_deadline_s), "--", *component.argv]
+    with open_log(log_path) as output:
+        guard = await trio.lowlevel.open_process(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=component.working_directory,
+            env=environment_of(component),
+            start_new_session=True,
+        )
+    return ComponentProcess(component=component, guard=guard, log_path=log_path)
+
+
+async def run_to_end(component: Component, argv: Argv, log_directory: Path) -> int:
+    """Run one of a component's own commands and return its exit code."""
+    with open_log(log_directory / f"{component.name}.log") as output:
+        finished = await trio.run_process(
+            list(argv),
+            check=False,
+            stdin=b"",
+            capture_stdout=False,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=component.working_directory,
+            env=environment_of(component),
+            start_new_session=True,
+        )
+    return finished.returncode
+
+
+def environment_of(component: Component) -> dict[str, str]:
+    """Return ours with the component's own on top."""
+    return {**os.environ, "PYTHONUNBUFFERED": "1", **component.environment}
+
+
+def open_log(path: Path) -> IO[bytes]:
+    """Open a component's log for appending; one that has grown large becomes ``.1`` first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+    return path.open("ab")
+
+
+def last_lines(path: Path, count: int = 5, window_bytes: int = 8192) -> list[str]:
+    """Return the end of a log, for saying why something died."""
+    with path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - window_bytes))
+        text = file.read().decode(errors="replace")
+    return [line for line in text.splitlines() if line.strip()][-count:]

@@ -1,0 +1,104 @@
+"""What a component is: plain values that say how to start it, when it is ready and how it stops. Nothing here runs.
+
+Packages register components through the entry point group ``tidelog.services``: a callable that takes a ``ServiceContext`` and returns
+``Component`` values. Components start in the order of their ``after``, and stop in the opposite order.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Argv = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpReadiness:
+    """Ready once a connection to the address is accepted."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpReadiness:
+    """Ready once the URL answers with a status below 400."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UptimeReadiness:
+    """Ready once it has stayed alive for so long; for what listens nowhere."""
+
+    seconds: float = 2.0
+
+
+Readiness = TcpReadiness | HttpReadiness | UptimeReadiness
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """One process of an installation.
+
+    ``prepare`` runs to its end before each start of the component and must succeed; ``before_stop`` runs once when the installation stops,
+    while everything is still alive. ``stop_deadline_s`` is how long it may take to end after SIGTERM before it is killed.
+    """
+
+    name: str
+    argv: Argv
+    readiness: Readiness
+    address: str = ""
+    after: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    working_directory: Path | None = None
+    prepare: tuple[Argv, ...] = ()
+    before_stop: tuple[Argv, ...] = ()
+    start_deadline_s: float = 120.0
+    stop_deadline_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceContext:
+    """What every component may know of the installation that it belongs to. All paths are absolute."""
+
+    data_directory: Path
+    project_directory: Path
+    host: str
+    bootstrap_servers: str
+    ui_port: int
+    spark_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallationSpec:
+    """Everything that one supervisor runs."""
+
+    context: ServiceContext
+    components: tuple[Component, ...]
+
+
+ComponentFactory = Callable[[ServiceContext], Sequence[Component]]
+
+
+def start_order(components: Sequence[Component]) -> list[Component]:
+    """Return the components so that each comes behind all that it starts after.
+
+    Raises:
+        ValueError: a name is unknown or twice there, or components wait for each other in a circle.
+    """
+    by_name = {component.name: component for component in components}
+    if len(by_name) != len(components):
+        raise ValueError("two components have the same name")
+    unknown = {name for component in components for name in component.after} - by_name.keys()
+    if unknown:
+        raise ValueError(f"components wait for {', '.join(sorted(unknown))}, which nobody starts")
+    ordered: list[Component] = []
+    waiting = list(components)
+    while waiting:
+        started = {component.name for component in ordered}
+        ready = [component for component in waiting if set(component.after) <= started]
+        if not ready:
+            raise ValueError(f"components wait for each other: {', '.join(component.name for component in waiting)}")
+        ordered += ready
+        waiting = [component for component in waiting if component not in ready]
+    return ordered

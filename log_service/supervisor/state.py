@@ -1,0 +1,85 @@
+"""The file in which a supervisor says what it runs, and the lock that keeps a second one off the same data.
+
+``status`` reads the file and believes it only while the lock is held: a supervisor that was killed leaves a file behind, but no lock.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from log_service.common.errors import StorageError
+
+STATE_FILE = "supervisor.json"
+LOCK_FILE = "supervisor.lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentState:
+    """What is known of one component. ``state``: waiting, starting, ready, restarting, stopping, stopped."""
+
+    name: str
+    state: str
+    address: str
+    pid: int | None
+    restart_count: int
+    log_path: str
+
+
+def write(data_directory: Path, states: Mapping[str, ComponentState]) -> None:
+    """Replace the state file."""
+    path = data_directory / STATE_FILE
+    content = {"pid": os.getpid(), "components": [asdict(state) for state in states.values()]}
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps(content, indent=2))
+    beside.replace(path)
+
+
+def read(data_directory: Path) -> list[ComponentState]:
+    """Return what runs now; nothing where no supervisor holds the lock."""
+    if not is_locked(data_directory):
+        return []
+    try:
+        content = json.loads((data_directory / STATE_FILE).read_text())
+    except FileNotFoundError:
+        return []
+    return [ComponentState(**component) for component in content["components"]]
+
+
+def is_locked(data_directory: Path) -> bool:
+    """Whether a supervisor is alive on this data."""
+    try:
+        with (data_directory / LOCK_FILE).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+@contextmanager
+def held_lock(data_directory: Path) -> Iterator[None]:
+    """Hold the data directory for one supervisor.
+
+    Raises:
+        StorageError: another one runs on it, or it cannot be written.
+    """
+    try:
+        data_directory.mkdir(parents=True, exist_ok=True)
+        file = (data_directory / LOCK_FILE).open("ab")
+    except OSError as error:
+        raise StorageError(
+            f"the data directory {data_directory} cannot be used ({error.strerror}): name another one with --data"
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StorageError(
+                f"tidelog already runs on {data_directory}: stop it with Ctrl-C where it runs, or name another directory with --data"
+            ) from error
+        yield

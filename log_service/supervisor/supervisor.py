@@ -1,0 +1,174 @@
+"""Runs an installation: starts components in order, restarts what dies, stops all in the opposite order.
+
+It decides when a component may start (all that it comes after are ready), how long to wait before a restart (doubling from one second to
+thirty, from the beginning again after a minute of health), and in which order everything ends. It does not know what components are for.
+
+Invariants: at most one process per component; after ``run`` has returned, none is left.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import trio
+
+from log_service.common.errors import TidelogError
+from log_service.supervisor import process, state
+from log_service.supervisor.process import ComponentProcess
+from log_service.supervisor.readiness import wait_until_ready
+from log_service.supervisor.spec import Argv, Component, InstallationSpec, start_order
+from log_service.supervisor.state import ComponentState
+
+FIRST_BACKOFF_S = 1.0
+LAST_BACKOFF_S = 30.0
+HEALTHY_AFTER_S = 60.0
+
+Say = Callable[[str], None]
+
+
+class StartFailed(TidelogError):  # noqa: N818 - it names what happened
+    """A component did not become ready at the installation's start."""
+
+
+class Supervisor:
+    """One installation. ``say`` gets one line per thing that a person at the terminal wants to know."""
+
+    def __init__(self, spec: InstallationSpec, say: Say) -> None:
+        self._spec = spec
+        self._say = say
+        self._ordered = start_order(spec.components)
+        self._log_directory = spec.context.data_directory / "logs"
+        self._ready = {component.name: trio.Event() for component in self._ordered}
+        self._processes: dict[str, ComponentProcess] = {}
+        self._states = {component.name: self._state(component, "waiting") for component in self._ordered}
+        self._stopping = trio.CancelScope(shield=True)
+        self._width = max((len(component.name) for component in self._ordered), default=0)
+
+    def _state(self, component: Component, name: str, *, pid: int | None = None, restart_count: int = 0) -> ComponentState:
+        return ComponentState(
+            name=component.name,
+            state=name,
+            address=component.address,
+            pid=pid,
+            restart_count=restart_count,
+            log_path=str(self._log_directory / f"{component.name}.log"),
+        )
+
+    def _note(self, component: Component, name: str, *, pid: int | None = None, restart_count: int = 0) -> None:
+        self._states[component.name] = self._state(component, name, pid=pid, restart_count=restart_count)
+        state.write(self._spec.context.data_directory, self._states)
+
+    def _tell(self, component: Component, text: str) -> None:
+        self._say(f"{component.name:<{self._width}}  {text}")
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until cancelled; ``started`` is told once everything is ready. Stops all on the way out.
+
+        Raises:
+            StorageError: another supervisor runs on this data.
+            StartFailed: a component ended or hung before it was ready for the first time.
+        """
+        with state.held_lock(self._spec.context.data_directory):
+            try:
+                async with trio.open_nursery() as nursery:
+                    for component in self._ordered:
+                        nursery.start_soon(self._watch, component)
+                    for ready in self._ready.values():
+                        await ready.wait()
+                    task_status.started()
+            except BaseExceptionGroup as group:
+                failed = group.subgroup(StartFailed)
+                if failed is None:
+                    raise
+                raise leaf(failed) from None
+            finally:
+                with self._stopping:
+                    await self._stop_all()
+                for running in self._processes.values():
+                    await running.stop()
+
+    def kill(self) -> None:
+        """Give up stopping in order: everything is killed at once."""
+        self._stopping.cancel()
+        for running in self._processes.values():
+            running.kill()
+
+    async def _watch(self, component: Component) -> None:
+        """Keep one component alive."""
+        for name in component.after:
+            await self._ready[name].wait()
+        backoff_s, restart_count = FIRST_BACKOFF_S, 0
+        while True:
+            started = trio.current_time()
+            why = await self._run_once(component, restart_count)
+            if not self._ready[component.name].is_set():
+                raise StartFailed(self._first_start_failed(component, why))
+            if trio.current_time() - started > HEALTHY_AFTER_S:
+                backoff_s = FIRST_BACKOFF_S
+            restart_count += 1
+            self._note(component, "restarting", restart_count=restart_count)
+            self._tell(component, f"{why}; starts again in {backoff_s:.0f} s (log: {self._states[component.name].log_path})")
+            await trio.sleep(backoff_s)
+            backoff_s = min(backoff_s * 2, LAST_BACKOFF_S)
+
+    async def _run_once(self, component: Component, restart_count: int) -> str:
+        """Run a component until it ends and return why it did."""
+        for argv in component.prepare:
+            self._note(component, "starting", restart_count=restart_count)
+            if code := await process.run_to_end(component, argv, self._log_directory):
+                return f"its preparation failed with exit code {code}"
+        running = await process.start(component, self._log_directory)
+        self._processes[component.name] = running
+        self._note(component, "starting", pid=running.pid, restart_count=restart_count)
+        if await self._becomes_ready(component, running):
+            self._note(component, "ready", pid=running.pid, restart_count=restart_count)
+            self._tell(component, f"ready  {component.address}".rstrip())
+            self._ready[component.name].set()
+        elif running.guard.poll() is None:
+            await running.stop()
+            return f"was not ready after {component.start_deadline_s:.0f} s"
+        return f"ended with exit code {await running.wait()}"
+
+    async def _becomes_ready(self, component: Component, running: ComponentProcess) -> bool:
+        is_ready = False
+        with trio.move_on_after(component.start_deadline_s):
+            async with trio.open_nursery() as nursery:
+
+                async def give_up_at_its_end() -> None:
+                    await running.wait()
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(give_up_at_its_end)
+                await wait_until_ready(component.readiness)
+                is_ready = running.guard.poll() is None
+                nursery.cancel_scope.cancel()
+        return is_ready
+
+    def _first_start_failed(self, component: Component, why: str) -> str:
+        log_path = Path(self._states[component.name].log_path)
+        lines = process.last_lines(log_path) if log_path.exists() else []
+        return "\n".join([f"{component.name} could not be started: it {why}. The end of {log_path}:", *(f"  {line}" for line in lines)])
+
+    async def _stop_all(self) -> None:
+        stopping = [component for component in reversed(self._ordered) if component.name in self._processes]
+        for component in stopping:
+            if self._processes[component.name].guard.poll() is None:
+                await self._run_before_stop(component, component.before_stop)
+        for component in stopping:
+            await self._processes[component.name].stop()
+            self._note(component, "stopped")
+            self._tell(component, "stopped")
+
+    async def _run_before_stop(self, component: Component, commands: Sequence[Argv]) -> None:
+        for argv in commands:
+            self._note(component, "stopping", pid=self._processes[component.name].pid)
+            with trio.move_on_after(component.stop_deadline_s) as deadline:
+                await process.run_to_end(component, argv, self._log_directory)
+            if deadline.cancelled_caught:
+                self._tell(component, f"did not finish what it was doing within {component.stop_deadline_s:.0f} s")
+
+
+def leaf(error: BaseException) -> BaseException:
+    """Return the first error inside groups of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,183 @@
+"""A supervisor over real processes: it starts in order, restarts what dies, and leaves nothing behind, however it ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import trio
+
+from log_service.common.errors import StorageError
+from log_service.supervisor import state
+from log_service.supervisor.spec import Component, InstallationSpec, ServiceContext, TcpReadiness, UptimeReadiness
+from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
+
+LISTENER = """
+import signal, socket, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "tidelog-test-grandchild", sys.argv[2]])
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+while True:
+    server.accept()
+"""
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); time.sleep(600)"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def listener(name: str, directory: Path, *after: str, port: int | None = None) -> Component:
+    port = port or free_port()
+    return Component(
+        name=name,
+        argv=(sys.executable, "-c", LISTENER, str(port), str(directory)),
+        readiness=TcpReadiness(host="127.0.0.1", port=port),
+        address=f"127.0.0.1:{port}",
+        after=after,
+        stop_deadline_s=10,
+    )
+
+
+def installation(directory: Path, *components: Component) -> InstallationSpec:
+    context = ServiceContext(
+        data_directory=directory, project_directory=directory, host="127.0.0.1", bootstrap_servers="", ui_port=0, spark_port=0
+    )
+    return InstallationSpec(context=context, components=components)
+
+
+def left_behind(directory: Path) -> list[psutil.Process]:
+    found = []
+    for candidate in psutil.process_iter(["cmdline"]):
+        if str(directory) in (candidate.info["cmdline"] or []):
+            found.append(candidate)
+    return found
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def run(spec: InstallationSpec, told: list[str], body: Callable[[Supervisor], object]) -> None:
+    async def main() -> None:
+        supervisor = Supervisor(spec, told.append)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(supervisor.run)
+            await trio.to_thread.run_sync(lambda: body(supervisor))
+            nursery.cancel_scope.cancel()
+
+    try:
+        trio.run(main)
+    except BaseExceptionGroup as group:
+        raise leaf(group) from None
+
+
+def test_components_start_in_order_and_stop_in_the_opposite_one(tmp_path: Path) -> None:
+    told: list[str] = []
+    run(installation(tmp_path, listener("second", tmp_path, "first"), listener("first", tmp_path)), told, lambda _: None)
+    assert [line.split()[:2] for line in told] == [["first", "ready"], ["second", "ready"], ["second", "stopped"], ["first", "stopped"]]
+    assert not left_behind(tmp_path)
+
+
+def test_state_tells_what_runs_while_it_runs(tmp_path: Path) -> None:
+    seen: list[str] = []
+    run(installation(tmp_path, listener("one", tmp_path)), [], lambda _: seen.extend(c.state for c in state.read(tmp_path)))
+    assert seen == ["ready"]
+    assert state.read(tmp_path) == []
+
+
+def test_component_that_dies_is_started_again(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def kill_it_and_wait(_supervisor: Supervisor) -> None:
+        (component,) = state.read(tmp_path)
+        (child,) = psutil.Process(component.pid).children()
+        child.kill()
+        assert eventually(lambda: sum("ready" in line for line in told) == 2)
+
+    run(installation(tmp_path, listener("one", tmp_path)), told, kill_it_and_wait)
+    assert any("ended with exit code 137; starts again in 1 s" in line for line in told)
+    assert not left_behind(tmp_path)
+
+
+def test_component_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
+    broken = Component(
+        name="broken", argv=(sys.executable, "-c", "raise SystemExit('no such luck')"), readiness=UptimeReadiness(seconds=30)
+    )
+    with pytest.raises(StartFailed, match=r"(?s)broken could not be started.*no such luck"):
+        run(installation(tmp_path, broken, listener("fine", tmp_path)), [], lambda _: None)
+    assert not left_behind(tmp_path)
+
+
+def test_failed_preparation_keeps_a_component_from_starting(tmp_path: Path) -> None:
+    base = listener("one", tmp_path)
+    component = Component(
+        name="one",
+        argv=base.argv,
+        readiness=base.readiness,
+        prepare=((sys.executable, "-c", "print('not prepared'); raise SystemExit(3)"),),
+    )
+    with pytest.raises(StartFailed, match=r"(?s)preparation failed with exit code 3.*not prepared"):
+        run(installation(tmp_path, component), [], lambda _: None)
+
+
+def test_second_supervisor_on_the_same_data_is_refused(tmp_path: Path) -> None:
+    def start_another(_supervisor: Supervisor) -> None:
+        with pytest.raises(StorageError, match=r"already runs on .*--data"):
+            run(installation(tmp_path, listener("two", tmp_path)), [], lambda _: None)
+
+    run(installation(tmp_path, listener("one", tmp_path)), [], start_another)
+
+
+def test_what_is_to_be_done_before_stopping_is_done_while_all_is_alive(tmp_path: Path) -> None:
+    port = free_port()
+    base = listener("one", tmp_path, port=port)
+    ask = f"import socket; socket.create_connection(('127.0.0.1', {port})); open({str(tmp_path / 'asked')!r}, 'w')"
+    component = Component(name="one", argv=base.argv, readiness=base.readiness, before_stop=((sys.executable, "-c", ask),))
+    run(installation(tmp_path, component), [], lambda _: None)
+    assert (tmp_path / "asked").exists()
+
+
+def test_component_that_ignores_the_request_to_end_is_killed(tmp_path: Path) -> None:
+    stubborn = Component(
+        name="stubborn",
+        argv=(sys.executable, "-c", STUBBORN, str(tmp_path)),
+        readiness=UptimeReadiness(seconds=0.5),
+        stop_deadline_s=0.5,
+    )
+    run(installation(tmp_path, stubborn), [], lambda _: None)
+    assert not left_behind(tmp_path)
+
+
+SUPERVISOR_PROCESS = """
+import sys, trio
+from pathlib import Path
+from tests.unit.supervisor.test_supervisor import installation, listener
+from log_service.supervisor.supervisor import Supervisor
+directory = Path(sys.argv[1])
+trio.run(Supervisor(installation(directory, listener("one", directory)), lambda line: print(line, flush=True)).run)
+"""
+
+
+def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", SUPERVISOR_PROCESS, str(tmp_path)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert b"ready" in child.stdout.readline()
+    assert len(left_behind(tmp_path)) > 2
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    assert eventually(lambda: not left_behind(tmp_path))
