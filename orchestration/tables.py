@@ -170,15 +170,20 @@ def append_with_offsets(
     ranges: OffsetRanges,
     leader_epochs: Mapping[int, int],
     *,
+    expected: Mapping[int, Checkpoint],
     is_evolving: bool = False,
     notes: Mapping[str, str] | None = None,
 ) -> TableSnapshot:
     """Commit ``rows`` and move the checkpoints to the ends of ``ranges``, in one commit; ``rows`` may be empty.
 
+    ``expected`` holds the checkpoints of these partitions that the plan was made on.
+
     :raises CommitConflictError: the table changed since ``snapshot``, so that its checkpoints may have moved.
     :raises SchemaConflictError: the rows do not fit the table. :raises ProgressError: a checkpoint would go back.
     """
     committed = snapshot.checkpoints(ranges.topic_id, ranges.ends())
+    if committed != {partition: expected[partition] for partition in ranges.ends() if partition in expected}:
+        raise CommitConflictError(f"another run moved the checkpoints of the table {snapshot.name}")
     validate_advance(ranges.topic, committed, ranges.ends())
     transactions = offset_transactions(ranges, leader_epochs)
     fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)

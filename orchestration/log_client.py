@@ -1,0 +1,91 @@
+"""What the platform needs of a log service, as a protocol of blocking calls: ours, Apache Kafka, or a test's memory.
+
+Decides nothing. Topic ids are texts (Kafka's 22 letters of url-safe base64), offsets and epochs are ints, record batches are Arrow with
+the columns of ``RECORD_SCHEMA``. The adapter over ``log_service.client`` is ``orchestration.resources.log_service``.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from orchestration.checkpoints import PartitionOffsets
+from orchestration.offsets import OffsetRange
+
+RECORD_SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.int64()),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+    ]
+)
+"""One row per record; timestamp in milliseconds since the epoch, -1 for none."""
+
+
+class LogServiceError(RuntimeError):
+    """The log service could not be reached or refused; the text names the address and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic as it is."""
+
+    topic: str
+    topic_id: str
+    partitions: int
+    replication_factor: int
+
+
+class RangeReader(Protocol):
+    """Reads the records of one offset range. Has to survive pickling: Spark's Python workers call it, too."""
+
+    def __call__(self, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        """Yield batches of ``RECORD_SCHEMA`` until the position has reached ``wanted.end``; committed records only."""
+        ...
+
+
+class LogClient(Protocol):
+    """Blocking calls. All raise ``LogServiceError`` when the log service cannot answer."""
+
+    def describe_topic(self, topic: str) -> TopicDescription | None:
+        """Return the topic, None if there is none of that name."""
+        ...
+
+    def partition_offsets(self, topic: str) -> tuple[PartitionOffsets, ...]:
+        """Return what the log holds of each partition, in ascending order."""
+        ...
+
+    def leader_epoch_ends(self, topic: str, epochs: Mapping[int, int]) -> dict[int, int]:
+        """Return, by partition, the end offset of the given leader epoch; -1 where the leader never knew it (KIP-101)."""
+        ...
+
+    def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
+        """Return, by partition, the first offset whose timestamp is at or after ``timestamp_ms``; None if there is none."""
+        ...
+
+    def range_reader(self) -> RangeReader:
+        """Return a reader that works in other processes as well."""
+        ...
+
+    def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
+        """Create the topic; a topic that exists by now is an error."""
+        ...
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Raise the number of partitions to ``total``."""
+        ...
+
+    def topic_configs(self, topic: str) -> dict[str, str]:
+        """Return the values in force for the topic, by key."""
+        ...
+
+    def alter_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Set the given keys and leave the others (KIP-339)."""
+        ...
+
+    def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit ``offsets`` for a group without members, for tools that show lag."""
+        ...

@@ -1,0 +1,9 @@
+"""Checks of what a transform returns: rules on every row before the commit, and Great Expectations suites on the batch or a sample.
+
+``rules`` compiles to one Spark SQL column; ``suites`` runs expectations. Both become asset checks with the names given here.
+"""
+
+from orchestration.quality.rules import Rule, Severity, fail, quarantine, warn
+from orchestration.quality.suites import Expectation, Suite, expect
+
+__all__ = ["Expectation", "Rule", "Severity", "Suite", "expect", "fail", "quarantine", "warn"]

@@ -1,0 +1,121 @@
+"""Great Expectations suites: declared as plain values, run on a Spark DataFrame or on a bounded sample, shown as asset checks.
+
+Great Expectations is imported when a suite runs (its import takes seconds). Decides nothing about commits: the outcome says whether an
+expectation is met and whether it blocks. Invariants: one outcome per expectation, in the order declared; an expectation that
+cannot be evaluated is an outcome that is not met and says why.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestration.quality.rules import validate_check_name
+from orchestration.settings import DEFAULT_SAMPLE_ROWS, export_environment
+
+MAX_NAME_LENGTH = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """One expectation by its Great Expectations type (``expect_column_values_to_not_be_null``) and arguments."""
+
+    type: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    is_blocking: bool = False
+    description: str = ""
+
+    @property
+    def check_name(self) -> str:
+        """The asset check's name: the one given, or one made from type and columns."""
+        return self.name or _name_of(self.type, self.arguments)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Suite:
+    """Expectations about one table. ``sample_rows`` bounds what a run looks at; None means every row, evaluated by Spark."""
+
+    expectations: tuple[Expectation, ...]
+    sample_rows: int | None
+
+    def __init__(self, *expectations: Expectation, sample_rows: int | None = DEFAULT_SAMPLE_ROWS) -> None:
+        names = [one.check_name for one in expectations]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"expectations need names of their own; give name=... to tell apart: {', '.join(repeated)}")
+        object.__setattr__(self, "expectations", expectations)
+        object.__setattr__(self, "sample_rows", sample_rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one expectation: whether it is met, and what was observed (numbers and short texts)."""
+
+    expectation: Expectation
+    is_met: bool
+    observed: Mapping[str, int | float | str]
+
+
+def expect(type: str, *, name: str = "", is_blocking: bool = False, description: str = "", **arguments: Any) -> Expectation:  # noqa: A002 - GX's word
+    """Declare an expectation: ``expect("expect_column_values_to_be_between", column="distance", min_value=0, is_blocking=True)``."""
+    declared = Expectation(type=type, arguments=arguments, name=name, is_blocking=is_blocking, description=description)
+    validate_check_name(declared.check_name)
+    return declared
+
+
+def run_suite(suite: Suite, frame: Any, *, table: str) -> tuple[Outcome, ...]:
+    """Evaluate ``suite`` on ``frame``, a Spark or pandas DataFrame."""
+    if not suite.expectations:
+        return ()
+    export_environment({"GX_ANALYTICS_ENABLED": "false"})
+    import great_expectations as gx  # noqa: PLC0415 - seconds of import that only a run with a suite needs
+    from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False, metric_calculations=False)
+    source = context.data_sources.add_spark("lake") if _is_spark(frame) else context.data_sources.add_pandas("lake")
+    batch = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("batch").get_batch({"dataframe": frame})
+    return tuple(_evaluated(one, batch) for one in suite.expectations)
+
+
+def _evaluated(expectation: Expectation, batch: Any) -> Outcome:
+    from great_expectations.exceptions.exceptions import GreatExpectationsError  # noqa: PLC0415
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration  # noqa: PLC0415
+
+    try:
+        configuration = ExpectationConfiguration(type=expectation.type, kwargs=dict(expectation.arguments))
+        answer = batch.validate(configuration.to_domain_obj())
+    except (GreatExpectationsError, ValueError, TypeError) as error:
+        return Outcome(expectation=expectation, is_met=False, observed={"error": f"{expectation.type} cannot be evaluated: {error}"})
+    return Outcome(expectation=expectation, is_met=bool(answer.success), observed=_observed(answer.to_json_dict()))
+
+
+def _observed(answer: Mapping[str, Any]) -> dict[str, int | float | str]:
+    result = answer.get("result") or {}
+    wanted = ("element_count", "unexpected_count", "unexpected_percent", "missing_count", "observed_value")
+    observed = {name: result[name] for name in wanted if isinstance(result.get(name), int | float | str)}
+    samples = result.get("partial_unexpected_list") or []
+    if samples:
+        observed["unexpected_values"] = ", ".join(str(value) for value in samples[:10])
+    failure = _exception_text(answer.get("exception_info") or {})
+    return {**observed, "error": failure} if failure else observed
+
+
+def _exception_text(info: Mapping[str, Any]) -> str:
+    candidates = [info, *(value for value in info.values() if isinstance(value, Mapping))]
+    return next((str(one["exception_message"]) for one in candidates if one.get("exception_message")), "")
+
+
+def _is_spark(frame: Any) -> bool:
+    return type(frame).__module__.startswith("pyspark.")
+
+
+def _name_of(kind: str, arguments: Mapping[str, Any]) -> str:
+    columns = [value for key, value in arguments.items() if key.startswith("column")]
+    flat = [str(one) for value in columns for one in (value if isinstance(value, list | tuple) else [value])]
+    name = "_".join([*flat, kind.removeprefix("expect_")])
+    plain = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name).lstrip("_0123456789")
+    if len(plain) <= MAX_NAME_LENGTH:
+        return plain
+    return f"{plain[:MAX_NAME_LENGTH]}_{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
