@@ -55,11 +55,7 @@ def installation(directory: Path, *components: Component) -> InstallationSpec:
 
 
 def left_behind(directory: Path) -> list[psutil.Process]:
-    found = []
-    for candidate in psutil.process_iter(["cmdline"]):
-        if str(directory) in (candidate.info["cmdline"] or []):
-            found.append(candidate)
-    return found
+    return [candidate for candidate in psutil.process_iter(["cmdline"]) if str(directory) in (candidate.info["cmdline"] or [])]
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:

@@ -1,0 +1,191 @@
+"""The runtime around shards: loading, answers that wait for the high watermark, refusals, and a log that refuses."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.timers import TimerQueue
+from log_service.config.views import GroupConfig
+from log_service.coordinator.group_service import GroupService, RequestClient, java_hash
+from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
+from log_service.protocol.messages.list_groups import ListGroupsRequest
+from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from log_service.records.builder import build_batch
+from log_service.records.record import NewRecord
+
+CLIENT = RequestClient(api_version=8, client_id="c", client_host="h")
+
+
+class StoppedClock:
+    def wall_ms(self) -> int:
+        return 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+@dataclass
+class MemoryLog:
+    """A coordinator's partition whose high watermark moves when the test says so."""
+
+    partition: int = 0
+    leader_epoch: int = 0
+    high_watermark: int = 0
+    is_high_watermark_held: bool = False
+    failure: KafkaError | None = None
+    batches: list[bytes] = field(default_factory=list)
+    end_offset: int = 0
+    watchers: list[Callable[[int], None]] = field(default_factory=list)
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int) -> int:
+        if self.failure is not None:
+            raise self.failure
+        new = [NewRecord(key=key, value=value, timestamp=wall_ms) for key, value in records]
+        self.batches.append(bytes(build_batch(new, base_offset=self.end_offset)))
+        self.end_offset += len(records)
+        if not self.is_high_watermark_held:
+            self.high_watermark = self.end_offset
+        return self.end_offset
+
+    def advance_high_watermark(self) -> None:
+        self.high_watermark = self.end_offset
+        for watcher in self.watchers:
+            watcher(self.high_watermark)
+
+    def watch_high_watermark(self, callback: Callable[[int], None]) -> None:
+        self.watchers.append(callback)
+
+    def read_batches(self) -> Iterator[bytes]:
+        yield from self.batches
+
+
+async def run_inline(function: Callable[[], Any]) -> Any:
+    await trio.lowlevel.checkpoint()
+    return function()
+
+
+def service() -> GroupService:
+    config = GroupConfig(offsets_topic_partitions=1)
+    return GroupService(clock=StoppedClock(), rng=Random(1), config=config, timers=TimerQueue(), run_in_pool=run_inline)
+
+
+def commit(groups: GroupService, offset: int, replies: list[Any], group_id: str = "g") -> None:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
+    groups.offset_commit(OffsetCommitRequest(group_id=group_id, topics=[topic]), CLIENT, replies.append)
+
+
+def fetch(groups: GroupService, replies: list[Any], *group_ids: str) -> None:
+    groups.offset_fetch([OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids], CLIENT, replies.append)
+
+
+def commit_error(reply: Any) -> int:
+    return int(reply.topics[0].partitions[0].error_code)
+
+
+def with_leader(log: MemoryLog, story: Callable[[GroupService], None]) -> None:
+    async def main() -> None:
+        groups = service()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(groups.run)
+            groups.lead(log)
+            await trio.testing.wait_all_tasks_blocked()
+            story(groups)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def test_without_its_partition_a_node_is_not_the_coordinator() -> None:
+    replies: list[Any] = []
+    commit(service(), 1, replies)
+    assert commit_error(replies[0]) == ErrorCode.NOT_COORDINATOR
+
+
+def test_while_it_loads_a_shard_asks_for_patience() -> None:
+    async def main() -> None:
+        replies: list[Any] = []
+        groups = service()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(groups.run)
+            groups.lead(MemoryLog())
+            commit(groups, 1, replies)
+            groups.list_groups(ListGroupsRequest(), CLIENT, replies.append)
+            nursery.cancel_scope.cancel()
+        assert commit_error(replies[0]) == replies[1].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    trio.run(main)
+
+
+def test_what_was_committed_is_there_after_loading_anew() -> None:
+    log = MemoryLog()
+    replies: list[Any] = []
+    with_leader(log, lambda groups: commit(groups, 42, replies))
+    with_leader(log, lambda groups: fetch(groups, replies, "g", "unknown"))
+    known, unknown = replies[1]
+    assert known.topics[0].partitions[0].committed_offset == 42
+    assert (unknown.group_id, unknown.topics, unknown.error_code) == ("unknown", [], 0)
+
+
+def test_answers_of_reads_and_writes_wait_for_the_high_watermark_and_keep_their_order() -> None:
+    log = MemoryLog(is_high_watermark_held=True)
+    replies: list[Any] = []
+
+    def story(groups: GroupService) -> None:
+        commit(groups, 1, replies)
+        fetch(groups, replies, "g")
+        assert replies == []
+        log.advance_high_watermark()
+        assert commit_error(replies[0]) == ErrorCode.NONE
+        assert replies[1][0].topics[0].partitions[0].committed_offset == 1
+
+    with_leader(log, story)
+
+
+def test_log_that_refuses_loses_nothing_that_was_acknowledged() -> None:
+    log = MemoryLog()
+    replies: list[Any] = []
+
+    def first(groups: GroupService) -> None:
+        commit(groups, 1, replies)
+        log.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+        commit(groups, 2, replies)
+        log.failure = None
+
+    with_leader(log, first)
+    assert [commit_error(reply) for reply in replies] == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
+    with_leader(log, lambda groups: fetch(groups, replies, "g"))
+    assert replies[2][0].topics[0].partitions[0].committed_offset == 1
+
+
+def test_resigning_answers_everybody_who_still_waits() -> None:
+    log = MemoryLog(is_high_watermark_held=True)
+    replies: list[Any] = []
+
+    def story(groups: GroupService) -> None:
+        commit(groups, 1, replies)
+        groups.resign(0)
+        assert commit_error(replies[0]) == ErrorCode.NOT_COORDINATOR
+        log.advance_high_watermark()
+        assert len(replies) == 1
+
+    with_leader(log, story)
+
+
+def test_request_that_names_no_groups_is_answered() -> None:
+    replies: list[Any] = []
+    service().delete_groups(DeleteGroupsRequest(), CLIENT, replies.append)
+    assert replies[0].results == []
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", 0), ("a", 97), ("console-consumer", -648006740), ("grüße", 98768023), ("😀", 1772899)])
+def test_hash_is_javas(text: str, expected: int) -> None:
+    assert java_hash(text) == expected
