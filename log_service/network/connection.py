@@ -141,6 +141,7 @@ class ServerConnection:
             if self._ready:
                 await self._send_ready()
             if following is _Next.RECEIVE:
+                self.is_mid_frame = self._end > 0
                 return
             if following is _Next.RECEIVE_LARGE:
                 await self._receive_large()
@@ -151,6 +152,7 @@ class ServerConnection:
         """Hand over complete frames until there is none, or something has to be waited for."""
         buffer, view, start, end = self._buffer, self._view, 0, self._end
         following, needed_bytes = _Next.RECEIVE, 0
+        self.is_mid_frame = False
         while end - start >= SIZE_BYTES:
             size = _read_size(buffer, start)[0]
             if not 0 <= size <= self._max_frame_bytes:
@@ -170,7 +172,6 @@ class ServerConnection:
         if needed_bytes > self._max_buffer_bytes:
             following = _Next.RECEIVE_LARGE
         self._keep_rest(start, end, needed_bytes)
-        self.is_mid_frame = following is _Next.RECEIVE and end > start
         return following
 
     def _handle(self, frame: memoryview) -> bool:

@@ -72,7 +72,7 @@ class ConnectionWatch:
         return None
 
     @staticmethod
-    def _since(is_waiting: bool, has_moved: bool, since_ms: int | None, now_ms: int) -> int | None:  # noqa: FBT001
+    def _since(is_waiting: bool, has_moved: bool, since_ms: int | None, now_ms: int) -> int | None:
         if not is_waiting:
             return None
         return now_ms if has_moved or since_ms is None else since_ms

@@ -235,7 +235,7 @@ class SocketNetwork:
 
 
 async def _bind(host: str, port: int, backlog: int) -> socket.socket:
-    addresses = await trio.socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)  # noqa: S104
+    addresses = await trio.socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = addresses[0]
     return socket.create_server(address[:2], family=family, backlog=backlog)
 

@@ -1,0 +1,1 @@
+"""Listeners, connections and channels, in virtual time and over real sockets."""

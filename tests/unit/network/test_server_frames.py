@@ -1,0 +1,229 @@
+"""Frames in, answers out: however the bytes are cut, in whatever order the answers become complete."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+import trio
+
+from log_service.common.types import Buffer
+from log_service.network.connection import JOIN_BYTES
+from tests.sim import MemoryFiles, MemoryNetwork, Weather
+from tests.sim.network import MemoryConnection
+from tests.unit.network.harness import Stage, framed, play
+
+
+@pytest.mark.parametrize("max_chunk_bytes", [1, 3, 50, 0])
+def test_frames_are_handled_however_the_stream_is_cut(max_chunk_bytes: int) -> None:
+    contents = [b"", b"a", b"bc", b"x" * 100, b"y" * 5_000, b"z" * 3]
+
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        await peer.send(*contents)
+        assert [await peer.receive() for _ in contents] == contents
+
+    stage = play(scene, network=MemoryNetwork(Random(1), Weather(max_chunk_bytes=max_chunk_bytes)))
+    assert stage.handler.frames == contents
+
+
+def test_many_frames_in_one_chunk_are_answered_with_one_send() -> None:
+    contents = [b"%d" % number for number in range(50)]
+
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        await peer.send(*contents)
+        part = bytearray(64 << 10)
+        received = await peer.connection.receive_into(part)
+        assert part[:received] == b"".join(map(framed, contents))
+
+    play(scene)
+
+
+@pytest.mark.parametrize("size", [60, 61, 1_020, 1_021, 1_024, 70_000])
+def test_frame_around_and_beyond_the_buffer_size_arrives_whole(size: int) -> None:
+    content = Random(size).randbytes(size)
+
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        await peer.send(b"before", content, b"after")
+        assert [await peer.receive() for _ in range(3)] == [b"before", content, b"after"]
+        assert stage.budget.used_bytes == 0
+
+    play(scene, network=MemoryNetwork(Random(1), Weather(max_chunk_bytes=700)), receive_buffer_bytes=1_024)
+
+
+def test_answers_leave_in_the_order_of_their_requests() -> None:
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        await peer.send(b"one", b"wait two", b"three", b"wait four", b"five")
+        assert await peer.receive() == b"one"
+        assert await peer.receive_nowait() is None
+        second, fourth = stage.handler.pending
+        fourth.complete([framed(b"4")])
+        assert await peer.receive_nowait() is None
+        second.complete([framed(b"2")])
+        assert [await peer.receive() for _ in range(4)] == [b"2", b"three", b"4", b"five"]
+        assert stage.budget.used_bytes == 0
+
+    play(scene)
+
+
+def test_waiting_answer_does_not_stop_the_frames_behind_it() -> None:
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        await peer.send(b"wait")
+        await peer.send(b"next")
+        await trio.sleep(0.001)
+        assert stage.handler.frames == [b"wait", b"next"]
+
+    play(scene)
+
+
+def test_requests_without_an_answer_leave_no_gap() -> None:
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        await peer.send(b"none", b"one", b"wait", b"none", b"two")
+        assert await peer.receive() == b"one"
+        stage.handler.pending[0].complete(None)
+        assert await peer.receive() == b"two"
+
+    play(scene)
+
+
+def test_answer_that_was_complete_at_once_is_sent() -> None:
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        stage.handler.pending_is_complete = True
+        await peer.send(b"wait", b"two")
+        assert await peer.receive() == b"done"
+        assert await peer.receive() == b"two"
+
+    play(scene)
+
+
+def test_full_queue_stops_reading_until_an_answer_leaves() -> None:
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        await peer.send(*(b"wait %d" % number for number in range(10)))
+        await trio.sleep(0.001)
+        assert len(stage.handler.frames) == 4
+        stage.handler.pending[1].complete([framed(b"1")])
+        await trio.sleep(0.001)
+        assert len(stage.handler.frames) == 4
+        stage.handler.pending[0].complete([framed(b"0")])
+        assert [await peer.receive() for _ in range(2)] == [b"0", b"1"]
+        await trio.sleep(0.001)
+        assert len(stage.handler.frames) == 6
+
+    play(scene, max_requests_in_flight_per_connection=4)
+
+
+def test_full_queue_leaves_bytes_with_the_sender() -> None:
+    network = MemoryNetwork(weather=Weather(window_bytes=2_000))
+
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        with trio.move_on_after(1) as sending:
+            await peer.send(*(b"wait" + bytes(100) for _ in range(1_000)))
+        assert sending.cancelled_caught
+        assert peer.connection.bytes_sent < 2_000 + 4_096
+        assert len(stage.handler.frames) == 4
+
+    play(scene, network=network, max_requests_in_flight_per_connection=4, receive_buffer_bytes=4_096)
+
+
+def test_answers_held_behind_an_unfinished_one_count_as_memory_and_stop_reading() -> None:
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        await peer.send(b"wait", *(bytes(400) for _ in range(20)))
+        await trio.sleep(0.001)
+        assert len(stage.handler.frames) == 4  # 3 x 404 bytes are held: more than 1,000
+        assert stage.budget.used_bytes == 3 * 404
+        stage.handler.pending[0].complete([framed(b"done")])
+        assert await peer.receive() == b"done"
+        assert [await peer.receive() for _ in range(20)] == [bytes(400)] * 20
+        assert stage.budget.used_bytes == 0
+
+    play(scene, max_request_bytes_in_flight=1_000)
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_slices_of_files_are_sent_and_released(size: int, is_waiting: bool) -> None:
+    files = MemoryFiles()
+    content = Random(size).randbytes(size)
+
+    async def scene(stage: Stage) -> None:
+        file = files.open(Path("/segment"))
+        file.append_gathered([b"skipped", content])
+        stage.handler.slices = {b"fetch": file.slice(7, size), b"wait": file.slice(7, size)}
+        peer = await stage.connect()
+        await peer.send(b"wait" if is_waiting else b"fetch", b"next")
+        await trio.sleep(0.001)
+        if is_waiting:
+            stage.handler.pending[0].complete(stage.handler.answer_to(b"wait"))
+        assert await peer.receive() == (b"wait" if is_waiting else b"fetch") + content
+        assert await peer.receive() == b"next"
+        assert files.lease_count == 1  # the one that was not asked for
+
+    play(scene)
+
+
+def test_slices_are_released_when_the_file_is_too_short_and_the_connection_closes() -> None:
+    files = MemoryFiles()
+
+    async def scene(stage: Stage) -> None:
+        file = files.open(Path("/segment"))
+        file.append_gathered([bytes(50_000)])
+        stage.handler.slices = {b"fetch": file.slice(0, 50_000)}
+        file.truncate(100)
+        peer = await stage.connect()
+        await peer.send(b"fetch")
+        assert await peer.receive() is None
+        assert files.lease_count == 0
+
+    play(scene)
+
+
+def test_slices_of_queued_and_of_late_answers_are_released_when_the_peer_leaves() -> None:
+    files = MemoryFiles()
+
+    async def scene(stage: Stage) -> None:
+        file = files.open(Path("/segment"))
+        file.append_gathered([bytes(50_000)])
+        stage.handler.slices = {b"fetch": file.slice(0, 50_000), b"late": file.slice(0, 50_000)}
+        peer = await stage.connect()
+        await peer.send(b"wait", b"fetch")
+        await trio.sleep(0.001)
+        peer.connection.close()
+        await trio.sleep(0.001)
+        assert stage.handler.discarded_count == 1
+        assert files.lease_count == 1
+        stage.handler.pending[0].complete(stage.handler.answer_to(b"late"))
+        assert files.lease_count == 0
+        assert stage.budget.used_bytes == 0
+
+    play(scene)
+
+
+def test_one_wake_up_sends_before_it_piles_up_more_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = MemoryNetwork(weather=Weather(window_bytes=10_000_000))
+    sizes: list[int] = []
+    send_gathered = MemoryConnection.send_gathered
+
+    async def count(connection: MemoryConnection, buffers: Sequence[Buffer]) -> None:
+        if connection.local_host == "server":
+            sizes.append(sum(map(len, buffers)))
+        await send_gathered(connection, buffers)
+
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        contents = [bytes(30_000)] * 100
+        await peer.send(*contents)
+        assert [await peer.receive() for _ in contents] == contents
+
+    monkeypatch.setattr(MemoryConnection, "send_gathered", count)
+    play(scene, network=network, receive_buffer_bytes=8 << 20)
+    assert len(sizes) > 10
+    assert max(sizes) < JOIN_BYTES + 30_004
