@@ -1,0 +1,97 @@
+"""One partition as the controller's records describe it.
+
+Decides how a change record alters a registration; knows no log and no broker's state.
+
+Invariants: the partition epoch rises with every change; the leader epoch rises with every change that names a leader, also the same one
+(that is how a broker that stopped uncleanly gets a new epoch).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch
+from log_service.protocol.stored.metadata_records import PartitionChangeRecord, PartitionRecord
+
+NO_LEADER = NodeId(-1)
+NO_LEADER_CHANGE = -2
+NO_RECOVERY_STATE_CHANGE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRegistration:
+    """Where a partition lives and who leads it. ``directories`` holds one log directory id per replica; -1 is no leader."""
+
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    directories: tuple[UUID, ...] = ()
+    adding_replicas: tuple[NodeId, ...] = ()
+    removing_replicas: tuple[NodeId, ...] = ()
+    eligible_leader_replicas: tuple[NodeId, ...] = ()
+    last_known_elr: tuple[NodeId, ...] = ()
+    leader_recovery_state: int = 0  # 0: recovered, 1: its leader was elected uncleanly
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether some broker leads it."""
+        return self.leader != NO_LEADER
+
+
+def _ids(numbers: "list[int] | None") -> tuple[NodeId, ...]:
+    return tuple(NodeId(number) for number in numbers or ())
+
+
+def partition_of(record: PartitionRecord) -> PartitionRegistration:
+    """Return the registration that a partition's record describes."""
+    return PartitionRegistration(
+        replicas=_ids(record.replicas),
+        isr=_ids(record.isr),
+        leader=NodeId(record.leader),
+        leader_epoch=LeaderEpoch(record.leader_epoch),
+        partition_epoch=PartitionEpoch(record.partition_epoch),
+        directories=tuple(record.directories),
+        adding_replicas=_ids(record.adding_replicas),
+        removing_replicas=_ids(record.removing_replicas),
+        eligible_leader_replicas=_ids(record.eligible_leader_replicas),
+        last_known_elr=_ids(record.last_known_elr),
+        leader_recovery_state=record.leader_recovery_state,
+    )
+
+
+def changed_partition(partition: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
+    """Return ``partition`` with a change record applied; what the record leaves out stays."""
+    changes: dict[str, Any] = {"partition_epoch": partition.partition_epoch + 1}
+    for name in ("isr", "replicas", "adding_replicas", "removing_replicas", "eligible_leader_replicas", "last_known_elr"):
+        numbers = getattr(record, name)
+        if numbers is not None:
+            changes[name] = _ids(numbers)
+    if record.directories is not None:
+        changes["directories"] = tuple(record.directories)
+    if record.leader != NO_LEADER_CHANGE:
+        changes["leader"] = NodeId(record.leader)
+        changes["leader_epoch"] = partition.leader_epoch + 1
+    if record.leader_recovery_state != NO_RECOVERY_STATE_CHANGE:
+        changes["leader_recovery_state"] = record.leader_recovery_state
+    return replace(partition, **changes)
+
+
+def partition_record(topic_id: UUID, index: int, partition: PartitionRegistration) -> PartitionRecord:
+    """Return the record that describes a partition from scratch, for its creation and for snapshots."""
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas) or None,
+        last_known_elr=list(partition.last_known_elr) or None,
+    )

@@ -1,0 +1,183 @@
+"""Records of the metadata log to batches and back.
+
+Decides which version of each record is written (the one of metadata.version 4.3-IV0) and what a reader of batches gets. Knows no file and
+no offsets but those it is handed.
+
+Invariants: one decision's records are one batch, so that a torn write never leaves half of it; control records carry no metadata and take
+offsets all the same.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from log_service.common.errors import KafkaError, ProtocolError, StorageError
+from log_service.common.types import Buffer, LeaderEpoch, NodeId
+from log_service.protocol.codec import decode, encode
+from log_service.protocol.stored.control_records import Endpoint as VoterEndpoint
+from log_service.protocol.stored.control_records import (
+    KRaftVersionFeature,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    LeaderChangeMessageVoter,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+    VotersVoter,
+)
+from log_service.protocol.stored.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+from log_service.protocol.stored.serde import decode_metadata_record, encode_metadata_record, highest_version
+from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, iterate_headers, iterate_records
+from log_service.records.builder import build_batch
+from log_service.records.control import ControlType, build_control_batch, iterate_control_records
+
+KRAFT_VERSION = 1
+RECORD_VERSIONS: Mapping[type, int] = {
+    RegisterBrokerRecord: 4,
+    PartitionRecord: 2,
+    PartitionChangeRecord: 2,
+    BrokerRegistrationChangeRecord: 3,
+}
+"""Versions that metadata.version 4.3-IV0 writes; every other record has version 0."""
+
+ControlValue = LeaderChangeMessage | SnapshotHeaderRecord | SnapshotFooterRecord | KRaftVersionRecord | VotersRecord
+CONTROL_CLASSES: Mapping[ControlType, type[ControlValue]] = {
+    ControlType.LEADER_CHANGE: LeaderChangeMessage,
+    ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
+    ControlType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
+    ControlType.KRAFT_VERSION: KRaftVersionRecord,
+    ControlType.KRAFT_VOTERS: VotersRecord,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataBatch:
+    """One batch of the metadata log. ``records`` is empty for a control batch, ``control`` for any other; ``last_offset`` is inclusive."""
+
+    base_offset: int
+    last_offset: int
+    epoch: LeaderEpoch
+    timestamp_ms: int
+    size_bytes: int
+    records: tuple[MetadataRecord, ...] = ()
+    control: tuple[ControlValue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voter:
+    """One voter of the quorum: its directory, and its controller listener, if it has one."""
+
+    node_id: NodeId
+    directory_id: UUID
+    listener_name: str
+    host: str
+    port: int
+
+
+def encode_records(records: Sequence[MetadataRecord], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+    """Return one batch of metadata records, at least one.
+
+    Raises:
+        ProtocolError: a record holds a value that its version cannot carry.
+    """
+    values = [encode_metadata_record(record, RECORD_VERSIONS.get(type(record), 0)) for record in records]
+    return build_batch([(timestamp_ms, None, value) for value in values], base_offset=base_offset, leader_epoch=epoch)
+
+
+def encode_control(values: Sequence[tuple[ControlType, ControlValue]], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+    """Return one control batch, at least one record."""
+    encoded = [(control_type, encode(value, 0)) for control_type, value in values]
+    return build_control_batch(encoded, base_offset=base_offset, leader_epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def leader_change(node_id: NodeId, voters: Sequence[Voter]) -> tuple[ControlType, ControlValue]:
+    """Return the record that opens an epoch: who leads it, who may vote, who granted it."""
+    known = [LeaderChangeMessageVoter(voter_id=voter.node_id) for voter in voters]
+    granting = [LeaderChangeMessageVoter(voter_id=node_id)]
+    return ControlType.LEADER_CHANGE, LeaderChangeMessage(version=0, leader_id=node_id, voters=known, granting_voters=granting)
+
+
+def kraft_version() -> tuple[ControlType, ControlValue]:
+    """Return the record that says that voters are records themselves (KIP-853)."""
+    return ControlType.KRAFT_VERSION, KRaftVersionRecord(version=0, kraft_version=KRAFT_VERSION)
+
+
+def voters_record(voters: Sequence[Voter]) -> tuple[ControlType, ControlValue]:
+    """Return the record that names the voters."""
+    listed = [
+        VotersVoter(
+            voter_id=voter.node_id,
+            voter_directory_id=voter.directory_id,
+            endpoints=[VoterEndpoint(name=voter.listener_name, host=voter.host, port=voter.port)],
+            kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=KRAFT_VERSION),
+        )
+        for voter in voters
+    ]
+    return ControlType.KRAFT_VOTERS, VotersRecord(version=0, voters=listed)
+
+
+def voters_of(record: VotersRecord) -> tuple[Voter, ...]:
+    """Return the voters that a record names; of several endpoints the first."""
+    return tuple(
+        Voter(
+            node_id=NodeId(voter.voter_id),
+            directory_id=voter.voter_directory_id,
+            listener_name=voter.endpoints[0].name if voter.endpoints else "",
+            host=voter.endpoints[0].host if voter.endpoints else "",
+            port=voter.endpoints[0].port if voter.endpoints else 0,
+        )
+        for voter in record.voters
+    )
+
+
+def decode_batches(buffer: Buffer, where: str) -> Iterator[MetadataBatch]:
+    """Yield the batches that lie back to back in ``buffer``; ``where`` names the file in complaints.
+
+    Raises:
+        StorageError: bytes that are no batches, a checksum that does not hold, a record of a newer version.
+    """
+    try:
+        for position, header in iterate_headers(buffer):
+            if not is_crc_valid(batch_view(buffer, position)):
+                raise StorageError(f"{where}: the checksum of the batch of base offset {header.base_offset} does not hold; restore it")
+            yield _decode_batch(buffer, position, header)
+    except (KafkaError, ProtocolError) as error:
+        raise StorageError(f"{where}: {error}; restore it, or start it with the version that wrote it") from error
+
+
+def _decode_batch(buffer: Buffer, position: int, header: BatchHeader) -> MetadataBatch:
+    records: tuple[MetadataRecord, ...] = ()
+    control: tuple[ControlValue, ...] = ()
+    if header.is_control:
+        control = tuple(_control_values(buffer, position))
+    else:
+        records = tuple(decode_metadata_record(record.value or b"") for record in iterate_records(buffer, position))
+    return MetadataBatch(
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        epoch=LeaderEpoch(header.partition_leader_epoch),
+        timestamp_ms=header.max_timestamp,
+        size_bytes=header.size_bytes,
+        records=records,
+        control=control,
+    )
+
+
+def _control_values(buffer: Buffer, position: int) -> Iterator[ControlValue]:
+    for record in iterate_control_records(buffer, position):
+        cls = CONTROL_CLASSES.get(record.type) if record.type is not None else None
+        if cls is not None:
+            yield _decode_control(cls, record.value)
+
+
+def _decode_control(cls: type[ControlValue], value: bytes) -> ControlValue:
+    """Read a control value: its version stands in its own first field. Versions to come may have more fields, not other ones."""
+    version = int.from_bytes(value[:2], "big")
+    decoded, _ = decode(cls, min(version, highest_version(cls)), value)
+    return decoded

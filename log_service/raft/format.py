@@ -1,0 +1,125 @@
+"""A fresh node's directories, as ``kafka-storage format --standalone`` leaves them.
+
+Decides what is written and when a directory must not be touched: each log directory gets ``bootstrap.checkpoint`` (the first records of a
+new cluster) and ``meta.properties``; the one of the metadata log also the snapshot ``0-0`` with the KRaft version and this node as the only
+voter. Knows no configuration keys.
+
+Invariants: ``meta.properties`` is written last, so that a crash leaves a directory that is formatted again; a directory that has one keeps
+what it says; all directories of a node name one cluster.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import UUID
+
+from log_service.common.env import Files
+from log_service.common.errors import StorageError
+from log_service.common.types import CLUSTER_METADATA_TOPIC, NodeId
+from log_service.protocol.stored.metadata_records import MetadataRecord
+from log_service.raft.batches import Voter
+from log_service.raft.snapshots import BOOTSTRAP_FILE, SnapshotId, encode_snapshot, read_snapshot
+from log_service.storage.file_names import LOG_SUFFIX
+from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
+from log_service.storage.partition_metadata import format_uuid
+
+METADATA_DIRECTORY = f"{CLUSTER_METADATA_TOPIC}-0"
+RESERVED_IDS = range(101)
+"""Ids with a meaning of their own: none, the metadata topic, directories that are lost or not assigned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeIdentity:
+    """Who a node is, as its directories say."""
+
+    node_id: NodeId
+    cluster_id: str
+    directory_ids: Mapping[Path, UUID]
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatPlan:
+    """What a fresh directory is formatted with. ``cluster_id`` None draws one; ``voter_listener`` is (name, host, port)."""
+
+    node_id: NodeId
+    cluster_id: str | None
+    voter_listener: tuple[str, str, int]
+    bootstrap_records: Sequence[MetadataRecord]
+    new_bits: Callable[[int], int]
+    now_ms: int
+
+
+def random_id(new_bits: Callable[[int], int]) -> UUID:
+    """Return a random id that prints without a leading dash, so that it can be an argument of a command."""
+    while True:
+        found = UUID(int=new_bits(128), version=4)
+        if found.int not in RESERVED_IDS and not format_uuid(found).startswith("-"):
+            return found
+
+
+def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir: Path, plan: FormatPlan) -> NodeIdentity:
+    """Format what is fresh, check what is not, and return who the node is. Blocks.
+
+    Raises:
+        StorageError: a directory belongs to another node or cluster, or holds logs that no node owns.
+    """
+    directories = dict.fromkeys((*log_dirs, metadata_log_dir))
+    found = {directory: read_meta_properties(files, directory) for directory in directories}
+    known = [properties for properties in found.values() if properties is not None]
+    cluster_id = known[0].cluster_id if known else plan.cluster_id or format_uuid(random_id(plan.new_bits))
+    for directory, properties in found.items():
+        if properties is not None:
+            check_owner(properties, directory, node_id=plan.node_id, cluster_id=plan.cluster_id or cluster_id)
+        else:
+            _check_fresh(files, directory)
+    directory_ids: dict[Path, UUID] = {}
+    for directory, properties in found.items():
+        if properties is not None and properties.directory_id is not None:
+            directory_ids[directory] = properties.directory_id
+            continue
+        directory_ids[directory] = directory_id = random_id(plan.new_bits)
+        if properties is not None:
+            write_meta_properties(files, directory, replace(properties, directory_id=directory_id))
+            continue
+        files.make_directory(directory)
+        if directory == metadata_log_dir and not known:
+            _write_first_snapshot(files, directory, directory_id, plan)
+        files.write_atomically(directory / BOOTSTRAP_FILE, _bootstrap(plan))
+        own = MetaProperties(cluster_id=cluster_id, node_id=plan.node_id, directory_id=directory_id)
+        write_meta_properties(files, directory, own)
+    return NodeIdentity(node_id=plan.node_id, cluster_id=cluster_id, directory_ids=directory_ids, is_new=not known)
+
+
+def read_bootstrap_records(files: Files, metadata_log_dir: Path) -> tuple[MetadataRecord, ...]:
+    """Return the records with which an empty metadata log begins; none where the directory names none.
+
+    Raises:
+        StorageError: the file is damaged.
+    """
+    path = metadata_log_dir / BOOTSTRAP_FILE
+    if not files.exists(path):
+        return ()
+    return read_snapshot(files, path, SnapshotId(0, 0)).records
+
+
+def _check_fresh(files: Files, directory: Path) -> None:
+    for name in files.list_directory(directory):
+        inner = directory / name
+        if files.is_directory(inner) and any(entry.endswith(LOG_SUFFIX) for entry in files.list_directory(inner)):
+            raise StorageError(
+                f"{directory} holds logs such as {name} but no meta.properties, so nobody knows whose they are; "
+                "restore meta.properties, or name an empty directory"
+            )
+
+
+def _write_first_snapshot(files: Files, directory: Path, directory_id: UUID, plan: FormatPlan) -> None:
+    name, host, port = plan.voter_listener
+    voter = Voter(node_id=plan.node_id, directory_id=directory_id, listener_name=name, host=host, port=port)
+    batches = encode_snapshot((), epoch=0, timestamp_ms=plan.now_ms, last_contained_timestamp_ms=plan.now_ms, voters=(voter,))
+    files.make_directory(directory / METADATA_DIRECTORY)
+    files.write_atomically(directory / METADATA_DIRECTORY / SnapshotId(0, 0).file_name, b"".join(batches))
+
+
+def _bootstrap(plan: FormatPlan) -> bytes:
+    return b"".join(encode_snapshot(plan.bootstrap_records, epoch=0, timestamp_ms=plan.now_ms, last_contained_timestamp_ms=0))

@@ -1,0 +1,55 @@
+"""The file ``quorum-state``: JSON of data version 1, beside the segments of the metadata log.
+
+Decides the file's form; what it means is ``raft.core``'s. It is written with a rename and synced before anything relies on it.
+"""
+
+import json
+from pathlib import Path
+
+from log_service.common.env import Files
+from log_service.common.errors import StorageError
+from log_service.common.types import LeaderEpoch, NodeId
+from log_service.raft.core import NO_DIRECTORY, QuorumState
+from log_service.storage.partition_metadata import format_uuid, parse_uuid
+
+FILE_NAME = "quorum-state"
+DATA_VERSION = 1
+
+
+def read_quorum_state(files: Files, directory: Path) -> QuorumState | None:
+    """Return what the file says, None where there is none.
+
+    Raises:
+        StorageError: it is not JSON, or not of a data version that is known.
+    """
+    path = directory / FILE_NAME
+    try:
+        content = files.read_bytes(path)
+    except FileNotFoundError:
+        return None
+    try:
+        fields = json.loads(content)
+        version = int(fields["data_version"])
+        state = QuorumState(
+            leader_id=NodeId(int(fields["leaderId"])),
+            leader_epoch=LeaderEpoch(int(fields["leaderEpoch"])),
+            voted_id=NodeId(int(fields["votedId"])),
+            voted_directory_id=parse_uuid(fields["votedDirectoryId"]) if version > 0 else NO_DIRECTORY,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"{path} is damaged ({error}); restore it from a copy, the node must not guess its epoch") from error
+    if version > DATA_VERSION:
+        raise StorageError(f"{path} has data version {version}, newer than {DATA_VERSION}; start it with the version that wrote it")
+    return state
+
+
+def write_quorum_state(files: Files, directory: Path, state: QuorumState) -> None:
+    """Replace the file durably."""
+    fields = {
+        "leaderId": state.leader_id,
+        "leaderEpoch": state.leader_epoch,
+        "votedId": state.voted_id,
+        "votedDirectoryId": format_uuid(state.voted_directory_id),
+        "data_version": DATA_VERSION,
+    }
+    files.write_atomically(directory / FILE_NAME, json.dumps(fields, separators=(",", ":")).encode())

@@ -1,0 +1,106 @@
+"""Snapshots of the metadata log: ``<end offset>-<epoch>.checkpoint``, and ``bootstrap.checkpoint``, which has the same content.
+
+Decides names and content: a control batch that opens it (header, and where voters are known the KRaft version and the voters), batches of
+records, a control batch with the footer. A file without a footer was never finished and is not a snapshot. Knows not what the records mean.
+
+Invariants: a snapshot holds everything below its offset, which was committed; it is written beside its name, synced and renamed.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from log_service.common.env import Files
+from log_service.common.errors import StorageError
+from log_service.protocol.stored.control_records import SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
+from log_service.protocol.stored.metadata_records import MetadataRecord
+from log_service.raft.batches import (
+    ControlValue,
+    Voter,
+    decode_batches,
+    encode_control,
+    encode_records,
+    kraft_version,
+    voters_of,
+    voters_record,
+)
+from log_service.records.control import ControlType
+
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
+NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+RECORDS_PER_BATCH = 1_000
+
+
+class SnapshotId(NamedTuple):
+    """What a snapshot covers: every offset below ``end_offset``, the last of them of ``epoch``. Later ones are larger."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+
+
+class Snapshot(NamedTuple):
+    """The content of a snapshot. ``voters`` is empty where it names none."""
+
+    id: SnapshotId
+    records: tuple[MetadataRecord, ...]
+    voters: tuple[Voter, ...]
+    last_contained_timestamp_ms: int
+
+
+def parse_snapshot_name(name: str) -> SnapshotId | None:
+    """Return what a file name says, None for any other file."""
+    match = NAME.fullmatch(name)
+    return SnapshotId(int(match[1]), int(match[2])) if match else None
+
+
+def list_snapshots(files: Files, directory: Path) -> list[SnapshotId]:
+    """Return the snapshots of a directory, oldest first."""
+    return sorted(found for name in files.list_directory(directory) if (found := parse_snapshot_name(name)) is not None)
+
+
+def encode_snapshot(
+    records: Iterable[MetadataRecord],
+    *,
+    epoch: int,
+    timestamp_ms: int,
+    last_contained_timestamp_ms: int,
+    voters: Sequence[Voter] = (),
+) -> Iterator[bytes]:
+    """Yield the batches of a snapshot; offsets in it begin at 0 and mean nothing."""
+    header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_timestamp_ms)
+    opening: list[tuple[ControlType, ControlValue]] = [(ControlType.SNAPSHOT_HEADER, header)]
+    if voters:
+        opening += [kraft_version(), voters_record(voters)]
+    yield encode_control(opening, base_offset=0, epoch=epoch, timestamp_ms=timestamp_ms)
+    offset = len(opening)
+    remaining = iter(records)
+    while batch := list(islice(remaining, RECORDS_PER_BATCH)):
+        yield encode_records(batch, base_offset=offset, epoch=epoch, timestamp_ms=timestamp_ms)
+        offset += len(batch)
+    footer = [(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord(version=0))]
+    yield encode_control(footer, base_offset=offset, epoch=epoch, timestamp_ms=timestamp_ms)
+
+
+def read_snapshot(files: Files, path: Path, snapshot_id: SnapshotId) -> Snapshot:
+    """Return the content of a snapshot; blocks.
+
+    Raises:
+        StorageError: it is damaged, or was never finished.
+        FileNotFoundError: there is none.
+    """
+    records: list[MetadataRecord] = []
+    control: list[ControlValue] = []
+    for batch in decode_batches(files.read_bytes(path), str(path)):
+        records += batch.records
+        control += batch.control
+    if not control or not isinstance(control[0], SnapshotHeaderRecord) or not isinstance(control[-1], SnapshotFooterRecord):
+        raise StorageError(f"{path} is not a whole snapshot: it must begin with a header and end with a footer; restore it from a copy")
+    voters = next((voters_of(value) for value in control if isinstance(value, VotersRecord)), ())
+    return Snapshot(snapshot_id, tuple(records), voters, control[0].last_contained_log_timestamp)
