@@ -1,0 +1,230 @@
+"""``tidelog log dump``: what the files of a log say, ours or Apache Kafka's, read from disk without a broker.
+
+Reads segments, indexes, producer snapshots and checkpoints by their names. Never writes. What is damaged is said, with its position, and
+everything before it is shown.
+"""
+
+import json
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from log_service.cli.output import aligned
+from log_service.common.errors import TidelogError
+from log_service.coordinator.group import records as group_records
+from log_service.protocol.stored.serde import decode_metadata_record
+from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, iterate_records, parse_header
+from log_service.records.control import iterate_control_records
+from log_service.records.record import Record
+from log_service.storage.producer_snapshots import decode_snapshot
+
+Row = dict[str, Any]
+Decode = Callable[[Record], Any]
+
+OFFSET_INDEX_ENTRY = struct.Struct(">ii")
+TIME_INDEX_ENTRY = struct.Struct(">qi")
+MAX_SHOWN_BYTES = 120
+
+
+@click.group()
+def log() -> None:
+    """Look into a log's files on disk."""
+
+
+@log.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True, path_type=Path))
+@click.option("--records", "with_records", is_flag=True, help="Open the batches and show every record.")
+@click.option(
+    "--decode",
+    type=click.Choice(["text", "metadata", "offsets"]),
+    default="text",
+    show_default=True,
+    help="What records are: text, metadata records (__cluster_metadata), or groups and offsets (__consumer_offsets).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per entry.")
+def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: bool) -> None:
+    """Show what the files PATH say; a directory means all of its files.
+
+    Reads segments (.log), snapshots of the metadata log (.checkpoint), indexes (.index, .timeindex), producer snapshots (.snapshot)
+    and checkpoints.
+
+    Exit code 1 where a file is damaged; what stands before the damage is shown.
+
+    \b
+    tidelog log dump .tidelog/broker/logs/flights-0
+    tidelog log dump --records .tidelog/broker/logs/flights-0/00000000000000000000.log
+    """
+    is_damaged = False
+    for path in files_of(paths):
+        if not as_json:
+            click.echo(f"{path}  ({path.stat().st_size:,} bytes)")
+        rows: list[Row] = []
+        try:
+            for row in rows_of(path, decode if with_records else None):
+                rows.append(row)
+                if as_json:
+                    click.echo(json.dumps({"file": path.name, **row}, default=printable))
+        except (TidelogError, struct.error, ValueError) as error:
+            is_damaged = True
+            click.echo(f"{path}: {error}", err=True)
+        if not as_json:
+            click.echo((aligned(rows, list(rows[0])) if rows else "(empty)") + "\n")
+    if is_damaged:
+        raise click.exceptions.Exit(1)
+
+
+def files_of(paths: tuple[Path, ...]) -> Iterator[Path]:
+    """Iterate over the files that are named, and those in the directories that are."""
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(inner for inner in path.iterdir() if inner.is_file() and inner.suffix in READERS | {"": None})
+        else:
+            yield path
+
+
+def rows_of(path: Path, decode: str | None) -> Iterator[Row]:
+    """Iterate over a file's entries; ``decode`` opens the batches of a segment."""
+    if path.suffix in {".log", ".checkpoint"} and path.stem.split("-")[0].isdigit():
+        yield from batches(path, decode)
+    else:
+        yield from READERS.get(path.suffix, lines)(path)
+
+
+def batches(path: Path, decode: str | None) -> Iterator[Row]:
+    """Iterate over a segment's batches, or over all of their records."""
+    content = path.read_bytes()
+    position = 0
+    while position < len(content):
+        header = parse_header(content, position)
+        batch = batch_view(content, position)
+        if decode is None:
+            yield batch_row(position, header, is_valid=is_crc_valid(batch))
+        elif header.is_control:
+            for control in iterate_control_records(content, position):
+                name = control.type.name.lower() if control.type is not None else "unknown"
+                yield {"offset": control.offset, "timestamp": control.timestamp, "key": f"control: {name}", "value": shown(control.value)}
+        else:
+            for record in iterate_records(content, position):
+                yield record_row(record, DECODERS[decode])
+        position += header.size_bytes
+
+
+def batch_row(position: int, header: BatchHeader, *, is_valid: bool) -> Row:
+    """Describe a batch by its header."""
+    flags = [name for name, is_set in (("control", header.is_control), ("transactional", header.is_transactional)) if is_set]
+    return {
+        "position": position,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records": header.record_count,
+        "bytes": header.size_bytes,
+        "epoch": header.partition_leader_epoch,
+        "max_timestamp": header.max_timestamp,
+        "codec": header.compression.name.lower(),
+        "producer": f"{header.producer_id}/{header.producer_epoch}@{header.base_sequence}" if header.has_producer_id else None,
+        "flags": flags or None,
+        "crc": "valid" if is_valid else "WRONG",
+    }
+
+
+def record_row(record: Record, decode: Decode) -> Row:
+    """Describe a record; one that does not decode is shown as text with the reason."""
+    row: Row = {"offset": record.offset, "timestamp": record.timestamp}
+    try:
+        decoded = decode(record)
+    except TidelogError as error:
+        return {**row, "key": shown(record.key), "value": f"{shown(record.value)} ({error})"}
+    if isinstance(decoded, dict):
+        return row | decoded
+    return {**row, "type": type(decoded).__name__, "value": printable(decoded)}
+
+
+def as_text(record: Record) -> Row:
+    """Show key, value and headers as text."""
+    headers = [f"{name}={shown(value)}" for name, value in record.headers]
+    return {"key": shown(record.key), "value": shown(record.value), "headers": headers or None}
+
+
+def as_group_record(record: Record) -> Any:
+    """Decode a record of ``__consumer_offsets``."""
+    return group_records.decode(record.key or b"", record.value) or as_text(record)
+
+
+DECODERS: dict[str, Decode] = {
+    "text": as_text,
+    "metadata": lambda record: decode_metadata_record(record.value or b""),
+    "offsets": as_group_record,
+}
+
+
+def offset_index(path: Path) -> Iterator[Row]:
+    """Iterate over an offset index: 8 bytes each, the offset relative to the segment's."""
+    base_offset = int(path.stem)
+    for relative, position in OFFSET_INDEX_ENTRY.iter_unpack(whole_entries(path, OFFSET_INDEX_ENTRY.size)):
+        if relative or position:
+            yield {"offset": base_offset + relative, "position": position}
+
+
+def time_index(path: Path) -> Iterator[Row]:
+    """Iterate over a time index: 12 bytes each."""
+    base_offset = int(path.stem)
+    for timestamp, relative in TIME_INDEX_ENTRY.iter_unpack(whole_entries(path, TIME_INDEX_ENTRY.size)):
+        if timestamp > 0 or relative:
+            yield {"timestamp": timestamp, "offset": base_offset + relative}
+
+
+def whole_entries(path: Path, entry_bytes: int) -> bytes:
+    """Return an index's content, which must be whole entries."""
+    content = path.read_bytes()
+    if len(content) % entry_bytes:
+        raise ValueError(f"{len(content)} bytes are not entries of {entry_bytes} bytes: the index is damaged and is rebuilt by a broker")
+    return content
+
+
+def producer_snapshot(path: Path) -> Iterator[Row]:
+    """Iterate over the producers of a snapshot."""
+    for entry in decode_snapshot(path.read_bytes()):
+        yield asdict(entry)
+
+
+def lines(path: Path) -> Iterator[Row]:
+    """Iterate over the lines of a small text file."""
+    for line in path.read_text(errors="replace").splitlines():
+        yield {"line": line}
+
+
+READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
+    ".log": lines,
+    ".checkpoint": lines,
+    ".index": offset_index,
+    ".timeindex": time_index,
+    ".snapshot": producer_snapshot,
+    ".metadata": lines,
+}
+
+
+def shown(value: bytes | None) -> str | None:
+    """Return bytes as text of a readable length; what is not text is shown in hexadecimal."""
+    if value is None:
+        return None
+    cut = value[:MAX_SHOWN_BYTES]
+    try:
+        text = cut.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "0x" + cut.hex()
+    return text if len(value) <= MAX_SHOWN_BYTES else f"{text}... ({len(value):,} bytes)"
+
+
+def printable(value: Any) -> Any:
+    """Return decoded values in a form that prints well."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: printable(part) for name, part in asdict(value).items() if part not in (None, [], ())}
+    if isinstance(value, bytes):
+        return shown(value)
+    if isinstance(value, list | tuple):
+        return [printable(part) for part in value]
+    return value if isinstance(value, int | str | float | dict) else str(value)
