@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,9 @@ def _read(name: str) -> str:
     own = OWN_SCHEMAS / f"{name}.json"
     if own.exists():
         return own.read_text()
-    return (resources.files("kafka.protocol.schemas.resources") / f"{name}.json").read_text()
+    package = find_spec("kafka")  # found, not imported: its files are wanted, not its client
+    assert package is not None and package.origin is not None, "kafka-python is not installed"  # noqa: PT018
+    return (Path(package.origin).parent / "protocol" / "schemas" / "resources" / f"{name}.json").read_text()
 
 
 def _fields(raw_fields: list[dict[str, Any]], shared: dict[str, Any], valid: str) -> tuple[FieldFacts, ...]:

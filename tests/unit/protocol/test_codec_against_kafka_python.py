@@ -1,0 +1,75 @@
+"""Our bytes are kafka-python's bytes, and it reads all of them: two codecs from the same public schemas."""
+
+import importlib
+from dataclasses import fields
+from functools import cache
+from io import BytesIO
+from typing import Any
+from warnings import catch_warnings
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from log_service.protocol.codec import encode
+from log_service.protocol.schema import Message, has_version
+from tests.unit.protocol.instances import instances, messages, named
+
+THEIR_PACKAGES = ("admin", "consumer", "metadata", "producer", "consumer.group", "consumer.metadata")
+
+THEIR_SETS = {
+    "MetadataResponse": {"cluster_authorized_operations"},
+    "MetadataResponseTopic": {"topic_authorized_operations"},
+    "DescribeClusterResponse": {"cluster_authorized_operations"},
+    "DescribedGroup": {"authorized_operations"},
+}
+"""Numbers of ours that are sets of bit numbers with them, all of one name."""
+
+few = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@cache
+def their_class(name: str) -> Any:
+    for package in THEIR_PACKAGES:
+        with catch_warnings(action="ignore", category=DeprecationWarning):  # they read their schemas by a deprecated function
+            module = importlib.import_module(f"kafka.protocol.{package}")
+        found = getattr(module, name, None)
+        if found is not None:
+            return found
+    return None
+
+
+def as_theirs(value: Any) -> Any:
+    """Return a message as nested dictionaries; sets of authorized operations are sets of bit numbers with them."""
+    if isinstance(value, list):
+        return [as_theirs(each) for each in value]
+    if not hasattr(value, "SCHEMA"):
+        return value
+    plain = {field.name: as_theirs(getattr(value, field.name)) for field in fields(value)}
+    for name in plain.keys() & THEIR_SETS.get(type(value).__name__, set()):
+        plain["authorized_operations"] = {bit for bit in range(32) if plain[name] >> bit & 1}
+    return plain
+
+
+def shared() -> list[tuple[type[Message], int]]:
+    return [(cls, version) for cls, version in messages() if their_class(cls.__name__) is not None]
+
+
+def test_every_served_api_of_kafka_is_compared() -> None:
+    compared = {cls.__name__ for cls, _ in shared()}
+    ours = {cls.__name__ for cls, _ in messages() if cls.__module__.startswith("log_service.protocol.messages")}
+    assert ours - compared == {"MaintenanceRequest", "MaintenanceResponse", "RequestHeader", "ResponseHeader"}
+
+
+@pytest.mark.parametrize(("cls", "version"), shared(), ids=named)
+@few
+@given(drawn=st.data())
+def test_bytes_are_the_same(cls: type[Message], version: int, drawn: Any) -> None:
+    message = drawn.draw(instances(cls, version))
+    encoded = encode(message, version)
+    theirs = their_class(cls.__name__)._struct
+    flexible = has_version(cls.SCHEMA.flexible, version)
+    assert theirs.encode(as_theirs(message), version=version, compact=flexible, tagged=flexible).hex() == encoded.hex()
+    unread = BytesIO(encoded)
+    theirs.decode(unread, version=version, compact=flexible, tagged=flexible)
+    assert unread.read() == b""

@@ -1,0 +1,62 @@
+"""Every message in every version comes back as it was, in one piece or in chunks, and no truncation of it passes for a whole one."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from log_service.common.errors import ProtocolError
+from log_service.protocol.codec import decode, encode, encode_chunks
+from log_service.protocol.schema import Message
+from tests.unit.protocol.instances import instances, messages, named
+
+few = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.parametrize(("cls", "version"), list(messages()), ids=named)
+@few
+@given(drawn=st.data())
+def test_message_survives_the_wire(cls: type[Message], version: int, drawn: Any) -> None:
+    message = drawn.draw(instances(cls, version))
+    encoded = encode(message, version)
+    decoded, end = decode(cls, version, b"before" + encoded, 6)
+    assert decoded == message
+    assert end == len(encoded) + 6
+    assert b"".join(map(bytes, encode_chunks(message, version, b"prefix"))) == b"prefix" + encoded  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("cls", "version"), list(messages()), ids=named)
+@settings(few, max_examples=2)
+@given(drawn=st.data())
+def test_every_truncation_is_refused(cls: type[Message], version: int, drawn: Any) -> None:
+    encoded = encode(drawn.draw(instances(cls, version, is_tame=True)), version)
+    for size in range(len(encoded)):
+        with pytest.raises(ProtocolError):
+            decode(cls, version, encoded[:size])
+
+
+@pytest.mark.parametrize(("cls", "version"), list(messages()), ids=named)
+@settings(few, max_examples=8)
+@given(drawn=st.data())
+def test_damaged_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message], version: int, drawn: Any) -> None:
+    encoded = bytearray(encode(drawn.draw(instances(cls, version, is_tame=True)), version))
+    for position in drawn.draw(st.lists(st.integers(0, max(len(encoded) - 1, 0)), min_size=1, max_size=4)):
+        encoded[position : position + 1] = drawn.draw(st.sampled_from((b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff", b"\xff\xff", b"")))
+    try:
+        decoded, end = decode(cls, version, encoded)
+    except ProtocolError:
+        return
+    assert end <= len(encoded)
+    assert decode(cls, version, encode(decoded, version))[0] == decoded
+
+
+@pytest.mark.parametrize(("cls", "version"), list(messages()), ids=named)
+@settings(few, max_examples=8)
+@given(noise=st.binary(max_size=60))
+def test_random_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message], version: int, noise: bytes) -> None:
+    try:
+        _, end = decode(cls, version, noise)
+    except ProtocolError:
+        return
+    assert end <= len(noise)
