@@ -77,10 +77,16 @@ class ServerBudget:
         if self._count_of_host[host] <= 0:
             del self._count_of_host[host]
 
+    def acquire_frame_nowait(self, size_bytes: int) -> bool:
+        """Take memory for a frame if it is there and nobody waits for it; return whether it was."""
+        if self._waiters or not self._has_room_for(size_bytes):
+            return False
+        self._frame_bytes += size_bytes
+        return True
+
     async def acquire_frame(self, size_bytes: int) -> None:
         """Wait until a frame of that size may be received; ``release_frame`` gives the memory back."""
-        if not self._waiters and self._has_room_for(size_bytes):
-            self._frame_bytes += size_bytes
+        if self.acquire_frame_nowait(size_bytes):
             return
         waiter = _Waiter(size_bytes)
         self._waiters.append(waiter)

@@ -77,6 +77,7 @@ class ServerConnection:
         self._has_writer = False
         self._is_held = False  # the reading task waits for room among the unanswered requests
         self._is_stopping = False
+        self._memory_scope: trio.CancelScope | None = None  # around a wait for memory, which closing must end
         self._writer_lot = trio.lowlevel.ParkingLot()
         self._reader_lot = trio.lowlevel.ParkingLot()
 
@@ -121,6 +122,8 @@ class ServerConnection:
         if not self.is_closed:
             self.is_closed = True
             self._stream.close()
+            if self._memory_scope is not None:
+                self._memory_scope.cancel()
             self._writer_lot.unpark_all()
             self._reader_lot.unpark_all()
 
@@ -208,7 +211,8 @@ class ServerConnection:
         """Receive the frame at the front of the buffer, which is larger than the buffer, and hand it over."""
         await self._wait_for_room()
         size = _read_size(self._buffer, 0)[0]
-        await self._budget.acquire_frame(size)
+        if not self._budget.acquire_frame_nowait(size):
+            await self._wait_for_memory(size)
         try:
             frame = memoryview(bytearray(size))
             received = self._end - SIZE_BYTES
@@ -220,6 +224,12 @@ class ServerConnection:
             self._handle(frame)
         finally:
             self._budget.release_frame(size)
+
+    async def _wait_for_memory(self, size_bytes: int) -> None:
+        with trio.CancelScope() as self._memory_scope:
+            await self._budget.acquire_frame(size_bytes)
+            return
+        raise _closed()
 
     async def _fill(self, rest: memoryview) -> None:
         while rest:
@@ -247,7 +257,7 @@ class ServerConnection:
         finally:
             self._is_held = False
         if self.is_closed:
-            raise OSError(errno.EBADF, "the connection was closed on our side")
+            raise _closed()
 
     def _start_writer(self) -> None:
         if not self._has_writer:
@@ -306,3 +316,7 @@ class ServerConnection:
                 await self._stream.send_gathered(unsent)
         finally:
             release_slices(chunks)
+
+
+def _closed() -> OSError:
+    return OSError(errno.EBADF, "the connection was closed on our side")

@@ -100,13 +100,17 @@ class Server:
         for connection in list(self._connections):
             connection.stop()
         with trio.move_on_after(deadline_ms / 1000):
-            while self._connections:
-                await self._emptied.wait()
+            await self._wait_until_empty()
         left_count = len(self._connections)
         if left_count:
             logger.warning("Listener %s: %d connections were not drained after %d ms", self._config.name, left_count, deadline_ms)
         for connection in list(self._connections):
             connection.close()
+        await self._wait_until_empty()
+
+    async def _wait_until_empty(self) -> None:
+        while self._connections:
+            await self._emptied.wait()
 
     async def _accept_until_closed(self, listener: Listener, nursery: trio.Nursery) -> None:
         pause_s = MIN_ACCEPT_PAUSE_S

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import trio
 from trio.testing import MockClock
@@ -21,7 +22,7 @@ def framed(content: bytes) -> bytes:
 
 
 class ScriptedHandler:
-    """``wait...`` is answered when the test says so, ``none...`` never, ``bad...`` is not the protocol, ``bug...`` raises, the rest is echoed."""
+    """Echoes, but ``wait...`` is answered when the test says so, ``none...`` never, ``bad...`` is not the protocol, ``bug...`` raises."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -74,6 +75,11 @@ class Peer:
 
     async def send_raw(self, content: bytes) -> None:
         await self.connection.send_gathered([content])
+
+    async def send_slowly(self, content: bytes, *, pause_s: float, chunk_bytes: int = 1) -> None:
+        for position in range(0, len(content), chunk_bytes):
+            await trio.sleep(pause_s)
+            await self.send_raw(content[position : position + chunk_bytes])
 
     async def receive(self) -> bytes | None:
         """Return the next answer, or None at the end of the stream."""
@@ -135,8 +141,8 @@ async def running(limits: NetworkLimits, network: MemoryNetwork | None = None) -
         nursery.cancel_scope.cancel()
 
 
-def play(scene: Callable[[Stage], Awaitable[None]], *, network: MemoryNetwork | None = None, **limits: int) -> Stage:
-    """Run a scene against a server with those limits, in virtual time; return the stage as it was left."""
+def play(scene: Callable[[Stage], Awaitable[None]], *, network: MemoryNetwork | None = None, **limits: Any) -> Stage:
+    """Run a scene against a server with those ``NetworkLimits``, in virtual time; return the stage as it was left."""
     left: list[Stage] = []
 
     async def main() -> None:
