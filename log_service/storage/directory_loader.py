@@ -1,0 +1,128 @@
+"""Opening all logs of one log directory at a start.
+
+Decides what each name in the directory is, what the checkpoints say of each log, and how many logs one call to the pool opens. Knows
+nothing of other directories. A log that is damaged does not stop the others: it is reported beside them.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import trio
+
+from log_service.common.env import Files
+from log_service.common.errors import StorageError
+from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicPartition
+from log_service.storage.checkpoints import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, read_offsets
+from log_service.storage.clean_shutdown import take_marker
+from log_service.storage.file_names import (
+    DELETE_DIRECTORY_SUFFIX,
+    FUTURE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+    is_set_aside,
+    parse_directory_name,
+)
+from log_service.storage.log import Log
+from log_service.storage.recovery import OpenedFrom
+
+_log = logging.getLogger(__name__)
+_LOGS_PER_CALL = 64
+_SET_ASIDE_SUFFIXES = (STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)
+
+OpenLog = Callable[[Path, TopicPartition, OpenedFrom], Log]
+Work = tuple[Path, TopicPartition, OpenedFrom]
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedDirectory:
+    """What a start found in one log directory. ``broker_epoch`` is the one of the last clean stop, None after any other stop."""
+
+    logs: list[Log] = field(default_factory=list)
+    damaged: dict[TopicPartition, StorageError] = field(default_factory=dict)
+    broker_epoch: int | None = None
+
+
+class DirectoryLoader:
+    """Loads one log directory, once."""
+
+    def __init__(self, files: Files, directory: Path, open_one: OpenLog, *, thread_count: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._open_one = open_one
+        self._thread_count = thread_count
+        self._loaded = LoadedDirectory()
+        self._error: OSError | None = None
+
+    async def load(self) -> LoadedDirectory:
+        """Open every log.
+
+        Raises:
+            OSError: the directory cannot be read.
+        """
+        partitions = await self._files.run_in_pool(self._survey)
+        recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
+        start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        is_clean = self._loaded.broker_epoch is not None
+        work = [
+            (
+                self._directory / name,
+                topic_partition,
+                OpenedFrom(
+                    is_clean=is_clean,
+                    recovery_point=recovery_points.get(topic_partition, 0),
+                    log_start_offset=start_offsets.get(topic_partition, 0),
+                ),
+            )
+            for name, topic_partition in partitions
+        ]
+        size = _LOGS_PER_CALL if is_clean else 1
+        limiter = trio.CapacityLimiter(self._thread_count)
+        async with trio.open_nursery() as nursery:
+            for start in range(0, len(work), size):
+                await limiter.acquire_on_behalf_of(start)
+                nursery.start_soon(self._open_some, work[start : start + size], limiter, start)
+        if self._error is not None:
+            raise self._error
+        return self._loaded
+
+    async def _open_some(self, work: list[Work], limiter: trio.CapacityLimiter, borrower: int) -> None:
+        try:
+            await self._files.run_in_pool(lambda: self._open_all(work))
+        finally:
+            limiter.release_on_behalf_of(borrower)
+
+    def _open_all(self, work: list[Work]) -> None:
+        for path, topic_partition, known in work:
+            if self._error is not None:
+                return
+            try:
+                self._loaded.logs.append(self._open_one(path, topic_partition, known))
+            except StorageError as error:
+                _log.error("%s stays offline: %s", topic_partition, error)
+                self._loaded.damaged[topic_partition] = error
+            except OSError as error:
+                self._error = error
+
+    def _survey(self) -> list[tuple[str, TopicPartition]]:
+        """Take the clean-shutdown marker, remove what was deleted, and return the partitions' directories."""
+        partitions = []
+        self._loaded.broker_epoch = take_marker(self._files, self._directory)
+        for name in self._files.list_directory(self._directory):
+            topic_partition = parse_directory_name(name)
+            if topic_partition is not None and topic_partition.topic != CLUSTER_METADATA_TOPIC:
+                if self._files.is_directory(self._directory / name):
+                    partitions.append((name, topic_partition))
+            elif is_set_aside(name, DELETE_DIRECTORY_SUFFIX):
+                self._files.remove_tree(self._directory / name)
+            elif not name.endswith(_SET_ASIDE_SUFFIXES) and topic_partition is None and self._files.is_directory(self._directory / name):
+                _log.warning("%s is not a partition's directory and is left alone", self._directory / name)
+        return partitions
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self._files, self._directory / name)
+        except StorageError as error:
+            _log.warning("%s; everything in the directory is verified", error)
+            self._loaded.broker_epoch = None
+            return {}

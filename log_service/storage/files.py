@@ -1,0 +1,305 @@
+"""The real file system behind ``common.env.Files``: gathered writes, leases of file ranges, syncs in a small pool of threads.
+
+Decides how an append is one ``pwritev`` that leaves all of its bytes or none, how syncs of one file are grouped, and when a descriptor
+closes. Knows nothing of logs.
+
+Invariants: a descriptor stays open, and its bytes in place, while a lease of it or a sync of it is under way. A sync that failed is
+final: the file takes no append and no sync after it. Nothing but a sync, a directory sync and work handed to the pool waits for the disk.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from log_service.common.env import File
+from log_service.common.types import Buffer
+from log_service.storage.descriptors import Descriptor, RealFileSlice, copy_prefix, sync_descriptor, write_all
+
+T = TypeVar("T")
+
+LOCK_FILE = ".lock"
+_TEMPORARY_SUFFIX = ".tmp"
+
+
+class _SyncRound:
+    """One sync that serves everybody who asked before it began."""
+
+    __slots__ = ("descriptor", "done", "error")
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        descriptor.lease()
+        self.descriptor = descriptor
+        self.done = trio.Event()
+        self.error: OSError | None = None
+
+    def finish(self) -> None:
+        """Let everybody go on."""
+        self.descriptor.release()
+        self.done.set()
+
+
+class RealFile:
+    """One open file of the disk; ``common.env.File`` says what each call promises."""
+
+    __slots__ = ("__weakref__", "_descriptor", "_files", "_is_closed", "_is_syncing", "_next_round", "_sync_error", "path", "size_bytes")
+
+    def __init__(self, files: "RealFiles", path: Path, number: int) -> None:
+        self._files = files
+        self._descriptor = Descriptor(number)
+        self._is_closed = False
+        self._is_syncing = False
+        self._next_round: _SyncRound | None = None
+        self._sync_error: OSError | None = None
+        self.path = path
+        self.size_bytes = os.fstat(number).st_size
+
+    def __repr__(self) -> str:
+        return f"<RealFile {self.path} size={self.size_bytes} leases={self._descriptor.lease_count}>"
+
+    def append_gathered(self, buffers: Sequence[Buffer]) -> int:
+        """Append all buffers and return the position where they begin; all of them or, with OSError, nothing."""
+        if self._sync_error is not None:
+            raise self._failed()
+        position = self.size_bytes
+        self.size_bytes = position + write_all(self._descriptor.number, buffers, position)
+        return position
+
+    def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
+        """Fill ``buffer`` from ``position`` and return how many bytes there were."""
+        view = memoryview(buffer)
+        filled = 0
+        while filled < len(view):
+            count = os.preadv(self._descriptor.number, [view[filled:]], position + filled)
+            if count == 0:
+                break
+            filled += count
+        return filled
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Return at most ``size_bytes`` from ``position``."""
+        return self._descriptor.read(position, size_bytes)
+
+    def write_at(self, position: int, buffer: Buffer) -> None:
+        """Overwrite bytes that exist already."""
+        view = memoryview(buffer)
+        assert position + len(view) <= self.size_bytes, "overwrites only what is there"
+        while view:
+            written = os.pwrite(self._descriptor.number, view, position)
+            view = view[written:]
+            position += written
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file. Where a lease is out, its bytes stay: what is kept is copied to a new file that takes the name."""
+        if size_bytes >= self.size_bytes:
+            return
+        if self._descriptor.lease_count:
+            replacement = self.path.with_name(self.path.name + _TEMPORARY_SUFFIX)
+            old, self._descriptor = self._descriptor, Descriptor(copy_prefix(self._descriptor.number, replacement, size_bytes))
+            replacement.rename(self.path)
+            old.close()
+        else:
+            os.ftruncate(self._descriptor.number, size_bytes)
+        self.size_bytes = size_bytes
+
+    async def sync(self) -> None:
+        """Make the bytes durable. One fdatasync serves every caller that came before it began; it runs on when they are cancelled."""
+        if self._sync_error is not None:
+            raise self._failed()
+        sync_round = self._next_round
+        if sync_round is None:
+            sync_round = self._next_round = _SyncRound(self._descriptor)
+            if not self._is_syncing:
+                self._is_syncing = True
+                trio.lowlevel.spawn_system_task(self._run_syncs)
+        await sync_round.done.wait()
+        if sync_round.error is not None:
+            raise self._failed()
+
+    async def _run_syncs(self) -> None:
+        while (sync_round := self._next_round) is not None:
+            self._next_round = None
+            try:
+                if self._sync_error is None:
+                    await self._files.run_in_pool(sync_round.descriptor.sync)
+            except OSError as error:
+                self._sync_error = error
+            finally:
+                sync_round.error = self._sync_error
+                sync_round.finish()
+        self._is_syncing = False
+
+    def sync_nowait(self) -> None:
+        """The same, blocking the caller."""
+        if self._sync_error is not None:
+            raise self._failed()
+        try:
+            self._descriptor.sync()
+        except OSError as error:
+            self._sync_error = error
+            raise
+
+    def _failed(self) -> OSError:
+        error = self._sync_error
+        assert error is not None
+        return OSError(error.errno or errno.EIO, f"an earlier sync failed ({error.strerror}); its bytes may be lost", str(self.path))
+
+    def slice(self, position: int, size_bytes: int) -> RealFileSlice:
+        """Lease a range."""
+        return RealFileSlice(self._descriptor, position, size_bytes)
+
+    def close(self) -> None:
+        """Close the descriptor once its last lease is released; idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._files.forget(self)
+            self._descriptor.close()
+
+
+class _RealDirectoryLock:
+    """Two locks on one file: ``flock`` excludes other nodes of this process, the record lock a Java broker."""
+
+    def __init__(self, number: int) -> None:
+        self._number: int | None = number
+
+    def release(self) -> None:
+        """Give both back; idempotent."""
+        number, self._number = self._number, None
+        if number is not None:
+            os.close(number)
+
+
+class RealFiles:
+    """The disk, and the pool of threads that waits for it. ``pool_threads`` bounds how many calls wait at once."""
+
+    def __init__(self, pool_threads: int = 4) -> None:
+        self._pool_threads = pool_threads
+        self._limiter: trio.CapacityLimiter | None = None
+        self._open_files: dict[Path, list[RealFile]] = {}
+        self._guard = threading.Lock()
+
+    def open(self, path: Path, *, create: bool = True) -> File:
+        """Open a file for appending and reading."""
+        number = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        file = RealFile(self, path, number)
+        with self._guard:
+            self._open_files.setdefault(path, []).append(file)
+        return file
+
+    def forget(self, file: RealFile) -> None:
+        """Stop following the renames of a file that closes."""
+        with self._guard:
+            same_path = self._open_files.get(file.path, [])
+            if file in same_path:
+                same_path.remove(file)
+            if not same_path:
+                self._open_files.pop(file.path, None)
+
+    def exists(self, path: Path) -> bool:
+        """Whether a file or directory has that name."""
+        return path.exists()
+
+    def is_directory(self, path: Path) -> bool:
+        """Whether the name is a directory."""
+        return path.is_dir()
+
+    def list_directory(self, path: Path) -> list[str]:
+        """Return the sorted names in a directory; a missing directory is empty."""
+        try:
+            return sorted(os.listdir(path))  # noqa: PTH208 - names are wanted, ten thousand Path objects are not
+        except FileNotFoundError:
+            return []
+
+    def size_bytes(self, path: Path) -> int:
+        """Size of a file."""
+        return path.stat().st_size
+
+    def modified_ms(self, path: Path) -> int:
+        """Last modification, milliseconds since the Unix epoch."""
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def make_directory(self, path: Path) -> None:
+        """Create a directory and its parents; an existing one is fine."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Atomically replace ``target``; open files learn their new path."""
+        source.replace(target)
+        with self._guard:
+            moved = self._open_files.pop(source, [])
+            self._follow(moved, target)
+            if not moved:
+                for path in [path for path in self._open_files if path.is_relative_to(source)]:
+                    self._follow(self._open_files.pop(path), target / path.relative_to(source))
+
+    def _follow(self, files: list[RealFile], path: Path) -> None:
+        for file in files:
+            file.path = path
+            self._open_files.setdefault(path, []).append(file)
+
+    def remove(self, path: Path) -> None:
+        """Unlink a file; a missing one is fine."""
+        path.unlink(missing_ok=True)
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory and all in it; a missing one is fine."""
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+
+    def sync_directory(self, path: Path) -> None:
+        """Make renames, creations and removals in a directory durable."""
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+    def read_bytes(self, path: Path) -> bytes:
+        """Return a small file's content."""
+        return path.read_bytes()
+
+    def write_atomically(self, path: Path, content: bytes) -> None:
+        """Replace a small file: written beside it, synced, renamed, directory synced."""
+        temporary = path.with_name(path.name + _TEMPORARY_SUFFIX)
+        number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            write_all(number, [content], 0)
+            sync_descriptor(number)
+        finally:
+            os.close(number)
+        temporary.replace(path)
+        self.sync_directory(path.parent)
+
+    def free_bytes(self, path: Path) -> int:
+        """Bytes that may still be written on the file system of ``path`` by who is not root."""
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+    def lock_directory(self, path: Path) -> _RealDirectoryLock:
+        """Take the exclusive lock of a directory."""
+        number = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(number)
+            if error.errno in {errno.EACCES, errno.EAGAIN}:
+                raise BlockingIOError(errno.EAGAIN, "another process holds the lock", str(path / LOCK_FILE)) from error
+            raise
+        return _RealDirectoryLock(number)
+
+    async def run_in_pool(self, function: Callable[[], T]) -> T:
+        """Run ``function`` in a thread; at most ``pool_threads`` at once. A cancelled caller waits for it, so that nothing is half done."""
+        if self._limiter is None:
+            self._limiter = trio.CapacityLimiter(self._pool_threads)
+        with trio.CancelScope(shield=True):
+            result = await trio.to_thread.run_sync(function, limiter=self._limiter)
+        return result  # noqa: RET504 - a return inside the scope looks to mypy as if it might be swallowed

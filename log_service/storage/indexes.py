@@ -1,0 +1,255 @@
+"""The sparse indexes of a segment: offset to position, and timestamp to offset.
+
+Decides Kafka's entry formats (``.index``: relative offset i32, position i32; ``.timeindex``: timestamp i64, relative offset i32), how an
+entry is found, and which files are believed. Knows nothing of batches; whoever gets ``IndexInDoubt`` builds the index again from the log.
+
+Invariants: entries are ordered, strictly by offset in one and by timestamp in the other. They live as bytes in memory, without a Python
+object each, are read from the file at first use and written when the segment rolls, syncs as a whole or closes: a file may lag behind,
+and recovery does not believe the files of segments that were not synced. No file is preallocated.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+
+from log_service.common.env import Files
+from log_service.common.types import NO_TIMESTAMP
+
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+
+
+class IndexInDoubt(Exception):  # noqa: N818 - it says what is the case
+    """An index file that cannot be what was written; the text says why."""
+
+
+class _Index:
+    """Entries of one size in memory, and the file behind them."""
+
+    __slots__ = ("_entries", "_written_bytes", "base_offset", "files", "max_bytes", "path")
+    entry = _OFFSET_ENTRY
+
+    def __init__(self, files: Files, path: Path, base_offset: int, max_bytes: int, *, is_new: bool) -> None:
+        self.files = files
+        self.path = path
+        self.base_offset = base_offset
+        self.max_bytes = max_bytes
+        self._entries: bytearray | None = bytearray() if is_new else None
+        self._written_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.entries) // self.entry.size
+
+    def __repr__(self) -> str:
+        count = "?" if self._entries is None else len(self)
+        return f"<{type(self).__name__} {self.path.name} entries={count}>"
+
+    @property
+    def entries(self) -> bytearray:
+        """The entries as in the file.
+
+        Raises:
+            IndexInDoubt: the file is missing or damaged.
+        """
+        if self._entries is None:
+            self._load()
+            assert self._entries is not None
+        return self._entries
+
+    def _load(self) -> None:
+        try:
+            content = bytearray(self.files.read_bytes(self.path))
+        except FileNotFoundError:
+            raise IndexInDoubt("the file is missing") from None
+        if len(content) % self.entry.size:
+            text = f"{len(content)} bytes are not a whole number of entries"
+            raise IndexInDoubt(text)
+        self.check(content)
+        self._entries = content
+        self._written_bytes = len(content)
+
+    def check(self, content: bytearray) -> None:
+        """Raise IndexInDoubt where the entries cannot be right; looks at the ends, not at every entry."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the entries are in memory."""
+        return self._entries is not None
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the file lags behind."""
+        return self._entries is not None and self._written_bytes != len(self._entries)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether ``segment.index.bytes`` has no room for another entry."""
+        return len(self.entries) + self.entry.size > self.max_bytes
+
+    def reset(self) -> None:
+        """Forget every entry; the file is replaced by the next ``flush``."""
+        self._entries = bytearray()
+        self._written_bytes = -1
+
+    def cut(self, count: int) -> None:
+        """Keep the first ``count`` entries."""
+        entries = self.entries
+        del entries[count * self.entry.size :]
+        if self._written_bytes > len(entries):
+            self._written_bytes = -1
+
+    def flush(self, *, is_synced: bool = False) -> None:
+        """Bring the file up to date, and with ``is_synced`` onto the disk; blocks."""
+        entries = self._entries
+        if entries is None or not (is_synced or self.is_dirty or not self.files.exists(self.path)):
+            return
+        file = self.files.open(self.path)
+        try:
+            kept_bytes = max(self._written_bytes, 0)
+            if file.size_bytes != kept_bytes:
+                kept_bytes = 0
+                file.truncate(0)
+            if len(entries) > kept_bytes:
+                file.append_gathered([memoryview(entries)[kept_bytes:]])
+            if is_synced:
+                file.sync_nowait()
+        finally:
+            file.close()
+        self._written_bytes = len(entries)
+
+    def unload(self) -> None:
+        """Give the memory back where the file says the same."""
+        if not self.is_dirty:
+            self._entries = None
+
+
+class OffsetIndex(_Index):
+    """Entries (last offset of a batch, position where that batch begins)."""
+
+    __slots__ = ()
+    entry = _OFFSET_ENTRY
+
+    def check(self, content: bytearray) -> None:
+        """Raise IndexInDoubt where the last entry does not come after the first, as in a file whose tail was never written."""
+        if not content:
+            return
+        first_offset, first_position = _OFFSET_ENTRY.unpack_from(content, 0)
+        offset, position = _OFFSET_ENTRY.unpack_from(content, len(content) - 8)
+        is_ordered = (offset > first_offset and position > first_position) if len(content) > 8 else True
+        if first_offset < 0 or first_position < 0 or not is_ordered:
+            text = f"its last entry is offset {offset} at position {position}, its first is offset {first_offset} at {first_position}"
+            raise IndexInDoubt(text)
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; ``offset`` is above all others."""
+        self.entries.extend(_OFFSET_ENTRY.pack(offset - self.base_offset, position))
+
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """(offset, position) of the last entry; (base_offset, 0) where there is none."""
+        entries = self.entries
+        if not entries:
+            return self.base_offset, 0
+        offset, position = _OFFSET_ENTRY.unpack_from(entries, len(entries) - 8)
+        return self.base_offset + offset, position
+
+    def last_position(self, size_bytes: int) -> int:
+        """Return the position of the last entry, which must lie below ``size_bytes``.
+
+        Raises:
+            IndexInDoubt: it does not.
+        """
+        _, position = self.last_entry
+        if position >= size_bytes:
+            text = f"its last entry points to position {position} of {size_bytes}"
+            raise IndexInDoubt(text)
+        return position
+
+    def lookup(self, offset: int) -> int:
+        """Return the position of the last entry at or below ``offset``; 0 where there is none."""
+        count = self._count_up_to(offset)
+        return 0 if count == 0 else int(_OFFSET_ENTRY.unpack_from(self.entries, (count - 1) * 8)[1])
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or above ``offset``."""
+        self.cut(self._count_up_to(offset - 1))
+
+    def _count_up_to(self, offset: int) -> int:
+        entries, wanted = self.entries, offset - self.base_offset
+        unpack = _OFFSET_ENTRY.unpack_from
+        low, high = 0, len(entries) // 8
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(entries, middle * 8)[0] <= wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        for offset, position in _OFFSET_ENTRY.iter_unpack(self.entries):
+            yield self.base_offset + offset, position
+
+
+class TimeIndex(_Index):
+    """Entries (largest timestamp so far, last offset of the batch that has it)."""
+
+    __slots__ = ()
+    entry = _TIME_ENTRY
+
+    def check(self, content: bytearray) -> None:
+        """Raise IndexInDoubt where the last entry does not come after the first, as in a file whose tail was never written."""
+        if not content:
+            return
+        first_timestamp, first_offset = _TIME_ENTRY.unpack_from(content, 0)
+        timestamp, offset = _TIME_ENTRY.unpack_from(content, len(content) - 12)
+        is_ordered = (timestamp > first_timestamp and offset >= first_offset) if len(content) > 12 else True
+        if first_offset < 0 or first_timestamp < 0 or not is_ordered:
+            text = f"its last entry is {timestamp} ms at offset {offset}, its first is {first_timestamp} ms at {first_offset}"
+            raise IndexInDoubt(text)
+
+    def maybe_append(self, timestamp: int, offset: int) -> bool:
+        """Add an entry if ``timestamp`` is above all others; says whether it was added."""
+        entries = self.entries
+        if timestamp <= (_TIME_ENTRY.unpack_from(entries, len(entries) - 12)[0] if entries else NO_TIMESTAMP):
+            return False
+        entries.extend(_TIME_ENTRY.pack(timestamp, offset - self.base_offset))
+        return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only the one entry is left that a segment gets when it rolls."""
+        return len(self.entries) + 2 * 12 > self.max_bytes
+
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry; (-1, base_offset) where there is none."""
+        entries = self.entries
+        if not entries:
+            return NO_TIMESTAMP, self.base_offset
+        timestamp, offset = _TIME_ENTRY.unpack_from(entries, len(entries) - 12)
+        return timestamp, self.base_offset + offset
+
+    def lookup(self, timestamp: int) -> int:
+        """Return the offset of the last entry at or below ``timestamp``; base_offset where there is none."""
+        entries = self.entries
+        unpack = _TIME_ENTRY.unpack_from
+        low, high = 0, len(entries) // 12
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(entries, middle * 12)[0] <= timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        return self.base_offset + (unpack(entries, (low - 1) * 12)[1] if low else 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or above ``offset``."""
+        count = len(self)
+        while count and _TIME_ENTRY.unpack_from(self.entries, (count - 1) * 12)[1] >= offset - self.base_offset:
+            count -= 1
+        self.cut(count)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        for timestamp, offset in _TIME_ENTRY.iter_unpack(self.entries):
+            yield timestamp, self.base_offset + offset

@@ -1,0 +1,137 @@
+"""Which leader epoch began at which offset: what truncation after an election goes by (KIP-101, KIP-279).
+
+Decides what an epoch's end is and which entries a truncation leaves. Knows nothing of batches and elections. The file
+``leader-epoch-checkpoint`` is written by whoever owns the log: before the recovery point passes a new entry, and on close; what is missing
+after a crash is found in the batches that recovery reads.
+
+Invariants: epochs and start offsets both rise strictly from entry to entry.
+"""
+
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+
+from log_service.common.env import Files
+from log_service.common.errors import StorageError
+from log_service.storage.checkpoints import format_lines, parse_lines
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class LeaderEpochs:
+    """The epochs of one log, oldest first. ``latest`` is -1 before the first."""
+
+    __slots__ = ("_epochs", "_start_offsets", "files", "is_dirty", "latest", "path")
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self.files = files
+        self.path = path
+        self.is_dirty = False
+        self._epochs: list[int] = []
+        self._start_offsets: list[int] = []
+        self.latest = UNDEFINED_EPOCH
+
+    @classmethod
+    def load(cls, files: Files, path: Path) -> "LeaderEpochs":
+        """Return what the file says; a missing one says nothing.
+
+        Raises:
+            StorageError: the file is damaged.
+        """
+        epochs = cls(files, path)
+        try:
+            entries = [(int(epoch), int(offset)) for epoch, offset in parse_lines(path, files.read_bytes(path))]
+        except FileNotFoundError:
+            return epochs
+        except ValueError as error:
+            text = f"{path} is damaged: an entry is not `epoch start_offset`"
+            raise StorageError(text) from error
+        for epoch, start_offset in entries:
+            epochs.assign(epoch, start_offset)
+        epochs.is_dirty = False
+        return epochs
+
+    def __repr__(self) -> str:
+        return f"<LeaderEpochs {self.entries}>"
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), oldest first."""
+        return list(zip(self._epochs, self._start_offsets, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Begin ``epoch`` at ``start_offset``; one that is not above the latest changes nothing. Says whether something changed.
+
+        Entries that began at or after ``start_offset`` had no records and go.
+        """
+        if epoch <= self.latest or epoch < 0 or start_offset < 0:
+            return False
+        keep = bisect_left(self._start_offsets, start_offset)
+        del self._epochs[keep:], self._start_offsets[keep:]
+        self._epochs.append(epoch)
+        self._start_offsets.append(start_offset)
+        self.latest = epoch
+        self.is_dirty = True
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Return (largest epoch at or below ``epoch``, where it ends), as OffsetForLeaderEpoch answers.
+
+        It is (-1, -1) where that cannot be said.
+        """
+        if epoch == UNDEFINED_EPOCH or epoch > self.latest:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        index = bisect_right(self._epochs, epoch)
+        return (self._epochs[index - 1] if index else epoch), self._start_offsets[index]
+
+    def epoch_of(self, offset: int) -> int:
+        """Return the epoch that ``offset`` was written in, -1 where that is not known."""
+        index = bisect_right(self._start_offsets, offset)
+        return self._epochs[index - 1] if index else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that begin at or after ``end_offset``."""
+        keep = bisect_left(self._start_offsets, end_offset)
+        if keep < len(self._epochs):
+            del self._epochs[keep:], self._start_offsets[keep:]
+            self.latest = self._epochs[-1] if keep else UNDEFINED_EPOCH
+            self.is_dirty = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that end at or before ``start_offset``; the one that holds it now begins there."""
+        index = bisect_right(self._start_offsets, start_offset) - 1
+        if index >= 0 and self._start_offsets[index] < start_offset:
+            self._start_offsets[index] = start_offset
+            self.is_dirty = True
+        if index > 0:
+            del self._epochs[:index], self._start_offsets[:index]
+            self.is_dirty = True
+
+    def clear(self) -> None:
+        """Forget all."""
+        if self._epochs:
+            self._epochs, self._start_offsets = [], []
+            self.latest = UNDEFINED_EPOCH
+            self.is_dirty = True
+
+    def encode(self) -> bytes:
+        """Return the content of the file."""
+        return format_lines(f"{epoch} {offset}" for epoch, offset in self.entries)
+
+    def take_changes(self) -> bytes | None:
+        """Return the content of the file where it lags behind, and count it as written."""
+        if not self.is_dirty:
+            return None
+        self.is_dirty = False
+        return self.encode()
+
+    def maybe_write(self) -> bool:
+        """Bring the file up to date, durably; blocks. Says whether it had to be written."""
+        content = self.take_changes()
+        if content is None:
+            return False
+        self.files.write_atomically(self.path, content)
+        return True

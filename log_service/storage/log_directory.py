@@ -1,0 +1,53 @@
+"""The state that all logs of one log directory share: whether it may be written, whether it failed.
+
+Decides which disk errors cost one append and which cost the directory. Knows nothing of what lies in it.
+
+Invariants: once offline, always offline: only a restart brings a directory back. A full disk refuses appends and loses nothing.
+"""
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+
+_FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class LogDirectory:
+    """One log directory. ``append_refusal`` is why nothing may be appended at the moment, None where it may."""
+
+    __slots__ = ("append_refusal", "is_offline", "on_failed", "on_rolled", "path", "save_recovery_points")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.append_refusal: str | None = None
+        self.is_offline = False
+        self.on_failed: Callable[[LogDirectory, OSError], None] = lambda _directory, _error: None
+        self.on_rolled: Callable[[TopicPartition], None] = lambda _topic_partition: None
+        """Called when a log rolled: the segments before the active one are due for a sync in the background."""
+        self.save_recovery_points: Callable[[], object] = lambda: None
+        """Called after a recovery point was lowered and before the bytes behind it go; durable on return."""
+
+    def __repr__(self) -> str:
+        return f"<LogDirectory {self.path} {'offline' if self.is_offline else 'full' if self.append_refusal else 'online'}>"
+
+    def fail(self, error: OSError) -> KafkaError:
+        """Take the directory offline, tell ``on_failed`` the first time, and return what to answer."""
+        if not self.is_offline:
+            self.is_offline = True
+            self.append_refusal = f"log directory {self.path} is offline since: {error}; look at the disk and restart"
+            self.on_failed(self, error)
+        return self.refused()
+
+    def failed_write(self, error: OSError) -> KafkaError:
+        """Return what to answer to a write that failed: a full disk costs that write, anything else the directory."""
+        if error.errno in _FULL_DISK_ERRORS:
+            text = f"nothing can be written to log directory {self.path}: {error.strerror}; make room, reads go on"
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        return self.fail(error)
+
+    def refused(self) -> KafkaError:
+        """Return what to answer while ``append_refusal`` stands."""
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.append_refusal or f"log directory {self.path} does not take this now")

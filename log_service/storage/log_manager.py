@@ -1,0 +1,338 @@
+"""All logs of a node: which there are, in which log directory each lives, opening and closing them in order.
+
+Decides where a new log goes, whose directories these are, and what becomes of a log that is deleted or of another topic id. Knows nothing
+of leaders and high watermarks (they are handed in). Periodic work is ``upkeep``'s.
+
+Invariants: a log directory is used by one process, of the node and cluster that formatted it. A damaged log is never replaced by an empty
+one. A log is in ``logs`` exactly while it is open. Retention touches only logs that were claimed with their topic's configuration.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from uuid import UUID
+
+import trio
+
+from log_service.common.env import DirectoryLock, NodeEnv
+from log_service.common.errors import ErrorCode, KafkaError, StorageError
+from log_service.common.types import TopicId, TopicPartition
+from log_service.config.views import LogConfig, LogManagerConfig
+from log_service.storage import checkpoints
+from log_service.storage.checkpoint_writer import CheckpointWriter
+from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH, write_marker
+from log_service.storage.directory_loader import DirectoryLoader, LoadedDirectory
+from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, set_aside_name
+from log_service.storage.log import Log
+from log_service.storage.log_directory import LogDirectory
+from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
+from log_service.storage.recovery import OpenedFrom, open_log
+from log_service.storage.removals import PendingRemovals
+from log_service.storage.retention import RetentionOutcome
+from log_service.storage.upkeep import Upkeep
+
+_log = logging.getLogger(__name__)
+_LOGS_PER_TURN = 64
+
+
+class LogManager:
+    """The logs of one node. ``node_id`` and ``cluster_id`` are checked against, and written to, each log directory where they are given."""
+
+    def __init__(
+        self,
+        env: NodeEnv,
+        config: LogManagerConfig,
+        default_log_config: LogConfig,
+        *,
+        node_id: int | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
+        self.env = env
+        self.config = config
+        self.default_log_config = default_log_config
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.logs: dict[TopicPartition, Log] = {}
+        self.damaged: dict[TopicPartition, StorageError] = {}
+        self.directories: list[LogDirectory] = []
+        self.directory_ids: dict[Path, UUID] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """What ``replication-offset-checkpoint`` said at the start."""
+        self.had_clean_shutdown = False
+        self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.on_directory_failed: Callable[[Path, OSError], None] = lambda _path, _error: None
+        self.high_watermark_of: Callable[[Log], int] = lambda log: log.log_end_offset
+        """How far retention may delete; whoever leads and follows partitions replaces it."""
+        self.removals = PendingRemovals(env.files)
+        self.checkpoint_writer = CheckpointWriter(env.files, self.logs)
+        self._claimed: set[TopicPartition] = set()
+        self._locks: list[DirectoryLock] = []
+        self._upkeep = Upkeep(self)
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<LogManager logs={len(self.logs)} directories={len(self.directories)}>"
+
+    # Start
+
+    async def load(self) -> None:
+        """Lock the log directories and open every log in them, recovering those that were not closed in order.
+
+        Raises:
+            StorageError: a directory is in use, of another node or cluster, or a partition is in two directories.
+            OSError: no directory can be used.
+        """
+        for path in self.config.log_dirs:
+            self._take(path)
+        loaded: list[LoadedDirectory] = []
+        for directory in self.directories:
+            found = await self._load_directory(directory)
+            if found is not None:
+                loaded.append(found)
+        if not loaded:
+            text = f"none of the log directories can be used: {', '.join(map(str, self.config.log_dirs))}"
+            raise StorageError(text)
+        with_logs = [found for found in loaded if found.logs or found.damaged]
+        self.had_clean_shutdown = all(found.broker_epoch is not None for found in with_logs)
+        if self.had_clean_shutdown:
+            self.previous_broker_epoch = max(
+                (found.broker_epoch or UNKNOWN_BROKER_EPOCH for found in with_logs), default=UNKNOWN_BROKER_EPOCH
+            )
+
+    def _take(self, path: Path) -> None:
+        """Lock one directory, and see whose it is."""
+        files = self.env.files
+        files.make_directory(path)
+        try:
+            self._locks.append(files.lock_directory(path))
+        except BlockingIOError as error:
+            text = f"log directory {path} is in use by another process: stop that one, or use another directory"
+            raise StorageError(text) from error
+        properties = read_meta_properties(files, path)
+        if properties is None and self.node_id is not None and self.cluster_id is not None:
+            directory_id = UUID(int=self.env.rng.getrandbits(128), version=4)
+            properties = MetaProperties(cluster_id=self.cluster_id, node_id=self.node_id, directory_id=directory_id)
+            write_meta_properties(files, path, properties)
+        if properties is not None:
+            if self.node_id is not None:
+                check_owner(properties, path, node_id=self.node_id, cluster_id=self.cluster_id)
+            if properties.directory_id is not None:
+                self.directory_ids[path] = properties.directory_id
+        directory = LogDirectory(path)
+        directory.on_failed = self._directory_failed
+        directory.on_rolled = self._upkeep.sync_soon
+        directory.save_recovery_points = lambda: self.checkpoint_writer.write_recovery_points(directory)
+        self.directories.append(directory)
+
+    async def _load_directory(self, directory: LogDirectory) -> LoadedDirectory | None:
+        """Open the logs of one directory; None where the disk fails."""
+
+        def open_one(path: Path, topic_partition: TopicPartition, known: OpenedFrom) -> Log:
+            return self._open(directory, path, topic_partition, self.default_log_config, known=known)
+
+        thread_count = self.config.recovery_threads_per_data_dir
+        try:
+            found = await DirectoryLoader(self.env.files, directory.path, open_one, thread_count=thread_count).load()
+        except OSError as error:
+            directory.fail(error)
+            return None
+        for log in found.logs:
+            if log.topic_partition in self.logs:
+                text = (
+                    f"{log.topic_partition} is in {self.logs[log.topic_partition].directory} and in {log.directory}: move one of them away"
+                )
+                raise StorageError(text)
+            self.logs[log.topic_partition] = log
+        self.damaged.update(found.damaged)
+        try:
+            self.high_watermarks.update(
+                checkpoints.read_offsets(self.env.files, directory.path / checkpoints.REPLICATION_OFFSET_CHECKPOINT)
+            )
+        except StorageError as error:
+            _log.warning("%s; high watermarks begin at the start of each log", error)
+        return found
+
+    def _open(
+        self,
+        directory: LogDirectory,
+        path: Path,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        known: OpenedFrom,
+        topic_id: TopicId | None = None,
+    ) -> Log:
+        return open_log(
+            self.env.files,
+            self.env.clock,
+            path,
+            topic_partition,
+            config,
+            topic_id=topic_id,
+            known=known,
+            home=directory,
+            removals=self.removals,
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+        )
+
+    # Logs
+
+    def get_log(self, topic_partition: TopicPartition) -> Log | None:
+        """Return the open log of a partition, None where there is none.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, there is one that is damaged.
+        """
+        log = self.logs.get(topic_partition)
+        if log is None and topic_partition in self.damaged:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.damaged[topic_partition]))
+        return log
+
+    def create_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
+        """Return the partition's log with ``config``, beginning it where there is none. A log of another topic id is set aside as stray.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, no directory takes it, or its log is damaged.
+        """
+        log = self.get_log(topic_partition)
+        if log is not None and log.topic_id is not None and log.topic_id != topic_id:
+            self._set_aside(log, STRAY_DIRECTORY_SUFFIX)
+            log = None
+        if log is None:
+            log = self._begin_log(topic_partition, topic_id, config)
+        log.reconfigure(config)
+        self._claimed.add(topic_partition)
+        return log
+
+    def _begin_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
+        directory = self._emptiest_directory()
+        path = directory.path / str(topic_partition)
+        try:
+            log = self._open(directory, path, topic_partition, config, known=OpenedFrom(is_clean=True), topic_id=topic_id)
+        except OSError as error:
+            raise directory.failed_write(error) from error
+        except StorageError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self.logs[topic_partition] = log
+        return log
+
+    def _emptiest_directory(self) -> LogDirectory:
+        online = [directory for directory in self.directories if not directory.is_offline]
+        if not online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online; look at the disks and restart")
+        counts = dict.fromkeys(online, 0)
+        if len(online) > 1:
+            for log in self.logs.values():
+                if log.home in counts:
+                    counts[log.home] += 1
+        return min(online, key=lambda directory: counts[directory])
+
+    def delete_log(self, topic_partition: TopicPartition) -> bool:
+        """Drop a partition's log; its files go ``file.delete.delay.ms`` later. Says whether there was one.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        log = self.get_log(topic_partition)
+        if log is None:
+            return False
+        target = self._set_aside(log, DELETE_DIRECTORY_SUFFIX)
+        self.removals.schedule([target], self.env.clock.monotonic_ms() + log.config.file_delete_delay_ms)
+        self._upkeep.wake()
+        return True
+
+    def set_aside_strays(self, is_known: Callable[[Log], bool]) -> list[Path]:
+        """Rename the directories of logs that ``is_known`` does not know to ``-stray``, and return where they are; nothing is removed."""
+        strays = [log for log in self.logs.values() if not is_known(log)]
+        return [self._set_aside(log, STRAY_DIRECTORY_SUFFIX) for log in strays]
+
+    def _set_aside(self, log: Log, suffix: str) -> Path:
+        target = log.home.path / set_aside_name(log.topic_partition, suffix, UUID(int=self.env.rng.getrandbits(128), version=4))
+        try:
+            self.env.files.rename(log.directory, target)
+        except OSError as error:
+            raise log.home.failed_write(error) from error
+        log.close_files()
+        del self.logs[log.topic_partition]
+        self._claimed.discard(log.topic_partition)
+        if suffix == STRAY_DIRECTORY_SUFFIX:
+            _log.warning("%s: the log there is of no topic of this cluster; it was moved to %s", log.topic_partition, target)
+        return target
+
+    # Upkeep
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Do the periodic work until cancelled."""
+        await self._upkeep.run(task_status)
+
+    async def apply_retention(self, topics: Collection[str] | None = None) -> dict[TopicPartition, RetentionOutcome]:
+        """Apply retention now to every claimed log, or those of ``topics``, and return what went. A log whose disk fails is left out."""
+        outcomes: dict[TopicPartition, RetentionOutcome] = {}
+        now_ms = self.env.clock.wall_ms()
+        for turn, log in enumerate(list(self.logs.values())):
+            if turn % _LOGS_PER_TURN == _LOGS_PER_TURN - 1:
+                await trio.lowlevel.checkpoint()
+            if log.topic_partition in self._claimed and not log.is_closed and (topics is None or log.topic_partition.topic in topics):
+                try:
+                    outcomes[log.topic_partition] = log.apply_retention(now_ms, self.high_watermark_of(log))
+                except KafkaError as error:
+                    _log.warning("retention of %s: %s", log.topic_partition, error)
+        self._upkeep.wake()
+        return outcomes
+
+    async def save_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write ``replication-offset-checkpoint`` of each directory where something changed; in the pool.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        for directory in self.directories:
+            if not directory.is_offline:
+                await self.checkpoint_writer.save_high_watermarks(directory, high_watermarks)
+
+    def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        _log.error("log directory %s failed and is offline: %s", directory.path, error)
+        self.on_directory_failed(directory.path, error)
+
+    # End
+
+    async def close(self, *, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
+        """Close every log in order and leave the clean-shutdown marker in each directory where all went well. Idempotent.
+
+        ``broker_epoch`` goes into the marker (KIP-966).
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        unclean: set[LogDirectory] = set()
+        for turn, log in enumerate(list(self.logs.values())):
+            if turn % _LOGS_PER_TURN == _LOGS_PER_TURN - 1:
+                await trio.lowlevel.checkpoint()
+            try:
+                await log.close()
+            except KafkaError as error:
+                _log.error("%s could not be closed in order: %s", log.topic_partition, error)
+                unclean.add(log.home)
+        for directory in self.directories:
+            if not directory.is_offline and directory not in unclean:
+                await self._close_directory(directory, broker_epoch)
+        self.release()
+
+    async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
+        def write() -> None:
+            self.checkpoint_writer.write_recovery_points(directory)
+            self.checkpoint_writer.write_start_offsets(directory)
+            write_marker(self.env.files, directory.path, broker_epoch)
+
+        try:
+            await self.env.files.run_in_pool(write)
+        except OSError as error:
+            _log.error("log directory %s could not be closed in order: %s", directory.path, error)
+
+    def release(self) -> None:
+        """Close every file and give the locks back, writing nothing: how a start that failed ends."""
+        for log in self.logs.values():
+            log.close_files()
+        for lock in self._locks:
+            lock.release()
+        self._locks.clear()

@@ -1,0 +1,147 @@
+"""Finding and leasing what is in a log: by offset, by timestamp, as a range.
+
+Decides which bytes answer a read. Changes nothing, and knows nothing of who asks. Every function takes the segments as they are; the bounds
+were checked by the log.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from log_service.common.env import FileSlice
+from log_service.records.batch import BatchHeader, CorruptBatch, iterate_headers, iterate_records
+from log_service.storage.producer_snapshots import ProducerSnapshots
+from log_service.storage.producer_state import ProducerState
+from log_service.storage.segment import BatchPlace, Segment
+from log_service.storage.segments import Segments
+
+
+class LogSlice(NamedTuple):
+    """What a read leases: ``size_bytes`` from ``position`` of the segment that begins at ``segment_base_offset``.
+
+    There is no lease where there is nothing to send.
+    """
+
+    file_slice: FileSlice | None
+    position: int
+    size_bytes: int
+    segment_base_offset: int
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time, and the leader epoch of its batch."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+NOTHING = LogSlice(None, 0, 0, -1)
+
+
+def read(segments: Segments, start_offset: int, *, max_bytes: int, upper_offset: int | None, is_one_batch_guaranteed: bool) -> LogSlice:
+    """Lease the batches from the one that holds ``start_offset``; ``upper_offset`` None is the log's end."""
+    segment = segments.active
+    if start_offset >= segment.base_offset:
+        place, next_segment = segment.locate(start_offset), None
+    else:
+        place, segment, next_segment = _locate_older(segments, start_offset)
+    if place is None:
+        return NOTHING
+    position, batch_bytes = place
+    if batch_bytes > max_bytes:
+        if not is_one_batch_guaranteed:
+            return NOTHING
+        max_bytes = batch_bytes
+    end = segment.size_bytes
+    if end - position > max_bytes:
+        end = position + max_bytes
+    if upper_offset is not None and (next_segment is None or upper_offset < next_segment.base_offset):
+        upper_place = segment.locate(upper_offset)
+        if upper_place is not None and upper_place.position < end:
+            end = upper_place.position
+    if end <= position:
+        return NOTHING
+    return LogSlice(segment.slice(position, end - position), position, end - position, segment.base_offset)
+
+
+def _locate_older(segments: Segments, offset: int) -> tuple[BatchPlace | None, Segment, Segment | None]:
+    """Return (place, its segment, the segment after it) of the first batch that reaches ``offset``."""
+    following = segments.from_offset(offset)
+    segment = next(following)
+    while (place := segment.locate(offset)) is None and (next_segment := next(following, None)) is not None:
+        segment = next_segment
+    return place, segment, next(following, None)
+
+
+def read_batches(segments: Segments, start_offset: int, end_offset: int, chunk_bytes: int) -> Iterator[bytes]:
+    """Yield chunks of whole batches, at least one batch each, until ``end_offset`` is reached."""
+    offset = start_offset
+    while offset < end_offset:
+        leased = read(segments, offset, max_bytes=chunk_bytes, upper_offset=end_offset, is_one_batch_guaranteed=True)
+        if leased.file_slice is None:
+            return
+        try:
+            content = leased.file_slice.read()
+        finally:
+            leased.file_slice.release()
+        end, next_offset = 0, offset
+        for position, header in iterate_headers(content, is_torn_tail_ok=True):
+            end, next_offset = position + header.size_bytes, header.next_offset
+        yield content if end == len(content) else content[:end]
+        offset = next_offset
+
+
+def offset_for_timestamp(segments: Segments, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    """Return the first record at or above ``start_offset`` whose timestamp is at or above ``timestamp``."""
+    for segment in segments.from_offset(start_offset):
+        if segment.max_timestamp < timestamp:
+            continue
+        floor_offset = max(segment.time_index.lookup(timestamp), start_offset)
+        for position, header in segment.headers(segment.offset_index.lookup(floor_offset)):
+            if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                found = _first_record(segment, position, header, timestamp, start_offset)
+                if found is not None:
+                    return found
+    return None
+
+
+def offset_of_max_timestamp(segments: Segments, start_offset: int) -> TimestampOffset | None:
+    """Return the first record that has the largest timestamp of all segments."""
+    timestamp, segment = max(((segment.max_timestamp, segment) for segment in segments), key=lambda pair: pair[0])
+    if timestamp < 0:
+        return None
+    for position, header in segment.headers(segment.offset_index.lookup(segment.max_timestamp_offset)):
+        if header.max_timestamp >= timestamp:
+            return _first_record(segment, position, header, timestamp, start_offset)
+    return None
+
+
+def _first_record(segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    """Open one batch and return its first record at or above both."""
+    batch = segment.file.read(position, header.size_bytes)
+    if len(batch) < header.size_bytes:
+        text = f"the batch at position {position} of segment {segment.base_offset} is cut off"
+        raise CorruptBatch(text)
+    for record in iterate_records(batch):
+        if record.timestamp >= timestamp and record.offset >= start_offset:
+            return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None
+
+
+def reload_producers(
+    producers: ProducerState, snapshots: ProducerSnapshots, segments: Segments, log_start_offset: int, end_offset: int
+) -> None:
+    """Make ``producers`` the state at ``end_offset``: from the newest snapshot, and the headers of the batches after it."""
+    snapshot = snapshots.latest(end_offset)
+    offset, entries = snapshot if snapshot is not None else (log_start_offset, [])
+    producers.reset(offset, entries)
+    for segment in segments.from_offset(offset):
+        if segment.size_bytes == 0 or offset >= end_offset:
+            continue
+        place = segment.locate(offset)
+        if place is None:
+            continue
+        for _, header in segment.headers(place.position):
+            if header.producer_id >= 0 and header.base_offset >= offset:
+                producers.update(header, header.base_offset)
+    producers.end_offset = end_offset

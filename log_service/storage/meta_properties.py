@@ -1,0 +1,79 @@
+"""``meta.properties``: which node of which cluster a log directory belongs to.
+
+Decides the text format (Java properties, version 1) and when a directory is somebody else's. Version 0, of brokers before KRaft, is not
+read: such a directory is migrated by Kafka first.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from log_service.common.env import Files
+from log_service.common.errors import StorageError
+from log_service.storage.partition_metadata import format_uuid, parse_uuid
+
+META_PROPERTIES_FILE = "meta.properties"
+_VERSION = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """What a formatted directory says of itself; directories that old tools formatted have no id of their own."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: UUID | None = None
+
+
+def read_meta_properties(files: Files, directory: Path) -> MetaProperties | None:
+    """Return what the directory says, None where it was never formatted.
+
+    Raises:
+        StorageError: the file is damaged or of another version.
+    """
+    path = directory / META_PROPERTIES_FILE
+    try:
+        content = files.read_bytes(path).decode("latin-1")
+    except FileNotFoundError:
+        return None
+    values = dict(_parse_line(line) for line in content.splitlines() if line.strip() and not line.lstrip().startswith(("#", "!")))
+    try:
+        directory_id = values.get("directory.id")
+        if values["version"] == _VERSION:
+            return MetaProperties(
+                cluster_id=values["cluster.id"],
+                node_id=int(values["node.id"]),
+                directory_id=parse_uuid(directory_id) if directory_id else None,
+            )
+    except (KeyError, ValueError) as error:
+        text = f"{path} is damaged ({error}): it has to name cluster.id, node.id and directory.id"
+        raise StorageError(text) from error
+    text = f"{path} has version {values['version']}; only version {_VERSION} is read"
+    raise StorageError(text)
+
+
+def _parse_line(line: str) -> tuple[str, str]:
+    name, _, value = line.strip().partition("=")
+    return name.strip(), value.strip().replace("\\", "")
+
+
+def write_meta_properties(files: Files, directory: Path, properties: MetaProperties) -> None:
+    """Format the directory; durable on return."""
+    lines = [f"version={_VERSION}", f"cluster.id={properties.cluster_id}", f"node.id={properties.node_id}"]
+    if properties.directory_id is not None:
+        lines.append(f"directory.id={format_uuid(properties.directory_id)}")
+    files.write_atomically(directory / META_PROPERTIES_FILE, "\n".join([*lines, ""]).encode())
+
+
+def check_owner(properties: MetaProperties, directory: Path, *, node_id: int, cluster_id: str | None) -> None:
+    """Refuse a directory of another node or cluster; ``cluster_id`` None takes any.
+
+    Raises:
+        StorageError: it is somebody else's.
+    """
+    if properties.node_id != node_id:
+        text = f"{directory} belongs to node {properties.node_id}, this is node {node_id}: use the directory of this node, or an empty one"
+        raise StorageError(text)
+    if cluster_id is not None and properties.cluster_id != cluster_id:
+        text = f"{directory} belongs to cluster {properties.cluster_id}, this node is of {cluster_id}: use another directory"
+        raise StorageError(text)

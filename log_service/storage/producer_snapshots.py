@@ -1,0 +1,157 @@
+"""Producer state on disk: ``<offset>.snapshot`` holds the producers as they were when the log ended at that offset.
+
+Decides Kafka's format (version i16 = 1, CRC-32C u32 of all that follows it, a count, 46 bytes per producer) and which snapshots are kept.
+Knows nothing of the rules of producers. A snapshot that is damaged is removed and the next older one used: the log has everything.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from struct import Struct
+
+from crc32c import crc32c
+
+from log_service.common.env import Files
+from log_service.storage.file_names import SNAPSHOT_SUFFIX, file_name, parse_file_name
+from log_service.storage.producer_state import NO_OFFSET, ProducerEntry, RememberedBatch
+
+_VERSION = 1
+_PREFIX = Struct(">hI")
+_COUNT = Struct(">i")
+_ENTRY = Struct(">qhiqiqiq")
+_SEQUENCE_COUNT = 1 << 31
+
+
+class DamagedSnapshot(Exception):  # noqa: N818 - it says what is the case
+    """Bytes that are not a producer snapshot; the text says why."""
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """Return the content of a snapshot file."""
+    packed = [_encode_entry(entry) for entry in entries]
+    body = b"".join([_COUNT.pack(len(packed)), *packed])
+    return _PREFIX.pack(_VERSION, crc32c(body)) + body
+
+
+def _encode_entry(entry: ProducerEntry) -> bytes:
+    sequence, offset, offset_delta, timestamp = -1, NO_OFFSET, 0, entry.last_ms
+    if entry.batches:
+        last = entry.batches[-1]
+        sequence, offset, offset_delta = last.last_sequence, last.last_offset, last.last_offset - last.first_offset
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.epoch,
+        sequence,
+        offset,
+        offset_delta,
+        timestamp,
+        entry.coordinator_epoch,
+        entry.current_txn_first_offset,
+    )
+
+
+def decode_snapshot(content: bytes) -> list[ProducerEntry]:
+    """Return the producers of a snapshot file; of each producer's batches only the last is in it.
+
+    Raises:
+        DamagedSnapshot: the checksum, the version or the size is wrong.
+    """
+    if len(content) < _PREFIX.size + _COUNT.size:
+        text = f"{len(content)} bytes are too few"
+        raise DamagedSnapshot(text)
+    version, crc = _PREFIX.unpack_from(content)
+    body = memoryview(content)[_PREFIX.size :]
+    (count,) = _COUNT.unpack_from(body)
+    if version != _VERSION or crc != crc32c(body) or len(body) != _COUNT.size + count * _ENTRY.size:
+        text = f"version {version}, {count} producers in {len(content)} bytes, checksum {crc:#010x}"
+        raise DamagedSnapshot(text)
+    return [_decode_entry(values) for values in _ENTRY.iter_unpack(body[_COUNT.size :])]
+
+
+def _decode_entry(values: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, sequence, offset, offset_delta, timestamp, coordinator_epoch, txn_offset = values
+    entry = ProducerEntry(producer_id, epoch, timestamp)
+    entry.coordinator_epoch = coordinator_epoch
+    entry.current_txn_first_offset = txn_offset
+    if offset >= 0 and sequence >= 0:
+        first_sequence = (sequence - offset_delta) % _SEQUENCE_COUNT
+        entry.batches.append(RememberedBatch(first_sequence, sequence, offset - offset_delta, offset, timestamp))
+    return entry
+
+
+class ProducerSnapshots:
+    """The snapshot files of one partition directory, by the offset they were taken at."""
+
+    __slots__ = ("_offsets", "_unsynced", "directory", "files")
+
+    def __init__(self, files: Files, directory: Path, offsets: Iterable[int]) -> None:
+        self.files = files
+        self.directory = directory
+        self._offsets = sorted(offsets)
+        self._unsynced: list[int] = []
+
+    @classmethod
+    def of_directory(cls, files: Files, directory: Path, names: Iterable[str]) -> "ProducerSnapshots":
+        """Return the snapshots among the names of a directory."""
+        parsed = (parse_file_name(name, SNAPSHOT_SUFFIX) for name in names)
+        return cls(files, directory, [offset for offset in parsed if offset is not None])
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where snapshots were taken, lowest first."""
+        return list(self._offsets)
+
+    def path(self, offset: int) -> Path:
+        """Return the path of the snapshot at ``offset``."""
+        return self.directory / file_name(offset, SNAPSHOT_SUFFIX)
+
+    def take(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
+        """Write the snapshot at ``offset``, not synced: a torn one is noticed and the log read in its place."""
+        if offset in self._offsets[-1:]:
+            return
+        file = self.files.open(self.path(offset))
+        try:
+            file.truncate(0)
+            file.append_gathered([encode_snapshot(entries)])
+        finally:
+            file.close()
+        self._offsets = sorted({*self._offsets, offset})
+        self._unsynced.append(offset)
+
+    def sync(self) -> None:
+        """Make the snapshots durable that are not; blocks."""
+        unsynced, self._unsynced = self._unsynced, []
+        for offset in unsynced:
+            try:
+                file = self.files.open(self.path(offset), create=False)
+            except FileNotFoundError:
+                continue  # removed since
+            try:
+                file.sync_nowait()
+            finally:
+                file.close()
+
+    def latest(self, up_to_offset: int) -> tuple[int, list[ProducerEntry]] | None:
+        """Return (offset, producers) of the newest snapshot that is whole and not above ``up_to_offset``; removes damaged ones."""
+        for offset in reversed(self._offsets.copy()):
+            if offset <= up_to_offset:
+                try:
+                    return offset, decode_snapshot(self.files.read_bytes(self.path(offset)))
+                except (DamagedSnapshot, FileNotFoundError):
+                    self.remove(offset)
+        return None
+
+    def remove(self, offset: int) -> None:
+        """Remove one snapshot."""
+        self._offsets.remove(offset)
+        self.files.remove(self.path(offset))
+
+    def remove_above(self, offset: int) -> None:
+        """Remove snapshots of offsets that the log no longer has."""
+        for above in [taken for taken in self._offsets if taken > offset]:
+            self.remove(above)
+
+    def remove_needless(self, base_offsets: Iterable[int]) -> None:
+        """Remove snapshots that are at no segment's base offset, but the newest, which the next start reads."""
+        kept = {*base_offsets, *self._offsets[-1:]}
+        for needless in [taken for taken in self._offsets if taken not in kept]:
+            self.remove(needless)

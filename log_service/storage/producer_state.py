@@ -1,0 +1,156 @@
+"""What a log knows of idempotent producers (KIP-98): the epoch of each, and its last five batches.
+
+Decides whether a batch is new, a repetition, out of order or from a fenced producer. The rules, for a batch of a client:
+
+* an epoch below the producer's is INVALID_PRODUCER_EPOCH;
+* first and last sequence of one of the last five batches of this epoch: a repetition, answered with the offsets of that batch;
+* an epoch above the producer's has to begin at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER;
+* in the same epoch the sequence has to follow the last one (0 follows 2147483647), else OUT_OF_ORDER_SEQUENCE_NUMBER;
+* a producer that is not known (new, or its records went with retention, KIP-360) may begin anywhere.
+
+Knows nothing of files (``producer_snapshots``) and transactions. Invariants: what is held is bounded: five batches per producer, and a
+producer is forgotten ``producer.id.expiration.ms`` after it last wrote. ``end_offset`` is the log's offset up to which this is the state.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_SEQUENCE
+from log_service.records.batch import BatchHeader
+
+REMEMBERED_BATCH_COUNT = 5
+NO_OFFSET = -1
+_SEQUENCE_COUNT = 1 << 31
+
+
+class RememberedBatch(NamedTuple):
+    """A batch that may come again. Sequences and offsets are inclusive."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerEntry:
+    """One producer: its epoch and its last batches, newest last (none right after a marker)."""
+
+    __slots__ = ("batches", "coordinator_epoch", "current_txn_first_offset", "epoch", "last_ms", "producer_id")
+
+    def __init__(self, producer_id: int, epoch: int, last_ms: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: deque[RememberedBatch] = deque(maxlen=REMEMBERED_BATCH_COUNT)
+        self.last_ms = last_ms
+        self.coordinator_epoch = -1
+        self.current_txn_first_offset = NO_OFFSET
+
+    def __repr__(self) -> str:
+        return f"<ProducerEntry {self.producer_id} epoch={self.epoch} last={self.batches[-1] if self.batches else None}>"
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 where none is known."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class ProducerState:
+    """The producers of one log."""
+
+    __slots__ = ("_entries", "end_offset", "expiration_ms")
+
+    def __init__(self, expiration_ms: int) -> None:
+        self.expiration_ms = expiration_ms
+        self.end_offset = 0
+        self._entries: dict[int, ProducerEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        return iter(self._entries.values())
+
+    def __repr__(self) -> str:
+        return f"<ProducerState producers={len(self)} end_offset={self.end_offset}>"
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        """Return the entry of a producer."""
+        return self._entries.get(producer_id)
+
+    def add(self, entry: ProducerEntry) -> None:
+        """Take an entry of a snapshot."""
+        self._entries[entry.producer_id] = entry
+
+    def check(self, header: BatchHeader) -> RememberedBatch | None:
+        """Return the batch that ``header``, of a client's idempotent batch, repeats; None where it is new and in order.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return None
+        first_sequence, epoch = header.base_sequence, header.producer_epoch
+        if epoch == entry.epoch:
+            last_sequence = entry.batches[-1].last_sequence if entry.batches else NO_SEQUENCE
+            if first_sequence == (last_sequence + 1) % _SEQUENCE_COUNT:
+                return None
+            repeated = _find_repeated(entry.batches, first_sequence, header.last_sequence)
+            if repeated is not None:
+                return repeated
+            text = f"producer {header.producer_id} sends sequence {first_sequence} after {last_sequence} (epoch {epoch})"
+            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        if epoch < entry.epoch:
+            text = f"producer {header.producer_id} has epoch {entry.epoch} by now, the batch is of epoch {epoch}"
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+        if first_sequence != 0:
+            text = f"producer {header.producer_id} begins epoch {epoch} with sequence {first_sequence} in place of 0"
+            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        return None
+
+    def update(self, header: BatchHeader, base_offset: int, now_ms: int | None = None) -> None:
+        """Take a batch that was appended, or read in the log, at ``base_offset``; ``now_ms`` None goes by the batch's own timestamp.
+
+        A live producer is remembered from the time it wrote: one that writes records of long ago would else be forgotten at once.
+        """
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        last_ms = header.max_timestamp if now_ms is None else now_ms
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id, epoch, last_ms)
+        elif epoch > entry.epoch:
+            entry.epoch = epoch
+            entry.batches.clear()
+        entry.last_ms = last_ms
+        if header.base_sequence >= 0 and not header.is_control:
+            last_offset = base_offset + header.last_offset_delta
+            entry.batches.append(
+                RememberedBatch(header.base_sequence, header.last_sequence, base_offset, last_offset, header.max_timestamp)
+            )
+
+    def expire(self, now_ms: int) -> int:
+        """Forget producers that wrote too long ago and return how many."""
+        before_ms = now_ms - self.expiration_ms
+        expired = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if entry.last_ms <= before_ms and entry.current_txn_first_offset == NO_OFFSET
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)
+
+    def reset(self, end_offset: int, entries: Iterable[ProducerEntry] = ()) -> None:
+        """Start over at ``end_offset`` with what a snapshot holds."""
+        self.end_offset = end_offset
+        self._entries = {entry.producer_id: entry for entry in entries}
+
+
+def _find_repeated(batches: Iterable[RememberedBatch], first_sequence: int, last_sequence: int) -> RememberedBatch | None:
+    for batch in batches:
+        if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+            return batch
+    return None

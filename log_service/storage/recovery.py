@@ -1,0 +1,257 @@
+"""Opening a log's directory: what is there, what of it is believed, and what a crash left to repair.
+
+Decides that after a clean stop nothing is read but the tail of the active segment; that after any other every batch from the segment of the
+recovery point on is verified, a torn tail is cut, and indexes and producers are built again. Knows nothing of other logs.
+
+Invariants: only bytes at or above the recovery point are ever cut: damage below it refuses the log with ``StorageError`` and leaves the
+files as they are. Recovery ends, whatever is there. A crash at any point of it leaves a directory that recovers in the same way: files are
+cut, removed and replaced only where the next attempt would do it again.
+"""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from log_service.common.env import Clock, Files
+from log_service.common.errors import KafkaError, StorageError
+from log_service.common.types import TopicId, TopicPartition
+from log_service.config.views import LogConfig
+from log_service.storage import log_reader
+from log_service.storage.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+    parse_file_name,
+)
+from log_service.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
+from log_service.storage.log import Log
+from log_service.storage.log_directory import LogDirectory
+from log_service.storage.partition_metadata import read_topic_id, write_topic_id
+from log_service.storage.producer_snapshots import ProducerSnapshots
+from log_service.storage.producer_state import ProducerState
+from log_service.storage.removals import PendingRemovals
+from log_service.storage.segment import Segment
+from log_service.storage.segments import Segments
+
+_log = logging.getLogger(__name__)
+_LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
+_PRODUCER_ID_EXPIRATION_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedFrom:
+    """What is known of a log before its directory is read.
+
+    ``recovery_point``: every offset below it was made durable. ``is_clean``: the last owner closed the log in order.
+    """
+
+    is_clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+
+
+def open_log(
+    files: Files,
+    clock: Clock,
+    directory: Path,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    *,
+    topic_id: TopicId | None = None,
+    known: OpenedFrom | None = None,
+    home: LogDirectory | None = None,
+    removals: PendingRemovals | None = None,
+    producer_id_expiration_ms: int = _PRODUCER_ID_EXPIRATION_MS,
+) -> Log:
+    """Open the log in ``directory``, recovering it where that is due, or begin an empty one there. Blocks; belongs into the pool.
+
+    ``topic_id`` is written where the directory names none.
+
+    Raises:
+        StorageError: damage below the recovery point, a directory of another topic id, files that no clean stop leaves.
+        OSError: the disk failed.
+    """
+    known = known or OpenedFrom()
+    files.make_directory(directory)
+    found_id = read_topic_id(files, directory)
+    if topic_id is not None and found_id is None:
+        write_topic_id(files, directory, topic_id)
+    elif topic_id is not None and found_id != topic_id:
+        text = f"{directory} holds a log of topic id {found_id}, {topic_id} was asked for: move it away"
+        raise StorageError(text)
+    names = _remove_leftovers(files, directory)
+    snapshots = ProducerSnapshots.of_directory(files, directory, names)
+    epochs = LeaderEpochs.load(files, directory / LEADER_EPOCH_CHECKPOINT)
+    loader = _Loader(files, clock.wall_ms(), directory, config, known=known, epochs=epochs)
+    segments, log_end_offset = loader.load(names)
+    log_start_offset = max(known.log_start_offset, segments[0].base_offset)
+    if log_start_offset > log_end_offset:
+        segments, log_end_offset = loader.start_over(segments, log_start_offset), log_start_offset
+    epochs.truncate_from_end(log_end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    snapshots.remove_above(log_end_offset)
+    producers = ProducerState(producer_id_expiration_ms)
+    log_reader.reload_producers(producers, snapshots, segments, log_start_offset, log_end_offset)
+    for segment in segments:
+        segment.unload()
+    return Log(
+        files=files,
+        clock=clock,
+        home=home or LogDirectory(directory.parent),
+        removals=removals or PendingRemovals(files),
+        directory=directory,
+        topic_partition=topic_partition,
+        topic_id=topic_id or found_id,
+        config=config,
+        segments=segments,
+        leader_epochs=epochs,
+        producer_state=producers,
+        producer_snapshots=snapshots,
+        log_start_offset=log_start_offset,
+        recovery_point=log_end_offset if known.is_clean else min(known.recovery_point, log_end_offset),
+    )
+
+
+def _remove_leftovers(files: Files, directory: Path) -> list[str]:
+    """Remove what a crash or a delayed removal left, and return the names that count."""
+    names = files.list_directory(directory)
+    kept = []
+    for name in names:
+        if name.endswith(SWAP_SUFFIX):
+            text = f"{directory / name} was left by a compaction that did not finish: start and stop Kafka on this directory once"
+            raise StorageError(text)
+        if name.endswith(_LEFTOVER_SUFFIXES):
+            files.remove(directory / name)
+        else:
+            kept.append(name)
+    return kept
+
+
+class _Loader:
+    """Loads the segments of one directory, once."""
+
+    def __init__(self, files: Files, now_ms: int, directory: Path, config: LogConfig, *, known: OpenedFrom, epochs: LeaderEpochs) -> None:
+        self._files = files
+        self._now_ms = now_ms
+        self._directory = directory
+        self._config = config
+        self._known = known
+        self._epochs = epochs
+
+    def load(self, names: list[str]) -> tuple[Segments, int]:
+        """Return the segments and the log end offset."""
+        base_offsets = [offset for name in names if (offset := parse_file_name(name, LOG_SUFFIX)) is not None]
+        self._remove_orphans(names, set(base_offsets))
+        if not base_offsets:
+            if self._known.recovery_point > self._known.log_start_offset:
+                text = f"{self._directory} holds no segment, but offsets up to {self._known.recovery_point} were synced there"
+                raise StorageError(text)
+            return Segments([self._new_segment(self._known.log_start_offset)]), self._known.log_start_offset
+        segments = [self._existing_segment(base_offset) for base_offset in base_offsets]
+        if self._known.is_clean:
+            self._complete_indexes(segments, set(names))
+            return Segments(segments), self._tail_offset(segments[-1])
+        return self._recover(segments, set(names))
+
+    def start_over(self, segments: Segments, offset: int) -> Segments:
+        """Replace segments that all lie below ``offset``, where the log starts, by an empty one."""
+        for segment in segments:
+            self._remove(segment)
+        return Segments([self._new_segment(offset)])
+
+    def _remove_orphans(self, names: list[str], base_offsets: set[int]) -> None:
+        for name in names:
+            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+                offset = parse_file_name(name, suffix)
+                if offset is not None and offset not in base_offsets:
+                    self._files.remove(self._directory / name)
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment(self._files, self._directory, base_offset, self._config, created_ms=self._now_ms)
+
+    def _existing_segment(self, base_offset: int) -> Segment:
+        size_bytes = self._files.size_bytes(self._directory / file_name(base_offset, LOG_SUFFIX))
+        return Segment(self._files, self._directory, base_offset, self._config, created_ms=self._now_ms, size_bytes=size_bytes)
+
+    def _tail_offset(self, segment: Segment) -> int:
+        try:
+            return segment.next_offset()
+        except KafkaError as error:
+            text = f"{segment.path()} is damaged although it was closed in order: {error}"
+            raise StorageError(text) from error
+
+    def _complete_indexes(self, segments: list[Segment], names: set[str]) -> None:
+        """Build the indexes whose files are missing now, in the pool, and not when somebody reads."""
+        for segment in segments:
+            index_names = {segment.path(OFFSET_INDEX_SUFFIX).name, segment.path(TIME_INDEX_SUFFIX).name}
+            if segment.size_bytes and not index_names <= names:
+                try:
+                    segment.rebuild_indexes()
+                except KafkaError as error:
+                    text = f"{segment.path()} is damaged: {error}"
+                    raise StorageError(text) from error
+                segment.finish_indexes()
+
+    def _recover(self, segments: list[Segment], names: set[str]) -> tuple[Segments, int]:
+        """Verify the segments from the recovery point on, and cut the log where they stop being whole."""
+        first = max(Segments(segments).index_of(self._known.recovery_point), 0)
+        self._complete_indexes(segments[:first], names)
+        expected_offset = segments[first].base_offset
+        for index in range(first, len(segments)):
+            segment = segments[index]
+            valid_bytes, fault = 0, self._boundary_fault(segment, expected_offset)
+            if fault is None:
+                valid_bytes, expected_offset, fault = segment.recover(segment.base_offset)
+            self._check_synced(segment, expected_offset, fault, is_last=index + 1 == len(segments))
+            self._assign_epochs(segment, valid_bytes)
+            if fault is not None:
+                return Segments(self._cut(segments, index, valid_bytes, fault)), expected_offset
+            if index + 1 < len(segments):
+                segment.finish_indexes()
+            segment.unload()
+        return Segments(segments), expected_offset
+
+    def _boundary_fault(self, segment: Segment, expected_offset: int) -> str | None:
+        """Say why ``segment`` cannot follow one that ends at ``expected_offset``. Only compaction leaves holes that nobody may cut at."""
+        is_hole = segment.base_offset > max(expected_offset, self._known.recovery_point) and not self._config.is_compacted
+        if segment.base_offset < expected_offset or is_hole:
+            return f"the segment before it ends at {expected_offset}"
+        return None
+
+    def _check_synced(self, segment: Segment, valid_offset: int, fault: str | None, *, is_last: bool) -> None:
+        """Refuse a log that lost what was durable."""
+        if valid_offset < self._known.recovery_point and (fault is not None or is_last):
+            text = (
+                f"{segment.path()} is damaged below offset {self._known.recovery_point}, up to which it was synced: "
+                f"{fault or f'it ends at {valid_offset}'}; restore it, or move {self._directory} away to start without its records"
+            )
+            raise StorageError(text)
+
+    def _assign_epochs(self, segment: Segment, valid_bytes: int) -> None:
+        for position, header in segment.headers(0):
+            if position >= valid_bytes:
+                return
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    def _cut(self, segments: list[Segment], index: int, valid_bytes: int, fault: str) -> list[Segment]:
+        segment = segments[index]
+        _log.warning("%s: cut %d bytes that were never synced: %s", segment.path(), segment.size_bytes - valid_bytes, fault)
+        for later in reversed(segments[index + 1 :]):
+            _log.warning("%s: removed, it follows bytes that were cut", later.path())
+            self._remove(later)
+        if valid_bytes == 0 and index > 0:
+            self._remove(segment)
+            return segments[:index]
+        segment.cut_torn_tail(valid_bytes)
+        return segments[: index + 1]
+
+    def _remove(self, segment: Segment) -> None:
+        segment.close_file()
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, LOG_SUFFIX):
+            self._files.remove(segment.path(suffix))

@@ -1,0 +1,54 @@
+"""Files and directories that are to be unlinked later, ``file.delete.delay.ms`` after they were set aside.
+
+Decides when. Knows nothing of logs. What was not unlinked when the process ends is found by its name at the next start.
+"""
+
+import heapq
+import logging
+from itertools import count
+from pathlib import Path
+
+from log_service.common.env import Files
+
+_log = logging.getLogger(__name__)
+
+
+class PendingRemovals:
+    """A heap of paths by due time, monotonic milliseconds."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._heap: list[tuple[int, int, Path]] = []
+        self._order = count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def schedule(self, paths: list[Path], due_ms: int) -> None:
+        """Remove ``paths`` (files, or directories with all in them) once ``due_ms`` has come."""
+        for path in paths:
+            heapq.heappush(self._heap, (due_ms, next(self._order), path))
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the next is due."""
+        return self._heap[0][0] if self._heap else None
+
+    async def run_due(self, now_ms: int) -> int:
+        """Unlink what is due, in the pool, and return how many paths went. One that cannot be unlinked is left for the next start."""
+        due: list[Path] = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            due.append(heapq.heappop(self._heap)[2])
+        if due:
+            await self._files.run_in_pool(lambda: self._unlink(due))
+        return len(due)
+
+    def _unlink(self, paths: list[Path]) -> None:
+        for path in paths:
+            try:
+                if self._files.is_directory(path):
+                    self._files.remove_tree(path)
+                else:
+                    self._files.remove(path)
+            except OSError as error:
+                _log.warning("%s could not be removed (%s); the next start tries again", path, error)

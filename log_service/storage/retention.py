@@ -1,0 +1,66 @@
+"""Which of a log's oldest segments are due for deletion: by age, by size, or because the log starts after them.
+
+Decides a count and nothing else; the log deletes. Invariants: a segment goes only if every older one goes; a segment that reaches past the
+high watermark stays; an empty active segment stays.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from log_service.config.views import LogConfig
+from log_service.storage.segment import Segment
+from log_service.storage.segments import Segments
+
+
+class RetentionOutcome(NamedTuple):
+    """What a pass over one log deleted, and where the log starts now."""
+
+    segments_deleted: int
+    bytes_deleted: int
+    log_start_offset: int
+
+
+class RetainedLog(Protocol):
+    """What has to be known of a log."""
+
+    config: LogConfig
+    segments: Segments
+    log_start_offset: int
+    log_end_offset: int
+
+
+IsDue = Callable[[Segment, int], bool]
+"""(segment, offset after it) -> whether it may go."""
+
+
+def count_deletable(log: RetainedLog, now_ms: int, high_watermark: int) -> int:
+    """Return how many of the oldest segments are due."""
+    rules: list[IsDue] = [lambda _segment, next_offset: next_offset <= log.log_start_offset]
+    if log.config.is_deleted:
+        if log.config.retention_ms >= 0:
+            rules.append(lambda segment, _next_offset: now_ms - segment.age_timestamp() > log.config.retention_ms)
+        if log.config.retention_bytes >= 0:
+            rules.append(_over_size(log))
+    return max(_count_while(log, rule, high_watermark) for rule in rules)
+
+
+def _over_size(log: RetainedLog) -> IsDue:
+    """Return the rule that lets segments go while the rest is still as large as ``retention.bytes``."""
+    excess_bytes = log.segments.size_bytes - log.config.retention_bytes
+
+    def is_due(segment: Segment, _next_offset: int) -> bool:
+        nonlocal excess_bytes
+        excess_bytes -= segment.size_bytes
+        return excess_bytes >= 0
+
+    return is_due
+
+
+def _count_while(log: RetainedLog, is_due: IsDue, high_watermark: int) -> int:
+    segments = list(log.segments)
+    for index, segment in enumerate(segments):
+        is_active = index + 1 == len(segments)
+        next_offset = log.log_end_offset if is_active else segments[index + 1].base_offset
+        if next_offset > high_watermark or (is_active and segment.size_bytes == 0) or not is_due(segment, next_offset):
+            return index
+    return len(segments)

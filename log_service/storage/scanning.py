@@ -1,0 +1,71 @@
+"""Walking the batches of a file: headers alone, or whole batches with their checksums.
+
+Decides how much is read at once. Knows nothing of indexes and offsets to expect: it stops where the bytes stop being batches, and says why.
+Invariants: never reads past the end it was given, never holds more than one chunk (or one batch, where that is larger), always ends.
+"""
+
+from collections.abc import Callable, Iterator
+
+from log_service.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, is_crc_valid, parse_header
+
+Read = Callable[[int, int], bytes]
+"""(position, size_bytes) -> at most that many bytes from there."""
+
+_HEADERS_CHUNK_BYTES = 32 << 10
+_BATCHES_CHUNK_BYTES = 1 << 20
+
+
+def scan_headers(
+    read: Read, position: int, end: int, *, first_chunk_bytes: int = _HEADERS_CHUNK_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of the batches from ``position`` to ``end``. Where batches are large only their headers are read.
+
+    Raises:
+        CorruptBatch: bytes that are no header, or a batch that would end behind ``end``.
+    """
+    chunk, start = b"", position
+    chunk_bytes = first_chunk_bytes
+    while position < end:
+        if position + HEADER_SIZE > start + len(chunk):
+            chunk, start = read(position, min(chunk_bytes, end - position)), position
+        header = parse_header(chunk, position - start)
+        size_bytes = header.size_bytes
+        if position + size_bytes > end:
+            raise CorruptBatch(cut_off_text(header, position, end))
+        yield position, header
+        position += size_bytes
+        chunk_bytes = HEADER_SIZE if size_bytes > _HEADERS_CHUNK_BYTES // 4 else _HEADERS_CHUNK_BYTES
+
+
+def scan_batches(read: Read, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Yield (position, header, bytes) of the batches from ``position`` to ``end``, checksums verified.
+
+    Raises:
+        CorruptBatch: bytes that are no batch, a batch that would end behind ``end``, a checksum that does not hold.
+    """
+    chunk, start = memoryview(b""), position
+    while position < end:
+        if position + HEADER_SIZE > start + len(chunk):
+            chunk, start = memoryview(read(position, min(_BATCHES_CHUNK_BYTES, end - position))), position
+        header = parse_header(chunk, position - start)
+        size_bytes = header.size_bytes
+        if position + size_bytes > end:
+            raise CorruptBatch(cut_off_text(header, position, end))
+        if position + size_bytes > start + len(chunk):
+            wanted_bytes = min(max(_BATCHES_CHUNK_BYTES, size_bytes), end - position)
+            chunk, start = memoryview(read(position, wanted_bytes)), position
+        batch = chunk[position - start : position - start + size_bytes]
+        if len(batch) != size_bytes:
+            raise CorruptBatch(cut_off_text(header, position, start + len(chunk)))
+        if not is_crc_valid(batch):
+            text = f"the batch at position {position} (base offset {header.base_offset}) does not have the checksum it announces"
+            raise CorruptBatch(text)
+        yield position, header, batch
+        position += size_bytes
+
+
+def cut_off_text(header: BatchHeader, position: int, end: int) -> str:
+    """Say that a batch does not fit before ``end``."""
+    return (
+        f"the batch at position {position} (base offset {header.base_offset}) announces {header.size_bytes} bytes, the file ends at {end}"
+    )

@@ -1,0 +1,386 @@
+"""One segment: a file of batches back to back, and its two indexes.
+
+Decides when an index entry is due, where an offset lies, what a rebuild of the indexes finds, and which files belong together. Knows
+nothing of other segments, retention and leaders; offsets to expect are the log's.
+
+Invariants: files and indexes are opened at first use. ``size_bytes`` is the end of the last whole batch. Index entries are what a rebuild
+from the file would write: one where more than ``index.interval.bytes`` lie between a batch and the last entry.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from log_service.common.env import File, Files, FileSlice
+from log_service.common.types import NO_TIMESTAMP, Buffer
+from log_service.config.views import LogConfig
+from log_service.records.batch import BatchHeader, CorruptBatch
+from log_service.storage.file_names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    file_name,
+)
+from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
+from log_service.storage.scanning import scan_batches, scan_headers
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+_RECENT_COUNT = 128
+_LOOKUP_CHUNK_BYTES = 8 << 10
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies in its segment."""
+
+    position: int
+    size_bytes: int
+
+
+class Segment:
+    """A segment of a log; the last one of a log is the active one, the only one that is appended to."""
+
+    __slots__ = (
+        "_file",
+        "_first_timestamp",
+        "_index_bytes",
+        "_index_interval_bytes",
+        "_last_index_position",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_offset_index",
+        "_recent_floor",
+        "_recent_last_offsets",
+        "_recent_positions",
+        "_time_index",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "files",
+        "is_index_full",
+        "is_removed",
+        "size_bytes",
+        "synced_bytes",
+        "was_used",
+    )
+
+    def __init__(
+        self, files: Files, directory: Path, base_offset: int, config: LogConfig, *, created_ms: int, size_bytes: int | None = None
+    ) -> None:
+        """``size_bytes`` of a segment whose file exists; None makes a new one, whose leftover files are not believed."""
+        self.files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.is_removed = False
+        self.is_index_full = False
+        self.was_used = True
+        self.size_bytes = self.synced_bytes = size_bytes or 0
+        self._index_bytes = config.segment_index_bytes
+        self._index_interval_bytes = config.index_interval_bytes
+        self._file: File | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._last_index_position = 0
+        self._first_timestamp: int | None = None
+        self._max_timestamp: int | None = None
+        self._max_timestamp_offset = base_offset
+        self._recent_floor = base_offset
+        self._recent_last_offsets: list[int] = []
+        self._recent_positions: list[int] = []
+        if size_bytes is None:
+            self.file.truncate(0)
+            self._start_empty()
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.base_offset} size={self.size_bytes}>"
+
+    # Files
+
+    def path(self, suffix: str = LOG_SUFFIX) -> Path:
+        """Return the path of one of the segment's files."""
+        tail = DELETED_SUFFIX if self.is_removed else ""
+        return self.directory / file_name(self.base_offset, suffix + tail)
+
+    @property
+    def file(self) -> File:
+        """The file of batches, opened at first use."""
+        if self._file is None:
+            self._file = self.files.open(self.path())
+        return self._file
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The offset index, read (or built again where the file is in doubt) at first use."""
+        if self._offset_index is None:
+            self._open_indexes()
+            assert self._offset_index is not None
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, read (or built again where the file is in doubt) at first use."""
+        if self._time_index is None:
+            self._open_indexes()
+            assert self._time_index is not None
+        return self._time_index
+
+    def _new_indexes(self, *, is_new: bool) -> tuple[OffsetIndex, TimeIndex]:
+        base_offset, files, max_bytes = self.base_offset, self.files, self._index_bytes
+        return (
+            OffsetIndex(files, self.path(OFFSET_INDEX_SUFFIX), base_offset, max_bytes // 8 * 8, is_new=is_new),
+            TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset, max_bytes // 12 * 12, is_new=is_new),
+        )
+
+    def _start_empty(self) -> None:
+        self._offset_index, self._time_index = self._new_indexes(is_new=True)
+        self._offset_index.reset()
+        self._time_index.reset()
+        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._first_timestamp = None
+        self._last_index_position = 0
+        self.is_index_full = False
+
+    def _open_indexes(self) -> None:
+        if self.size_bytes == 0:
+            self._start_empty()
+            return
+        offset_index, time_index = self._new_indexes(is_new=False)
+        try:
+            position = offset_index.last_position(self.size_bytes)
+            max_timestamp, max_timestamp_offset = time_index.last_entry
+        except IndexInDoubt:
+            self.rebuild_indexes()
+            return
+        self._offset_index, self._time_index = offset_index, time_index
+        self._last_index_position = position
+        self.is_index_full = offset_index.is_full or time_index.is_full
+        if self._max_timestamp is None:
+            self._max_timestamp, self._max_timestamp_offset = max_timestamp, max_timestamp_offset
+
+    # Appending
+
+    def append(self, buffers: list[Buffer]) -> int:
+        """Write with one gathered write and return the position; all or, with OSError, nothing. ``note_batch`` follows for each batch."""
+        file = self._file or self.file
+        self.was_used = True
+        position = file.append_gathered(buffers)
+        self.size_bytes = file.size_bytes
+        return position
+
+    def note_batch(self, position: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """Take a batch that was written at ``position`` into the indexes and the memory of recent places."""
+        if self._max_timestamp is None or self._offset_index is None:
+            self._open_indexes()
+        assert self._max_timestamp is not None
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp, self._max_timestamp_offset = max_timestamp, last_offset
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        if position - self._last_index_position > self._index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+            self._last_index_position = position
+            self.is_index_full = self.offset_index.is_full or self.time_index.is_full
+        last_offsets = self._recent_last_offsets
+        if not last_offsets:
+            self._recent_floor = base_offset
+        last_offsets.append(last_offset)
+        self._recent_positions.append(position)
+        if len(last_offsets) > 2 * _RECENT_COUNT:
+            self._recent_floor = last_offsets[_RECENT_COUNT - 1] + 1
+            del last_offsets[:_RECENT_COUNT]
+            del self._recent_positions[:_RECENT_COUNT]
+
+    def must_roll_for(self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig) -> bool:
+        """Whether batches of that size, timestamp and last offset belong into a new segment."""
+        if self.size_bytes == 0:
+            return last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        first_timestamp = self._first_timestamp
+        if first_timestamp is None:
+            first_timestamp = self.first_timestamp
+        return (
+            self.size_bytes > config.segment_bytes - size_bytes
+            or (max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - self.created_ms) > config.segment_ms
+            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+            or self.is_index_full
+        )
+
+    @property
+    def first_timestamp(self) -> int:
+        """Largest timestamp of the first batch, what ``segment.ms`` counts from; -1 where there is none."""
+        if self._first_timestamp is None:
+            if self.size_bytes == 0:
+                return NO_TIMESTAMP
+            _, header = next(self.headers(0))
+            self._first_timestamp = header.max_timestamp
+        return self._first_timestamp
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest timestamp of all batches, -1 where there is none."""
+        if self._max_timestamp is None:
+            self._open_indexes()
+            assert self._max_timestamp is not None
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """Last offset of the first batch that has ``max_timestamp``; base_offset where there is none."""
+        if self._max_timestamp is None:
+            self._open_indexes()
+        return self._max_timestamp_offset
+
+    def age_timestamp(self) -> int:
+        """Return what retention by time goes by: the largest timestamp, or the file's own time where records have none."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self.files.modified_ms(self.path())
+
+    # Finding
+
+    def headers(self, position: int, *, chunk_bytes: int = _LOOKUP_CHUNK_BYTES) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield (position, header) of the batches from ``position``, where one begins."""
+        return scan_headers(self.file.read, position, self.size_bytes, first_chunk_bytes=chunk_bytes)
+
+    def locate(self, offset: int) -> BatchPlace | None:
+        """Return the place of the first batch whose last offset is at or above ``offset``; None where the segment ends before."""
+        self.was_used = True
+        last_offsets = self._recent_last_offsets
+        if last_offsets and offset >= self._recent_floor:
+            index = bisect_left(last_offsets, offset)
+            if index == len(last_offsets):
+                return None
+            positions = self._recent_positions
+            position = positions[index]
+            index += 1
+            return BatchPlace(position, (positions[index] if index < len(positions) else self.size_bytes) - position)
+        for position, header in self.headers(self.offset_index.lookup(offset)):
+            if header.last_offset >= offset:
+                return BatchPlace(position, header.size_bytes)
+        return None
+
+    def slice(self, position: int, size_bytes: int) -> FileSlice:
+        """Lease a range of the file."""
+        return (self._file or self.file).slice(position, size_bytes)
+
+    def next_offset(self) -> int:
+        """Return the offset after the last batch, read from the file."""
+        last_offset, position = self.base_offset - 1, self.offset_index.last_entry[1]
+        for _, header in self.headers(position):
+            last_offset = header.last_offset
+        return last_offset + 1
+
+    # Checking and rebuilding
+
+    def rebuild_indexes(self) -> None:
+        """Build both indexes from the headers of the file, which is believed.
+
+        Raises:
+            CorruptBatch: it should not have been.
+        """
+        self._start_empty()
+        self._forget_recent()
+        for position, header in self.headers(0):
+            self.note_batch(position, header.base_offset, header.last_offset, header.max_timestamp)
+
+    def recover(self, expected_offset: int) -> tuple[int, int, str | None]:
+        """Verify every batch and build the indexes again; return (valid bytes, next offset, why it ended early or None)."""
+        self._start_empty()
+        self._forget_recent()
+        self.synced_bytes = 0
+        valid_bytes, next_offset = 0, expected_offset
+        try:
+            for position, header, _ in scan_batches(self.file.read, 0, self.size_bytes):
+                last_offset = header.last_offset
+                if header.base_offset < next_offset or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+                    text = f"the batch at position {position} has base offset {header.base_offset} where {next_offset} is due"
+                    return valid_bytes, next_offset, text
+                self.note_batch(position, header.base_offset, last_offset, header.max_timestamp)
+                valid_bytes, next_offset = position + header.size_bytes, last_offset + 1
+        except CorruptBatch as error:
+            return valid_bytes, next_offset, str(error)
+        return valid_bytes, next_offset, None
+
+    def _forget_recent(self) -> None:
+        self._recent_last_offsets = []
+        self._recent_positions = []
+
+    def truncate_to_position(self, size_bytes: int) -> None:
+        """Cut the file at the beginning of a batch, and the indexes with it."""
+        indexes = self.offset_index, self.time_index
+        next_header = next(self.headers(size_bytes), None) if size_bytes < self.size_bytes else None
+        self.file.truncate(size_bytes)
+        self.size_bytes = size_bytes
+        self.synced_bytes = min(self.synced_bytes, size_bytes)
+        self._forget_recent()
+        if size_bytes == 0:
+            self._start_empty()
+        elif next_header is not None:
+            for index in indexes:
+                index.truncate_to(next_header[1].base_offset)
+            self._last_index_position = self.offset_index.last_entry[1]
+            self._find_max_timestamp()
+
+    def cut_torn_tail(self, size_bytes: int) -> None:
+        """Cut the file behind what ``recover`` found valid; the indexes know nothing of the rest."""
+        self.file.truncate(size_bytes)
+        self.size_bytes = size_bytes
+
+    def _find_max_timestamp(self) -> None:
+        """Find the largest timestamp again: the index knows it up to its last entry, the rest is read."""
+        self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry
+        _, position = self.offset_index.last_entry
+        for _, header in self.headers(position):
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
+
+    # Ending
+
+    def finish_indexes(self) -> None:
+        """Give the time index its last entry and write both; for a segment that rolls or closes."""
+        if self.size_bytes and self._max_timestamp is not None:
+            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+        self.flush_indexes()
+
+    def flush_indexes(self, *, is_synced: bool = False) -> None:
+        """Bring the index files up to date; blocks."""
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.flush(is_synced=is_synced)
+
+    def unload(self) -> None:
+        """Close the file and give the indexes' memory back where they are on disk; the next use opens them again."""
+        self.close_file()
+        offset_index, time_index = self._offset_index, self._time_index
+        if offset_index is not None and time_index is not None and not offset_index.is_dirty and not time_index.is_dirty:
+            self._offset_index = self._time_index = None
+        self._forget_recent()
+
+    def maybe_unload(self) -> bool:
+        """Unload what nobody used since the last call; says whether it was open."""
+        was_used, self.was_used = self.was_used, False
+        if was_used or self._file is None:
+            return False
+        self.unload()
+        return True
+
+    def close_file(self) -> None:
+        """Close the descriptor once its last lease is released."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def set_aside(self) -> list[Path]:
+        """Rename the segment's files to ``.deleted`` and return the new paths."""
+        renamed = []
+        for suffix in SEGMENT_SUFFIXES:
+            source = self.path(suffix)
+            if self.files.exists(source):
+                target = source.with_name(source.name + DELETED_SUFFIX)
+                self.files.rename(source, target)
+                renamed.append(target)
+        self.is_removed = True
+        self.close_file()
+        return renamed

@@ -1,0 +1,141 @@
+"""The periodic work on all logs: retention, flushes that are due, checkpoints, delayed removals, giving back what lies idle.
+
+Decides when each is due, on the injected clock; what each does is the log's and the manager's. One task, which sleeps until the next
+deadline or until something happened that it has to look at. Nothing here fails the node: an error is one log line, and a disk that failed
+is taken offline where it failed.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from log_service.common.errors import KafkaError
+from log_service.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from log_service.storage.log_manager import LogManager
+
+_log = logging.getLogger(__name__)
+_LONGEST_SLEEP_MS = 3_600_000
+_PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+_IDLE_INTERVAL_MS = 300_000
+
+
+@dataclass(slots=True)
+class _Periodic:
+    """One kind of work and when it is due next, monotonic milliseconds."""
+
+    work: Callable[[], Awaitable[None]]
+    interval_ms: int
+    due_ms: int
+
+
+class Upkeep:
+    """The task of one ``LogManager``."""
+
+    def __init__(self, manager: "LogManager") -> None:
+        self._manager = manager
+        self._rolled: dict[TopicPartition, None] = {}
+        self._wake = trio.Event()
+
+    def wake(self) -> None:
+        """Look again at what is due."""
+        self._wake.set()
+
+    def sync_soon(self, topic_partition: TopicPartition) -> None:
+        """Sync the segments that rolled in the background: the recovery point moves up to the active segment."""
+        self._rolled[topic_partition] = None
+        self.wake()
+
+    async def run(self, task_status: "trio.TaskStatus[None]") -> None:
+        """Work until cancelled."""
+        periodic = self._schedule()
+        task_status.started()
+        while True:
+            await self._sync_rolled()
+            await self._manager.removals.run_due(self._now_ms())
+            for entry in periodic:
+                if entry.due_ms <= self._now_ms():
+                    await self._guarded(entry.work)
+                    entry.due_ms = self._now_ms() + entry.interval_ms
+            due_ms = min(entry.due_ms for entry in periodic)
+            removal_ms = self._manager.removals.next_due_ms
+            await self._sleep_until(due_ms if removal_ms is None else min(due_ms, removal_ms))
+
+    def _schedule(self) -> list[_Periodic]:
+        config = self._manager.config
+        first_ms = self._now_ms() + config.initial_task_delay_ms
+        intervals: list[tuple[Callable[[], Awaitable[None]], int]] = [
+            (self._apply_retention, config.retention_check_interval_ms),
+            (self._flush_due, config.flush_scheduler_interval_ms),
+            (self._save_recovery_points, config.flush_offset_checkpoint_interval_ms),
+            (self._save_start_offsets, config.flush_start_offset_checkpoint_interval_ms),
+            (self._expire_producers, _PRODUCER_EXPIRY_INTERVAL_MS),
+            (self._unload_idle, _IDLE_INTERVAL_MS),
+        ]
+        return [_Periodic(work, interval_ms, first_ms + min(interval_ms, _LONGEST_SLEEP_MS)) for work, interval_ms in intervals]
+
+    def _now_ms(self) -> int:
+        return self._manager.env.clock.monotonic_ms()
+
+    async def _sleep_until(self, due_ms: int) -> None:
+        sleep_ms = min(max(due_ms - self._now_ms(), 0), _LONGEST_SLEEP_MS)
+        with trio.move_on_after(sleep_ms / 1000):
+            await self._wake.wait()
+        self._wake = trio.Event()
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except KafkaError as error:
+            _log.error("upkeep of the logs: %s", error)
+
+    async def _sync_rolled(self) -> None:
+        rolled, self._rolled = self._rolled, {}
+        for topic_partition in rolled:
+            log = self._manager.logs.get(topic_partition)
+            if log is not None and not log.is_closed:
+                try:
+                    await log.sync_rolled()
+                except KafkaError as error:
+                    _log.error("%s: the segments that rolled could not be synced: %s", topic_partition, error)
+
+    async def _apply_retention(self) -> None:
+        outcomes = await self._manager.apply_retention()
+        segments_deleted = sum(outcome.segments_deleted for outcome in outcomes.values())
+        if segments_deleted:
+            _log.info(
+                "retention deleted %d segments, %d bytes", segments_deleted, sum(outcome.bytes_deleted for outcome in outcomes.values())
+            )
+
+    async def _flush_due(self) -> None:
+        """Sync the logs that were not synced for ``flush.ms``."""
+        now_ms = self._now_ms()
+        for log in list(self._manager.logs.values()):
+            is_due = log.log_end_offset > log.recovery_point and now_ms - log.synced_ms >= log.config.flush_ms
+            if is_due and not log.is_closed and not log.home.is_offline:
+                await log.sync()
+
+    async def _save_recovery_points(self) -> None:
+        for directory in self._manager.directories:
+            if not directory.is_offline:
+                await self._manager.checkpoint_writer.save_recovery_points(directory)
+
+    async def _save_start_offsets(self) -> None:
+        for directory in self._manager.directories:
+            if not directory.is_offline:
+                await self._manager.checkpoint_writer.save_start_offsets(directory)
+
+    async def _expire_producers(self) -> None:
+        now_ms = self._manager.env.clock.wall_ms()
+        for log in self._manager.logs.values():
+            log.expire_producers(now_ms)
+        await trio.lowlevel.checkpoint()
+
+    async def _unload_idle(self) -> None:
+        for log in self._manager.logs.values():
+            log.unload_idle()
+        await trio.lowlevel.checkpoint()
