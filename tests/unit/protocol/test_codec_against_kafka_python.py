@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from log_service.protocol.codec import encode
+from log_service.protocol.compile_decoder import NO_UUID
 from log_service.protocol.schema import Message, has_version
 from tests.unit.protocol.instances import instances, messages, named
 
@@ -40,11 +41,11 @@ def their_class(name: str) -> Any:
 
 
 def as_theirs(value: Any) -> Any:
-    """Return a message as nested dictionaries; sets of authorized operations are sets of bit numbers with them."""
+    """Return a message as nested dictionaries, sets of operations as sets of bit numbers, and the zero uuid as their default for it."""
     if isinstance(value, list):
         return [as_theirs(each) for each in value]
     if not hasattr(value, "SCHEMA"):
-        return value
+        return None if value == NO_UUID else value
     plain = {field.name: as_theirs(getattr(value, field.name)) for field in fields(value)}
     for name in plain.keys() & THEIR_SETS.get(type(value).__name__, set()):
         plain["authorized_operations"] = {bit for bit in range(32) if plain[name] >> bit & 1}
