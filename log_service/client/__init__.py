@@ -1,1 +1,128 @@
-"""The client: producer, consumer and admin for trio, and the same three as blocking classes for threads."""
+"""The client: producer, consumer and admin for trio, and the same three as blocking classes for threads.
+
+It speaks to any Kafka-compatible cluster. Names are loaded when they are first used, so that a service which only produces does not import
+what only a consumer needs. The rooms, from the bottom up:
+
+- ``backoff``, ``partitioning``, ``idempotence``, ``group_protocol``, ``assignors``: decisions without input or output.
+- ``connection_pool``: one connection per node and purpose, versions negotiated on each.
+- ``cluster_view``, ``cluster_metadata``: what is known of the cluster, how it stays fresh, and how a call is tried again.
+- ``delivery``, ``accumulator``, ``sender``, ``producer``: records on their way in.
+- ``subscriptions``, ``membership``, ``fetcher``, ``consumer``: records on their way out.
+- ``admin_values``, ``admin_topics``, ``admin_groups``, ``offsets``, ``admin``: questions about topics, groups and offsets.
+- ``range_reader``: exactly one range of offsets, as raw batches or as Arrow columns.
+- ``portal``, ``blocking``: the same for programs without an event loop.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from log_service.client.admin import Admin
+    from log_service.client.admin_values import (
+        ClusterDescription,
+        ConfigEntry,
+        ConfigResource,
+        EpochEnd,
+        FoundOffset,
+        GroupDescription,
+        GroupListing,
+        ItemsFailed,
+        MemberDescription,
+        NewTopic,
+        OffsetAndMetadata,
+        OffsetSpec,
+        PartitionOffsets,
+        ResourceType,
+        RetentionResult,
+        TopicDescription,
+        TopicListing,
+    )
+    from log_service.client.blocking import BlockingAdmin, BlockingDelivery, BlockingProducer
+    from log_service.client.delivery import Delivery, RecordMetadata
+    from log_service.client.env import real_env
+    from log_service.client.partitioning import Partitioner, murmur2, partition_of_key
+    from log_service.client.producer import Producer
+    from log_service.client.range_reader import RawBatches, read_range, read_range_arrow
+    from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+    from log_service.common.types import TopicPartition
+
+_HOMES = {
+    "log_service.client.admin": ("Admin",),
+    "log_service.client.admin_values": (
+        "ClusterDescription",
+        "ConfigEntry",
+        "ConfigResource",
+        "EpochEnd",
+        "FoundOffset",
+        "GroupDescription",
+        "GroupListing",
+        "ItemsFailed",
+        "MemberDescription",
+        "NewTopic",
+        "OffsetAndMetadata",
+        "OffsetSpec",
+        "PartitionOffsets",
+        "ResourceType",
+        "RetentionResult",
+        "TopicDescription",
+        "TopicListing",
+    ),
+    "log_service.client.blocking": ("BlockingAdmin", "BlockingDelivery", "BlockingProducer"),
+    "log_service.client.delivery": ("Delivery", "RecordMetadata"),
+    "log_service.client.env": ("real_env",),
+    "log_service.client.partitioning": ("Partitioner", "murmur2", "partition_of_key"),
+    "log_service.client.producer": ("Producer",),
+    "log_service.client.range_reader": ("RawBatches", "read_range", "read_range_arrow"),
+    "log_service.common.errors": ("ConfigError", "ErrorCode", "KafkaError"),
+    "log_service.common.types": ("TopicPartition",),
+}
+
+__all__ = [
+    "Admin",
+    "BlockingAdmin",
+    "BlockingDelivery",
+    "BlockingProducer",
+    "ClusterDescription",
+    "ConfigEntry",
+    "ConfigError",
+    "ConfigResource",
+    "Delivery",
+    "EpochEnd",
+    "ErrorCode",
+    "FoundOffset",
+    "GroupDescription",
+    "GroupListing",
+    "ItemsFailed",
+    "KafkaError",
+    "MemberDescription",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "OffsetSpec",
+    "PartitionOffsets",
+    "Partitioner",
+    "Producer",
+    "RawBatches",
+    "RecordMetadata",
+    "ResourceType",
+    "RetentionResult",
+    "TopicDescription",
+    "TopicListing",
+    "TopicPartition",
+    "murmur2",
+    "partition_of_key",
+    "read_range",
+    "read_range_arrow",
+    "real_env",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name at its first use."""
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

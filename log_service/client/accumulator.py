@@ -1,0 +1,252 @@
+"""Where records wait until they leave: batches per partition, one bound for all of them.
+
+Decides which batch takes a record, which batches may leave now, and when to look again; every call is synchronous and is handed the time.
+Knows neither network nor metadata: the leader of a partition is a function it is given.
+
+Invariants: ``buffered_bytes`` counts every batch that is not settled; a partition's batches leave in order, and with idempotence one that
+was sent before goes again only as the first of those outstanding; a batch is in exactly one of ``waiting`` and ``in_flight``.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
+from operator import attrgetter
+
+from log_service.client.delivery import Delivery, DeliveryCallback, ProducerBatch
+from log_service.client.idempotence import PartitionSequence, Sequences
+from log_service.common.types import TopicPartition
+from log_service.config.client import ProducerConfig
+from log_service.records.batch import HEADER_SIZE
+from log_service.records.builder import BatchBuilder
+from log_service.records.compression import Codec
+from log_service.records.record import RecordHeader
+
+NEVER_MS = 2**62
+REQUEST_OVERHEAD_BYTES = 512
+
+
+class PartitionQueue:
+    """The batches of one partition."""
+
+    __slots__ = ("in_flight", "sequence", "topic_partition", "waiting")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.waiting: deque[ProducerBatch] = deque()
+        self.in_flight: list[ProducerBatch] = []
+        self.sequence = PartitionSequence()
+
+    def __repr__(self) -> str:
+        return f"<PartitionQueue {self.topic_partition} waiting={len(self.waiting)} in_flight={len(self.in_flight)}>"
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits and nothing is in flight."""
+        return not self.waiting and not self.in_flight
+
+    def is_first_outstanding(self, batch: ProducerBatch) -> bool:
+        """Whether no numbered batch before ``batch`` is still unanswered."""
+        earlier = self.in_flight[0] if self.in_flight else None
+        if earlier is not None and earlier is not batch:
+            return False
+        return not self.waiting or not self.waiting[0].has_sequence or self.waiting[0].order > batch.order
+
+
+class Accumulator:
+    """All records of a producer that are not settled."""
+
+    def __init__(self, config: ProducerConfig, sequences: Sequences | None) -> None:
+        self._config = config
+        self._codec = Codec.of_name(config.compression)
+        self._sequences = sequences
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._active: dict[TopicPartition, PartitionQueue] = {}
+        self.buffered_bytes = 0
+        self.is_urgent = False  # somebody flushes, closes, or waits for room: nothing lingers
+        self._order = count()
+
+    def __repr__(self) -> str:
+        return f"<Accumulator partitions={len(self._active)} buffered={self.buffered_bytes}>"
+
+    def __iter__(self) -> Iterator[PartitionQueue]:
+        return iter(list(self._active.values()))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every record was settled."""
+        return not self._active
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of new batches."""
+        return self._codec
+
+    def has_room_for(self, size_bytes: int) -> bool:
+        """Whether a record of about ``size_bytes`` may be taken; one larger than the whole bound is taken when nothing else waits."""
+        return self.buffered_bytes == 0 or self.buffered_bytes + size_bytes <= self._config.buffer_memory
+
+    def append(  # noqa: PLR0917 - called for every record, where keywords cost
+        self,
+        topic_partition: TopicPartition,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[RecordHeader, ...],
+        now_ms: int,
+        callback: DeliveryCallback | None,
+    ) -> tuple[Delivery, bool]:
+        """Take a record. Returns its receipt, and whether the sender has something new to look at."""
+        queue = self._queues.get(topic_partition)
+        if queue is None:
+            queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
+        waiting = queue.waiting
+        batch = waiting[-1] if waiting else None
+        is_news = False
+        if batch is None or batch.is_closed or not batch.builder.has_room_for(key, value, headers):
+            if batch is not None:
+                batch.is_closed = True
+            builder = BatchBuilder(self._codec, self._config.compression_level, self._config.batch_size)
+            batch = ProducerBatch(topic_partition, builder, now_ms, (next(self._order), 0))
+            batch.size_bytes = HEADER_SIZE
+            self.buffered_bytes += HEADER_SIZE
+            waiting.append(batch)
+            self._active[topic_partition] = queue
+            is_news = True
+        builder = batch.builder
+        index = builder.append(timestamp_ms, key, value, headers)
+        batch.record_count = index + 1
+        size_bytes = builder.estimated_size_bytes
+        self.buffered_bytes += size_bytes - batch.size_bytes
+        batch.size_bytes = size_bytes
+        if size_bytes >= self._config.batch_size:
+            batch.is_closed = is_news = True
+        if callback is not None:
+            batch.add_callback(index, timestamp_ms, callback)
+        return Delivery(batch, index, timestamp_ms), is_news
+
+    def drain(
+        self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]
+    ) -> tuple[dict[int, list[ProducerBatch]], list[TopicPartition]]:
+        """Move what may leave now to in flight: at most one batch per partition and one request per node.
+
+        Returns the batches by node id, and the partitions that could send had they a leader.
+        """
+        requests: dict[int, list[ProducerBatch]] = {}
+        leaderless: list[TopicPartition] = []
+        sizes: dict[int, int] = {}
+        for queue in list(self._active.values()):
+            batch = self._sendable(queue, now_ms)
+            if batch is None:
+                continue
+            leader = leader_of(queue.topic_partition)
+            if leader < 0:
+                leaderless.append(queue.topic_partition)
+                continue
+            size_bytes = sizes.get(leader, REQUEST_OVERHEAD_BYTES) + batch.size_bytes
+            if not has_capacity(leader) or (leader in requests and size_bytes > self._config.max_request_size):
+                continue
+            self._take(queue, batch)
+            sizes[leader] = size_bytes
+            requests.setdefault(leader, []).append(batch)
+        return requests, leaderless
+
+    def next_ready_ms(self, now_ms: int) -> int:
+        """Return when a waiting batch will be due by itself (linger, backoff, delivery timeout); what is due now waits for an event."""
+        due_ms = NEVER_MS
+        for queue in self._active.values():
+            if queue.waiting:
+                head = queue.waiting[0]
+                expires_ms = head.created_ms + self._config.delivery_timeout_ms
+                ready_ms = self._ready_ms(queue, head)
+                due_ms = min(due_ms, expires_ms, ready_ms if ready_ms > now_ms else expires_ms)
+        return due_ms
+
+    def expired(self, now_ms: int) -> list[ProducerBatch]:
+        """Take out, and return, the waiting batches whose delivery timeout has passed."""
+        oldest_ms = now_ms - self._config.delivery_timeout_ms
+        taken: list[ProducerBatch] = []
+        for queue in list(self._active.values()):
+            while queue.waiting and queue.waiting[0].created_ms <= oldest_ms:
+                taken.append(queue.waiting.popleft())
+                self._forget(queue, taken[-1])
+        return taken
+
+    def settle(self, batch: ProducerBatch) -> None:
+        """Take an answered batch out; the caller completes or fails it."""
+        queue = self._queues[batch.topic_partition]
+        queue.in_flight.remove(batch)
+        self._forget(queue, batch)
+
+    def retry(self, batch: ProducerBatch, not_before_ms: int) -> None:
+        """Put an answered batch back, before everything that was sent after it."""
+        queue = self._queues[batch.topic_partition]
+        queue.in_flight.remove(batch)
+        batch.not_before_ms = not_before_ms
+        self._put_back(queue, (batch,))
+
+    def split(self, batch: ProducerBatch) -> None:
+        """Put an answered batch back as two halves; the broker found it too large."""
+        queue = self._queues[batch.topic_partition]
+        queue.in_flight.remove(batch)
+        parts = batch.split(self._codec, self._config.compression_level)
+        self.buffered_bytes += sum(part.size_bytes for part in parts) - batch.size_bytes
+        self._put_back(queue, parts)
+
+    def queue_of(self, batch: ProducerBatch) -> PartitionQueue:
+        """Return the queue that a batch belongs to."""
+        return self._queues[batch.topic_partition]
+
+    def take_all(self, *, is_in_flight_included: bool) -> list[ProducerBatch]:
+        """Take out, and return, everything that waits, and what is in flight too if nobody will look at its answers."""
+        taken: list[ProducerBatch] = []
+        for queue in list(self._active.values()):
+            while queue.waiting:
+                taken.append(queue.waiting.popleft())
+                self._forget(queue, taken[-1])
+            while is_in_flight_included and queue.in_flight:
+                taken.append(queue.in_flight.pop(0))
+                self._forget(queue, taken[-1])
+        return taken
+
+    def _sendable(self, queue: PartitionQueue, now_ms: int) -> ProducerBatch | None:
+        if not queue.waiting:
+            return None
+        batch = queue.waiting[0]
+        if batch.not_before_ms > now_ms or self._ready_ms(queue, batch) > now_ms:
+            return None
+        if self._sequences is not None and not self._may_number(queue, batch):
+            return None
+        return batch
+
+    def _may_number(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        assert self._sequences is not None
+        if batch.has_sequence:
+            return not queue.in_flight
+        return self._sequences.can_number(queue.sequence, has_batches_in_flight=bool(queue.in_flight))
+
+    def _ready_ms(self, queue: PartitionQueue, batch: ProducerBatch) -> int:
+        """Return when the head of a queue may leave: at once when it is full, was sent before, or it is urgent."""
+        if batch.is_closed or len(queue.waiting) > 1 or self.is_urgent or batch.attempt_count:
+            return batch.not_before_ms
+        return batch.created_ms + self._config.linger_ms
+
+    def _take(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        queue.waiting.popleft()
+        if self._sequences is not None and not batch.has_sequence:
+            self._sequences.number(queue.sequence, batch)
+        estimated = batch.size_bytes
+        batch.size_bytes = len(batch.encoded())
+        self.buffered_bytes += batch.size_bytes - estimated
+        batch.attempt_count += 1
+        queue.in_flight.append(batch)
+        self._active[queue.topic_partition] = self._active.pop(queue.topic_partition)  # the others come first next time
+
+    def _put_back(self, queue: PartitionQueue, batches: Iterable[ProducerBatch]) -> None:
+        """Keep the order of creation, which is the order of sequences."""
+        queue.waiting = deque(sorted((*batches, *queue.waiting), key=attrgetter("order")))
+        self._active[queue.topic_partition] = queue
+
+    def _forget(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        self.buffered_bytes -= batch.size_bytes
+        if queue.is_empty:
+            self._active.pop(queue.topic_partition, None)

@@ -1,0 +1,189 @@
+"""The admin: topics, configuration, offsets and groups of a cluster, one method per question.
+
+Decides nothing itself: each method hands the question to the module that knows how to ask it, with the deadline of the call. Every method
+may be given ``timeout_ms`` (default ``default_api_timeout_ms``), which bounds it with all its retries.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from log_service.client import admin_groups, admin_topics, offsets
+from log_service.client.admin_values import (
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    EpochEnd,
+    FoundOffset,
+    GroupDescription,
+    GroupListing,
+    NewTopic,
+    OffsetAndMetadata,
+    OffsetSpec,
+    PartitionOffsets,
+    RetentionResult,
+    TopicDescription,
+    TopicListing,
+)
+from log_service.client.cluster_metadata import ClusterMetadata
+from log_service.client.env import real_env
+from log_service.common.env import Env
+from log_service.common.errors import ConfigError
+from log_service.common.types import TopicId, TopicPartition
+from log_service.config.client import AdminConfig
+
+ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
+
+
+class Admin:
+    """Administers a cluster; ``async with`` opens and closes it. Settings are those of ``AdminConfig``, as keywords.
+
+    Methods that take several items raise ``ItemsFailed`` (a ``KafkaError``) when some of them failed: it carries the errors by item, and
+    what became of the others. A cluster that cannot be reached is a ``KafkaError`` NETWORK_EXCEPTION or REQUEST_TIMED_OUT.
+    """
+
+    def __init__(self, bootstrap_servers: str | Iterable[str], *, env: Env | None = None, **settings: Any) -> None:
+        self.config = AdminConfig.of(bootstrap_servers, settings)
+        self._env = env or real_env()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
+        self.cluster = ClusterMetadata(self._env, self.config, self._nursery)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
+        self._nursery.cancel_scope.cancel()
+        return await self._stack.__aexit__(kind, error, trace)
+
+    # Topics and cluster
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, is_validated_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, TopicId]:
+        """Create topics and return their ids once every partition has a leader. TOPIC_ALREADY_EXISTS where one is there."""
+        return await admin_topics.create_topics(self.cluster, topics, self._limit(timeout_ms), is_validated_only=is_validated_only)
+
+    async def delete_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> None:
+        """Delete topics with all their records. UNKNOWN_TOPIC_OR_PARTITION where there is none."""
+        await admin_topics.delete_topics(self.cluster, names, self._limit(timeout_ms))
+
+    async def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
+        """Grow each topic to that many partitions, and return once the new ones have leaders. INVALID_PARTITIONS where it has as many."""
+        await admin_topics.create_partitions(self.cluster, counts, self._limit(timeout_ms))
+
+    async def list_topics(self, *, is_internal_included: bool = False, timeout_ms: int | None = None) -> list[TopicListing]:
+        """Return all topics, by name."""
+        return await admin_topics.list_topics(self.cluster, self._limit(timeout_ms), is_internal_included=is_internal_included)
+
+    async def describe_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, TopicDescription]:
+        """Return topics with their partitions, leaders and replicas, as of now. UNKNOWN_TOPIC_OR_PARTITION where there is none."""
+        return await admin_topics.describe_topics(self.cluster, names, self._limit(timeout_ms))
+
+    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+        """Return the cluster's id, brokers and controller, and whether it is tidelog."""
+        return await admin_topics.describe_cluster(self.cluster, self._limit(timeout_ms))
+
+    async def describe_configs(
+        self, resources: Sequence[ConfigResource], *, timeout_ms: int | None = None
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Return every configuration key of topics and brokers, with where its value comes from."""
+        return await admin_topics.describe_configs(self.cluster, resources, self._limit(timeout_ms))
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | None]],
+        *,
+        is_validated_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Set single keys, and reset those whose value is None to their defaults; all others stay (KIP-339)."""
+        await admin_topics.alter_configs(self.cluster, changes, self._limit(timeout_ms), is_validated_only=is_validated_only)
+
+    async def apply_retention(self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> list[RetentionResult]:
+        """Let the brokers apply retention now (None: to all topics) and return what each partition lost.
+
+        Raises:
+            KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog: its brokers clean by themselves.
+        """
+        return await admin_topics.apply_retention(self.cluster, topics, self._limit(timeout_ms))
+
+    # Offsets
+
+    async def list_offsets(
+        self, specs: Mapping[TopicPartition, OffsetSpec], *, isolation_level: str = "read_uncommitted", timeout_ms: int | None = None
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Return the offset that each spec asks for: earliest, latest, of a time, of the highest timestamp."""
+        return await offsets.list_offsets(self.cluster, specs, isolation_of(isolation_level), self._limit(timeout_ms))
+
+    async def describe_offsets(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> dict[TopicPartition, PartitionOffsets]:
+        """Return topic id, log start, high watermark and last stable offset of every partition of the topics."""
+        return await offsets.describe_offsets(self.cluster, topics, self._limit(timeout_ms))
+
+    async def wait_for_records(
+        self, positions: Mapping[TopicPartition, int], timeout_ms: int, *, isolation_level: str = "read_committed"
+    ) -> set[TopicPartition]:
+        """Return the partitions that have something at or above their offset, as soon as one has; an empty set after ``timeout_ms``.
+
+        A partition whose offset is out of range (below the log start, above the end) counts too: somebody has to look at it.
+        """
+        return await offsets.wait_for_records(self.cluster, positions, timeout_ms, isolation_of(isolation_level))
+
+    async def offsets_for_leader_epoch(
+        self, epochs: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, EpochEnd]:
+        """Return where each leader epoch ended: an end below what was read in it means that the log was truncated (KIP-320)."""
+        return await offsets.offsets_for_leader_epoch(self.cluster, epochs, self._limit(timeout_ms))
+
+    async def delete_records(self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
+        """Delete the records below each offset (-1: all that are replicated) and return the new log start offsets."""
+        return await offsets.delete_records(self.cluster, before, self._limit(timeout_ms))
+
+    # Groups
+
+    async def list_groups(self, *, states: Collection[str] = (), timeout_ms: int | None = None) -> list[GroupListing]:
+        """Return the groups of all brokers, by id; only those in one of ``states``, if any are given."""
+        return await admin_groups.list_groups(self.cluster, self._limit(timeout_ms), list(states))
+
+    async def describe_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, GroupDescription]:
+        """Return classic groups with their members and assignments; one that does not exist has state ``Dead``."""
+        return await admin_groups.describe_groups(self.cluster, group_ids, self._limit(timeout_ms))
+
+    async def delete_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> None:
+        """Delete groups with their offsets. NON_EMPTY_GROUP where one has members, GROUP_ID_NOT_FOUND where there is none."""
+        await admin_groups.delete_groups(self.cluster, group_ids, self._limit(timeout_ms))
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        is_stable_required: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return a group's committed offsets (None: all of them); partitions without one are left out."""
+        limit_ms = self._limit(timeout_ms)
+        return await admin_groups.list_group_offsets(self.cluster, group_id, partitions, limit_ms, is_stable_required=is_stable_required)
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], *, timeout_ms: int | None = None
+    ) -> None:
+        """Set a group's committed offsets. UNKNOWN_MEMBER_ID while it has members."""
+        await admin_groups.alter_group_offsets(self.cluster, group_id, offsets, self._limit(timeout_ms))
+
+    def _limit(self, timeout_ms: int | None) -> int:
+        return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
+
+def isolation_of(level: str) -> int:
+    """Return the wire's number of an isolation level.
+
+    Raises:
+        ConfigError: there is no such level.
+    """
+    if level not in ISOLATION:
+        raise ConfigError(f"isolation_level must be one of {', '.join(ISOLATION)}, not {level!r}")
+    return ISOLATION[level]

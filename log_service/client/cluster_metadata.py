@@ -1,0 +1,262 @@
+"""One client's view of its cluster, kept fresh, and the way to any node of it.
+
+Decides where a request goes (bootstrap servers first, then the brokers that they named), when the view is too old, and how a call is tried
+again: after a retriable error the view is refreshed and a pause doubles, until the call's deadline. Knows nothing of records and groups.
+
+Invariants: at most one refresh at a time, and whoever asks meanwhile waits for that one; a refresh never drops what is known unless the
+answer contradicts it; every call ends by its deadline with the last error.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import trio
+
+from log_service.client.backoff import Backoff
+from log_service.client.cluster_view import ClusterView, TopicView
+from log_service.client.connection_pool import Address, ConnectionPool, NodeConnection, raise_for
+from log_service.common.env import Env
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+from log_service.config.client import ClientConfig
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from log_service.protocol.schema import Message
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Message)
+
+GROUP_KEY_TYPE = 0
+FIRST_VERSION_WITH_COORDINATOR_KEYS = 4
+REFUSED_TOPICS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+
+
+class ClusterMetadata:
+    """The cluster as one client sees it. ``view`` may be read at any time without waiting."""
+
+    def __init__(self, env: Env, config: ClientConfig, nursery: trio.Nursery, *, is_auto_create_allowed: bool = False) -> None:
+        self.env = env
+        self.config = config
+        self.pool = ConnectionPool(env, config, nursery)
+        self.view = ClusterView()
+        self._is_auto_create_allowed = is_auto_create_allowed
+        self._backoff = Backoff(first_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
+        self._topics: set[str] = set()
+        self._refreshing: trio.Event | None = None
+        self._refreshed_ms = -config.metadata_max_age_ms
+        self._coordinators: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<ClusterMetadata {self.view.cluster_id} nodes={len(self.view.nodes)} topics={len(self.view.topics)}>"
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether ``metadata_max_age_ms`` has passed since the last refresh."""
+        return self.env.clock.monotonic_ms() - self._refreshed_ms >= self.config.metadata_max_age_ms
+
+    # Nodes
+
+    async def any_node(self) -> NodeConnection:
+        """Return a connection to any broker: one that is known, else one of the bootstrap servers, in random order.
+
+        Raises:
+            KafkaError: NETWORK_EXCEPTION, none can be reached; the text names the last one tried.
+        """
+        addresses = [Address(host=node.host, port=node.port) for node in self.view.nodes.values()]
+        addresses += [
+            address for host, port in self.config.bootstrap_servers if (address := Address(host=host, port=port)) not in addresses
+        ]
+        known_count = len(self.view.nodes)
+        order = self.env.rng.sample(range(known_count), known_count)
+        order += [known_count + index for index in self.env.rng.sample(range(len(addresses) - known_count), len(addresses) - known_count)]
+        last_error: KafkaError | None = None
+        for index in order:
+            try:
+                return await self.pool.connect(addresses[index])
+            except KafkaError as error:
+                last_error = error
+        assert last_error is not None
+        raise last_error
+
+    async def node(self, node_id: int, purpose: str = "") -> NodeConnection:
+        """Return the connection to a broker.
+
+        Raises:
+            KafkaError: BROKER_NOT_AVAILABLE, nobody named that broker; NETWORK_EXCEPTION, it cannot be reached.
+        """
+        known = self.view.nodes.get(node_id)
+        if known is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster's metadata")
+        return await self.pool.connect(Address(host=known.host, port=known.port, purpose=purpose))
+
+    async def controller(self) -> NodeConnection:
+        """Return a connection to the broker that clients are told is the controller, or to any broker, which forwards."""
+        if self.view.controller_id not in self.view.nodes:
+            await self.refresh()
+        if self.view.controller_id in self.view.nodes:
+            return await self.node(self.view.controller_id)
+        return await self.any_node()
+
+    async def leader(self, topic_partition: TopicPartition, purpose: str = "") -> NodeConnection:
+        """Return the connection to a partition's leader as the view has it.
+
+        Raises:
+            KafkaError: LEADER_NOT_AVAILABLE, there is none; NETWORK_EXCEPTION.
+        """
+        leader = self.view.leader_of(topic_partition)
+        if leader < 0:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
+        return await self.node(leader, purpose)
+
+    async def coordinator(self, group_id: str, purpose: str = "coordinator") -> NodeConnection:
+        """Return a connection, of its own, to the coordinator of a group; found once, until ``forget_coordinator``.
+
+        Raises:
+            KafkaError: COORDINATOR_NOT_AVAILABLE and others; NETWORK_EXCEPTION.
+        """
+        node_id = self._coordinators.get(group_id)
+        if node_id is None or node_id not in self.view.nodes:
+            node_id = await self._find_coordinator(group_id)
+            if node_id not in self.view.nodes:
+                await self.refresh()
+            self._coordinators[group_id] = node_id
+        return await self.node(node_id, purpose)
+
+    def forget_coordinator(self, group_id: str) -> None:
+        """Ask again who coordinates the group, when next needed."""
+        self._coordinators.pop(group_id, None)
+
+    async def _find_coordinator(self, group_id: str) -> int:
+        connection = await self.any_node()
+        if connection.version_of(ApiKey.FIND_COORDINATOR) >= FIRST_VERSION_WITH_COORDINATOR_KEYS:
+            request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
+        else:
+            request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, key=group_id)
+        response = await connection.request(request, FindCoordinatorResponse)
+        answer = response.coordinators[0] if response.coordinators else response
+        raise_for(answer.error_code, answer.error_message, f"coordinator of group {group_id!r}")
+        return answer.node_id
+
+    # Topics
+
+    def watch(self, topics: Iterable[str]) -> None:
+        """Keep these topics in the view from the next refresh on."""
+        self._topics.update(topics)
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Drop topics from the view, and stop asking for them: they were deleted."""
+        self._topics.difference_update(topics)
+        self.view = self.view.without(topics)
+
+    async def topic(self, name: str, timeout_ms: int) -> TopicView:
+        """Return a topic, waiting up to ``timeout_ms`` until the cluster knows it (and, where that is on, creates it).
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION and others, the deadline passed; INVALID_TOPIC_EXCEPTION and
+                TOPIC_AUTHORIZATION_FAILED at once.
+        """
+        known = self.view.topics.get(name)
+        if known is not None:
+            return known
+        self.watch((name,))
+
+        async def attempt() -> TopicView:
+            if name not in self.view.topics:
+                await self.refresh()
+            if name in self.view.topics:
+                return self.view.topics[name]
+            code = self.view.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(code, f"topic {name!r}: {code.name}")
+
+        return await self.retry(attempt, timeout_ms, is_refreshing=False)
+
+    async def refresh(self, topics: Iterable[str] | None = ()) -> ClusterView:
+        """Ask any broker for what is watched and ``topics`` (None: all topics of the cluster) and return the new view.
+
+        Raises:
+            KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+        """
+        if topics is not None:
+            self._topics.update(topics)
+            if self._refreshing is not None:
+                before = self.view.version
+                await self._refreshing.wait()
+                if self.view.version > before and self._topics <= {*self.view.topics, *self.view.errors}:
+                    return self.view
+        mine = trio.Event()
+        self._refreshing = mine
+        try:
+            await self._refresh_once(is_full=topics is None)
+        finally:
+            mine.set()
+            if self._refreshing is mine:
+                self._refreshing = None
+        return self.view
+
+    async def keep_fresh(self) -> None:
+        """Refresh when the view is too old, for ever; errors wait for the next time."""
+        while True:
+            age_ms = self.env.clock.monotonic_ms() - self._refreshed_ms
+            await trio.sleep(max(self.config.metadata_max_age_ms - age_ms, self.config.retry_backoff_max_ms) / 1_000)
+            if self.is_stale:
+                try:
+                    await self.refresh()
+                except KafkaError:
+                    continue
+
+    async def _refresh_once(self, *, is_full: bool) -> None:
+        request = MetadataRequest(
+            topics=None if is_full else [MetadataRequestTopic(name=name) for name in sorted(self._topics)],
+            allow_auto_topic_creation=self._is_auto_create_allowed,
+        )
+        response = await (await self.any_node()).request(request, MetadataResponse)
+        raise_for(response.error_code, "", "Metadata")
+        self.view = self.view.updated(response, is_full=is_full)
+        self._refreshed_ms = self.env.clock.monotonic_ms()
+
+    # Trying again
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]], timeout_ms: int, *, is_refreshing: bool = True) -> T:
+        """Return what ``attempt`` returns, trying again after retriable errors until ``timeout_ms`` have passed.
+
+        Raises:
+            KafkaError: the last error, or REQUEST_TIMED_OUT where nothing was heard at all.
+        """
+        last_error: KafkaError | None = None
+        with trio.move_on_after(timeout_ms / 1_000):
+            tries = 0
+            while True:
+                try:
+                    if tries and is_refreshing:
+                        await self.refresh()
+                    return await attempt()
+                except KafkaError as error:
+                    if not error.is_retriable or error.code in REFUSED_TOPICS:
+                        raise
+                    last_error = error
+                await trio.sleep(self._backoff.delay_ms(tries, self.env.rng) / 1_000)
+                tries += 1
+        if last_error is None:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within {timeout_ms} ms")
+        raise last_error
+
+    def backoff_ms(self, attempt: int) -> float:
+        """Return the pause before retry number ``attempt``."""
+        return self._backoff.delay_ms(attempt, self.env.rng)
+
+    def group_by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Return the partitions by the node id of their leaders.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE: one of them has no leader that is known.
+        """
+        grouped: dict[int, list[TopicPartition]] = {}
+        for topic_partition in partitions:
+            leader = self.view.leader_of(topic_partition)
+            if leader < 0:
+                is_known = self.view.partition(topic_partition) is not None
+                code = ErrorCode.LEADER_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                raise KafkaError(code, f"{topic_partition}: {code.name}")
+            grouped.setdefault(leader, []).append(topic_partition)
+        return grouped

@@ -1,0 +1,156 @@
+"""What a client knows of a cluster at one moment: nodes, topics, partitions, leaders. Immutable values and how one answer changes them.
+
+Decides which of two answers about a partition is newer (the one with the higher leader epoch, unless the topic was recreated, KIP-320).
+Knows no sockets and no clock.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from log_service.common.errors import ErrorCode
+from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
+from log_service.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A broker as clients are told to reach it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition. ``leader`` is -1 while there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicView:
+    """One topic; ``partitions[i].partition == i``. ``topic_id`` is zero where the broker is too old to tell."""
+
+    name: str
+    topic_id: TopicId
+    is_internal: bool
+    partitions: tuple[PartitionView, ...]
+    available: tuple[int, ...]
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has."""
+        return len(self.partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """The cluster as last heard of. ``errors`` holds the topics that the last answer refused, with why."""
+
+    version: int = 0
+    cluster_id: str | None = None
+    controller_id: int = -1
+    nodes: Mapping[int, Node] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicView] = field(default_factory=lambda: MappingProxyType({}))
+    names_by_id: Mapping[TopicId, str] = field(default_factory=lambda: MappingProxyType({}))
+    errors: Mapping[str, ErrorCode] = field(default_factory=lambda: MappingProxyType({}))
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionView | None:
+        """Return what is known of a partition."""
+        topic = self.topics.get(topic_partition.topic)
+        if topic is None or not 0 <= topic_partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[topic_partition.partition]
+
+    def leader_of(self, topic_partition: TopicPartition) -> int:
+        """Return the node id of the leader, -1 where there is none or nobody told."""
+        partition = self.partition(topic_partition)
+        return NO_LEADER if partition is None or partition.leader not in self.nodes else partition.leader
+
+    def topic_id_of(self, topic: str) -> TopicId:
+        """Return the topic's id, zero where nobody told."""
+        known = self.topics.get(topic)
+        return NO_TOPIC_ID if known is None else known.topic_id
+
+    def updated(self, response: MetadataResponse, *, is_full: bool) -> "ClusterView":
+        """Return the view after an answer; ``is_full`` says that topics which are not in it do not exist."""
+        topics = {} if is_full else dict(self.topics)
+        errors: dict[str, ErrorCode] = {}
+        for answered in response.topics:
+            name = answered.name or self.names_by_id.get(TopicId(answered.topic_id), "")
+            code = ErrorCode.of(answered.error_code)
+            if code in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE} and name and answered.partitions:
+                topics[name] = _topic_view(name, answered, self.topics.get(name))
+            else:
+                errors[name] = code if code is not ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE
+                if code in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}:
+                    topics.pop(name, None)
+        nodes = {node.node_id: Node(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack) for node in response.brokers}
+        return ClusterView(
+            version=self.version + 1,
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+            nodes=MappingProxyType(nodes),
+            topics=MappingProxyType(topics),
+            names_by_id=MappingProxyType({topic.topic_id: name for name, topic in topics.items()}),
+            errors=MappingProxyType(errors),
+        )
+
+    def without(self, topics: Iterable[str]) -> "ClusterView":
+        """Return the view without some topics."""
+        gone = set(topics)
+        kept = {name: topic for name, topic in self.topics.items() if name not in gone}
+        names_by_id = {topic.topic_id: name for name, topic in kept.items()}
+        return replace(self, version=self.version + 1, topics=MappingProxyType(kept), names_by_id=MappingProxyType(names_by_id))
+
+    def with_leader(self, topic_partition: TopicPartition, leader: int, leader_epoch: int) -> "ClusterView":
+        """Return the view with a leader that a produce or fetch answer named (KIP-951); an older epoch changes nothing."""
+        topic, partition = self.topics.get(topic_partition.topic), self.partition(topic_partition)
+        if topic is None or partition is None or leader_epoch <= partition.leader_epoch or leader not in self.nodes:
+            return self
+        partitions = list(topic.partitions)
+        partitions[topic_partition.partition] = replace(partition, leader=leader, leader_epoch=leader_epoch)
+        changed = replace(topic, partitions=tuple(partitions), available=_available(partitions))
+        topics = MappingProxyType({**self.topics, topic.name: changed})
+        return replace(self, topics=topics, version=self.version + 1)
+
+
+def _topic_view(name: str, answered: MetadataResponseTopic, known: TopicView | None) -> TopicView:
+    is_same_topic = known is not None and known.topic_id == answered.topic_id
+    partitions = []
+    for index, partition in enumerate(sorted(answered.partitions, key=lambda each: each.partition_index)):
+        older = known.partitions[index] if known is not None and is_same_topic and index < len(known.partitions) else None
+        fresh = _partition_view(partition)
+        partitions.append(older if older is not None and older.leader_epoch > fresh.leader_epoch else fresh)
+    return TopicView(
+        name=name,
+        topic_id=TopicId(answered.topic_id),
+        is_internal=answered.is_internal,
+        partitions=tuple(partitions),
+        available=_available(partitions),
+    )
+
+
+def _partition_view(answered: MetadataResponsePartition) -> PartitionView:
+    return PartitionView(
+        partition=answered.partition_index,
+        leader=answered.leader_id,
+        leader_epoch=answered.leader_epoch,
+        replicas=tuple(answered.replica_nodes),
+        isr=tuple(answered.isr_nodes),
+        offline_replicas=tuple(answered.offline_replicas),
+    )
+
+
+def _available(partitions: list[PartitionView]) -> tuple[int, ...]:
+    return tuple(partition.partition for partition in partitions if partition.leader >= 0)

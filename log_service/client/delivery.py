@@ -1,0 +1,274 @@
+"""A batch on its way and the receipts of its records: who waits for what, and what they are told.
+
+Decides nothing about sending. A ``Delivery`` is a batch and an index, so that a record costs one small object until somebody waits for it;
+the event that waiters sleep on exists once per batch, and only when somebody waits.
+
+Invariants: a batch is settled once, with an offset or an error, and its callbacks are called then, in the order of the records.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+
+import trio
+
+from log_service.common.errors import KafkaError
+from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
+from log_service.records.batch import CRC_POSITION, compute_crc, iterate_records
+from log_service.records.builder import BatchBuilder
+from log_service.records.compression import Codec
+
+logger = logging.getLogger(__name__)
+
+PRODUCER_POSITION = 43
+NO_OFFSET = -1
+_PRODUCER = Struct(">qhi")
+_CRC = Struct(">I")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordMetadata:
+    """Where a record is now. ``offset`` is -1 where nobody told (acks=0, or a duplicate whose offset the broker forgot)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+DeliveryCallback = Callable[[RecordMetadata | None, KafkaError | None], None]
+"""Called once with (metadata, None) or (None, error), in the producer's own task: it must not block."""
+
+RecordCallback = tuple[int, int, DeliveryCallback]
+
+
+class Delivery:
+    """The receipt of one record."""
+
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
+
+    def __init__(self, batch: "ProducerBatch", index: int, timestamp_ms: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    def __repr__(self) -> str:
+        batch, index = self._batch.part_of(self._index)
+        state = "waiting" if not batch.is_settled else repr(batch.error) if batch.error else f"offset={batch.offset_of(index)}"
+        return f"<Delivery {batch.topic_partition} {state}>"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the record was delivered or given up."""
+        return self._batch.part_of(self._index)[0].is_settled
+
+    def result(self) -> RecordMetadata:
+        """Return where the record is.
+
+        Raises:
+            KafkaError: it was given up.
+            trio.WouldBlock: nobody knows yet.
+        """
+        batch, index = self._batch.part_of(self._index)
+        if not batch.is_settled:
+            raise trio.WouldBlock
+        return batch.metadata_of(index, self._timestamp_ms)
+
+    async def wait(self) -> RecordMetadata:
+        """Wait until the record is acknowledged, and return where it is. A cancelled wait does not cancel the delivery.
+
+        Raises:
+            KafkaError: it was given up: refused, or ``delivery_timeout_ms`` passed.
+        """
+        while True:
+            batch, index = self._batch.part_of(self._index)
+            if batch.is_settled:
+                return batch.metadata_of(index, self._timestamp_ms)
+            await batch.changed().wait()
+
+
+class ProducerBatch:
+    """Records of one partition that travel together."""
+
+    __slots__ = (
+        "_builder",
+        "_callbacks",
+        "_changed",
+        "_encoded",
+        "_offset",
+        "_parts",
+        "_timestamp_ms",
+        "attempt_count",
+        "base_sequence",
+        "created_ms",
+        "error",
+        "is_closed",
+        "is_settled",
+        "not_before_ms",
+        "order",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "size_bytes",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, builder: BatchBuilder, created_ms: int, order: tuple[int, int] = (0, 0)) -> None:
+        self.topic_partition = topic_partition
+        self.created_ms = created_ms
+        self.order = order
+        self.is_closed = False
+        self.attempt_count = 0
+        self.not_before_ms = 0
+        self.producer_id: int = NO_PRODUCER_ID
+        self.producer_epoch: int = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self.record_count = 0
+        self.size_bytes = 0
+        self.is_settled = False
+        self.error: KafkaError | None = None
+        self._builder: BatchBuilder | None = builder
+        self._encoded = bytearray()
+        self._callbacks: list[RecordCallback] | None = None
+        self._changed: trio.Event | None = None
+        self._parts: tuple[ProducerBatch, ProducerBatch] | None = None
+        self._offset = NO_OFFSET
+        self._timestamp_ms = -1
+
+    def __repr__(self) -> str:
+        state = "settled" if self.is_settled else f"attempts={self.attempt_count}"
+        return f"<ProducerBatch {self.topic_partition} records={self.record_count} sequence={self.base_sequence} {state}>"
+
+    @property
+    def builder(self) -> BatchBuilder:
+        """What records are appended to; only before the first ``encoded``."""
+        assert self._builder is not None, "the batch was built"
+        return self._builder
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether its records were numbered for idempotence."""
+        return self.base_sequence != NO_SEQUENCE
+
+    def add_callback(self, index: int, timestamp_ms: int, callback: DeliveryCallback) -> None:
+        """Call ``callback`` for record ``index`` when the batch is settled."""
+        if self._callbacks is None:
+            self._callbacks = []
+        self._callbacks.append((index, timestamp_ms, callback))
+
+    def number(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Give the batch its producer and sequence; may be done again before it is sent again."""
+        self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
+        if self._builder is None:
+            _PRODUCER.pack_into(self._encoded, PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
+            _CRC.pack_into(self._encoded, CRC_POSITION, compute_crc(self._encoded))
+
+    def encoded(self) -> bytearray:
+        """Return the batch as it goes over the wire; built, and compressed, at the first call."""
+        if self._builder is not None:
+            self.is_closed = True
+            self._encoded = self._builder.build(
+                producer_id=self.producer_id, producer_epoch=self.producer_epoch, base_sequence=self.base_sequence
+            )
+            self._builder = None
+        return self._encoded
+
+    def complete(self, base_offset: int, append_time_ms: int) -> None:
+        """Settle with the offset of the first record (-1: unknown) and the broker's timestamp (-1: the records keep theirs)."""
+        self._offset, self._timestamp_ms = base_offset, append_time_ms
+        self._settle()
+
+    def fail(self, error: KafkaError) -> None:
+        """Settle with an error."""
+        self.error = error
+        self._settle()
+
+    def split(self, codec: Codec, level: int | None) -> "tuple[ProducerBatch, ProducerBatch]":
+        """Return two batches that hold the records, half each, with the sequences that they had; receipts follow them."""
+        half = (self.record_count + 1) // 2
+        parts = self._new_part(0, half, codec, level), self._new_part(half, self.record_count - half, codec, level)
+        for record in iterate_records(self.encoded()):
+            parts[record.offset >= half].builder.append(record.timestamp, record.key, record.value, record.headers)
+        for index, timestamp_ms, callback in self._callbacks or ():
+            parts[index >= half].add_callback(index - half if index >= half else index, timestamp_ms, callback)
+        if self.has_sequence:
+            parts[0].number(self.producer_id, self.producer_epoch, self.base_sequence)
+            parts[1].number(self.producer_id, self.producer_epoch, (self.base_sequence + half) % (1 << 31))
+        for part in parts:
+            part.size_bytes = len(part.encoded())
+        self._parts, self._callbacks, self._encoded = parts, None, bytearray()
+        self._wake()
+        return parts
+
+    def part_of(self, index: int) -> "tuple[ProducerBatch, int]":
+        """Return the batch that carries record ``index`` now, and the record's index in it."""
+        batch = self
+        while batch._parts is not None:
+            first, second = batch._parts
+            batch, index = (first, index) if index < first.record_count else (second, index - first.record_count)
+        return batch, index
+
+    @property
+    def is_fully_settled(self) -> bool:
+        """Whether the batch, or all parts it was split into, are settled."""
+        if self._parts is None:
+            return self.is_settled
+        return all(part.is_fully_settled for part in self._parts)
+
+    def next_unsettled(self) -> "ProducerBatch":
+        """Return the batch itself, or the first of its parts that is not settled."""
+        batch = self
+        while batch._parts is not None:
+            batch = batch._parts[0] if not batch._parts[0].is_fully_settled else batch._parts[1]
+        return batch
+
+    def offset_of(self, index: int) -> int:
+        """Return the offset of a record, -1 where unknown."""
+        return self._offset + index if self._offset >= 0 else NO_OFFSET
+
+    def metadata_of(self, index: int, timestamp_ms: int) -> RecordMetadata:
+        """Return where a record is; the batch is settled. Raises the error that settled it."""
+        if self.error is not None:
+            raise KafkaError(self.error.code, str(self.error))
+        return RecordMetadata(
+            topic=self.topic_partition.topic,
+            partition=self.topic_partition.partition,
+            offset=self.offset_of(index),
+            timestamp_ms=timestamp_ms if self._timestamp_ms < 0 else self._timestamp_ms,
+        )
+
+    def changed(self) -> trio.Event:
+        """Return the event that the settling (or splitting) of this batch sets."""
+        if self._changed is None:
+            self._changed = trio.Event()
+        return self._changed
+
+    def _new_part(self, first_index: int, record_count: int, codec: Codec, level: int | None) -> "ProducerBatch":
+        order = (self.order[0], self.order[1] + first_index)
+        part = ProducerBatch(self.topic_partition, BatchBuilder(codec, level), self.created_ms, order)
+        part.record_count, part.is_closed, part.attempt_count = record_count, True, self.attempt_count
+        return part
+
+    def _settle(self) -> None:
+        assert not self.is_settled, "a batch is settled once"
+        self.is_settled = True
+        self._builder, self._encoded = None, bytearray()
+        callbacks, self._callbacks = self._callbacks, None
+        self._wake()
+        for index, timestamp_ms, callback in callbacks or ():
+            metadata = self.metadata_of(index, timestamp_ms) if self.error is None else None
+            call_back(callback, metadata, self.error, self.topic_partition.topic)
+
+    def _wake(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+
+def call_back(callback: DeliveryCallback, metadata: RecordMetadata | None, error: KafkaError | None, topic: str) -> None:
+    """Call a delivery callback; what it raises is logged."""
+    try:
+        callback(metadata, error)
+    except Exception:
+        logger.exception("the delivery callback of a record of topic %s failed", topic)

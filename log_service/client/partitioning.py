@@ -1,0 +1,85 @@
+"""Which partition a record goes to: Kafka's murmur2 for keys, sticky for records without one, or a function of the user's.
+
+Decides placement, identical to the Java client's for keyed records, so that producers in any language agree. Pure: randomness is handed in,
+the cluster is an argument.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from random import Random
+from struct import iter_unpack
+
+from log_service.common.types import Buffer
+
+Partitioner = Callable[[str, bytes | None, bytes | None, int], int | None]
+"""``(topic, key, value, partition_count) -> partition``, or None to leave the choice to the default."""
+
+_SEED = 0x9747B28C
+_MULTIPLIER = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+REMEMBERED_KEYS = 8_192
+
+
+def murmur2(key: Buffer) -> int:
+    """Return the 32-bit murmur2 hash, unsigned, with the seed that Kafka uses."""
+    size = len(key)
+    whole = size & ~3
+    digest = _SEED ^ size
+    for (word,) in iter_unpack("<I", memoryview(key)[:whole]):
+        mixed = (word * _MULTIPLIER) & _MASK
+        mixed = ((mixed ^ (mixed >> 24)) * _MULTIPLIER) & _MASK
+        digest = ((digest * _MULTIPLIER) & _MASK) ^ mixed
+    if whole != size:
+        digest = ((digest ^ int.from_bytes(key[whole:], "little")) * _MULTIPLIER) & _MASK
+    digest = ((digest ^ (digest >> 13)) * _MULTIPLIER) & _MASK
+    return digest ^ (digest >> 15)
+
+
+def partition_of_key(key: Buffer, partition_count: int) -> int:
+    """Return the partition of a keyed record, as Java's default and librdkafka's ``murmur2_random`` place it."""
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+class KeyPlacement:
+    """``partition_of_key`` that remembers the hashes of recent keys (services repeat theirs)."""
+
+    def __init__(self) -> None:
+        self._hash = lru_cache(maxsize=REMEMBERED_KEYS)(murmur2)
+
+    def partition(self, key: bytes, partition_count: int) -> int:
+        """Return the partition of ``key``."""
+        return (self._hash(key) & 0x7FFFFFFF) % partition_count
+
+
+class StickyPlacement:
+    """Keyless records stay on one partition until about a batch went there, then move to another at random (KIP-480, KIP-794)."""
+
+    def __init__(self, rng: Random, switch_bytes: int) -> None:
+        self._rng = rng
+        self._switch_bytes = max(switch_bytes, 1)
+        self._current: dict[str, int] = {}
+        self._bytes: dict[str, int] = {}
+
+    def partition(self, topic: str, partition_count: int, available: Sequence[int]) -> int:
+        """Return the partition for the next keyless record: one with a leader, if any has one."""
+        current = self._current.get(topic, -1)
+        if current < 0 or current >= partition_count or self._bytes[topic] >= self._switch_bytes:
+            return self._move(topic, partition_count, available, current)
+        return current
+
+    def record_added(self, topic: str, size_bytes: int) -> None:
+        """Count what went to the current partition."""
+        self._bytes[topic] += size_bytes
+
+    def leave(self, topic: str, partition: int) -> None:
+        """Choose anew with the next record: ``partition`` has no leader now."""
+        if self._current.get(topic) == partition:
+            self._bytes[topic] = self._switch_bytes
+
+    def _move(self, topic: str, partition_count: int, available: Sequence[int], current: int) -> int:
+        candidates = available or range(partition_count)
+        chosen = candidates[self._rng.randrange(len(candidates))]
+        if chosen == current and len(candidates) > 1:
+            chosen = candidates[(candidates.index(chosen) + 1) % len(candidates)]
+        self._current[topic], self._bytes[topic] = chosen, 0
+        return chosen

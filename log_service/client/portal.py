@@ -1,0 +1,162 @@
+"""One trio run in a thread of its own, and calls into it from other threads.
+
+Decides how a call gets there, how its result comes back, and what an interrupted wait does: it cancels the call. Knows no clients.
+
+Invariants: a call that was accepted is answered, with a result or an error, also when the run ends; the thread ends with ``close`` and is a
+daemon, so that it never keeps a process alive.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from threading import Thread
+from typing import Generic, TypeVar
+
+import trio
+
+from log_service.common.errors import ErrorCode, KafkaError
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+
+class Portal(Generic[C]):
+    """Runs ``async with opened as client`` in a background thread for as long as it is open."""
+
+    def __init__(self, opened: AbstractAsyncContextManager[C], name: str) -> None:
+        self._opened = opened
+        self._started: Future[C] = Future()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._stop = trio.Event()
+        self._failure: BaseException | None = None
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are taken."""
+        return self._token is not None and self._thread.is_alive()
+
+    def open(self) -> C:
+        """Start the thread and return the opened client; raises what opening it raised."""
+        self._thread.start()
+        return self._started.result()
+
+    def close(self) -> None:
+        """Close the client and wait for the thread; raises what closing raised. Idempotent."""
+        if self._token is not None:
+            self._submit(self._stop.set)
+            self._thread.join()
+            self._token = None
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run an async function over there and return its result, or raise what it raised; Ctrl-C cancels it.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the client is closed.
+        """
+        future: Future[T] = Future()
+        scope = trio.CancelScope()
+        self.submit(partial(self._spawn, function, future, scope))
+        try:
+            return future.result()
+        except CancelledError:
+            raise _closed() from None
+        except BaseException:
+            if not future.done():
+                self._submit(scope.cancel)
+            raise
+
+    def submit(self, function: Callable[[], None]) -> None:
+        """Run a plain function over there, soon; it must not raise.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the client is closed.
+        """
+        if self._token is None or not self._submit(function):
+            raise _closed()
+
+    def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
+        """Yield what an async generator over there yields; it is closed over there, also when the iteration is given up."""
+        generator = _Steps(source)
+        try:
+            while True:
+                try:
+                    item = self.call(generator.step)
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            if self.is_open:
+                self.call(generator.close)
+
+    def _submit(self, function: Callable[[], None]) -> bool:
+        assert self._token is not None
+        try:
+            self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            return False
+        return True
+
+    def _spawn(self, function: Callable[[], Awaitable[T]], future: "Future[T]", scope: trio.CancelScope) -> None:
+        self._nursery.start_soon(self._answer, function, future, scope)
+
+    async def _answer(self, function: Callable[[], Awaitable[T]], future: "Future[T]", scope: trio.CancelScope) -> None:
+        try:
+            with scope:
+                future.set_result(await function())
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller, in the other thread
+            future.set_exception(error)
+        finally:
+            if not future.done():
+                future.cancel()
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever opens or closes
+            if self._started.done():
+                self._failure = error
+            else:
+                self._started.set_exception(error)
+
+    async def _main(self) -> None:
+        try:
+            async with self._opened as client, trio.open_nursery() as self._nursery:
+                self._token = trio.lowlevel.current_trio_token()
+                self._started.set_result(client)
+                await self._stop.wait()
+                self._nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise _only(group) from None
+
+
+class _Steps(Generic[T]):
+    """An async generator, one step per call."""
+
+    def __init__(self, source: AsyncIterator[T]) -> None:
+        self._source = source
+
+    async def step(self) -> T:
+        """Return the next item; raises StopAsyncIteration at the end."""
+        return await anext(self._source)
+
+    async def close(self) -> None:
+        """Close the generator."""
+        close = getattr(self._source, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _only(error: BaseException) -> BaseException:
+    """Return the one exception that nested groups hold, or the group where there are several."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _closed() -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, "the client is closed: use it inside 'with'")

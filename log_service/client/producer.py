@@ -1,0 +1,307 @@
+"""The producer: takes records, gives receipts, and closes without losing any.
+
+Decides the partition of a record and when ``send`` has to wait (no room, or a topic that nobody described yet). Batches, retries and
+numbers are ``accumulator``'s, ``sender``'s and ``idempotence``'s.
+
+Invariants: every record that was taken is settled, with metadata or an error; ``buffer_memory`` bounds what waits; once closed, nothing
+is taken.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from log_service.client.accumulator import Accumulator
+from log_service.client.cluster_metadata import ClusterMetadata
+from log_service.client.cluster_view import TopicView
+from log_service.client.delivery import Delivery, DeliveryCallback
+from log_service.client.env import real_env
+from log_service.client.idempotence import Sequences
+from log_service.client.partitioning import KeyPlacement, Partitioner, StickyPlacement
+from log_service.client.sender import Sender
+from log_service.common.env import Env
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+from log_service.config.client import ProducerConfig
+from log_service.records.record import RecordHeader
+
+Serializer = Callable[[Any], bytes | None]
+RECORD_OVERHEAD_BYTES = 64
+
+
+class Producer:
+    """Sends records to a cluster; ``async with`` opens and closes it.
+
+    Settings are those of ``ProducerConfig``, as keywords. ``partitioner`` may choose partitions, serializers turn keys and values into
+    bytes (without one they are bytes already, or text that becomes UTF-8).
+
+    Raises:
+        ConfigError: a setting that does not exist or is out of bounds.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        partitioner: Partitioner | None = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        env: Env | None = None,
+        **settings: Any,
+    ) -> None:
+        self.config = ProducerConfig.of(bootstrap_servers, settings)
+        self._env = env or real_env()
+        self._partitioner = partitioner
+        self.wall_ms = self._env.clock.wall_ms
+        self._monotonic_ms = self._env.clock.monotonic_ms
+        self.serialize_key = key_serializer or to_bytes
+        self.serialize_value = value_serializer or to_bytes
+        self._sequences = Sequences() if self.config.enable_idempotence else None
+        self._accumulator = Accumulator(self.config, self._sequences)
+        self._keyed = KeyPlacement()
+        self._sticky = StickyPlacement(self._env.rng, self.config.batch_size)
+        self._stack = AsyncExitStack()
+        self._blocked_count = 0
+        self._flushing_count = 0
+        self._is_closed = True
+
+    def __repr__(self) -> str:
+        return f"<Producer {'closed' if self._is_closed else 'open'} buffered={self._accumulator.buffered_bytes}>"
+
+    async def __aenter__(self) -> Self:
+        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
+        self.cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=True)
+        self._sender = Sender(self.cluster, self.config, self._accumulator, self._sequences)
+        self._sender.on_leaderless = lambda missing: self._sticky.leave(missing.topic, missing.partition)
+        self._nursery.start_soon(self._sender.run)
+        self._nursery.start_soon(self.cluster.keep_fresh)
+        self._is_closed = False
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
+        try:
+            await self.close(timeout_ms=self.config.delivery_timeout_ms if error is None else 0)
+        finally:
+            self._nursery.cancel_scope.cancel()
+            is_handled = await self._stack.__aexit__(kind, error, trace)
+        return is_handled
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: Iterable[RecordHeader] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> Delivery:
+        """Take a record and return its receipt. Waits only while the buffer is full or the topic is not known yet.
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT, no room within ``max_block_ms``; UNKNOWN_TOPIC_OR_PARTITION, no such topic within that time or no
+                such partition; MESSAGE_TOO_LARGE, larger than ``max_request_size``; INVALID_REQUEST, the producer is closed.
+        """
+        pairs = tuple(headers) if headers else ()
+        return await self.take(topic, self.serialize_value(value), self.serialize_key(key), pairs, timestamp_ms, partition, on_delivery)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: Iterable[RecordHeader] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> Delivery:
+        """The same without waiting. Raises ``trio.WouldBlock`` where ``send`` would wait."""
+        pairs = tuple(headers) if headers else ()
+        return self.take_nowait(topic, self.serialize_value(value), self.serialize_key(key), pairs, timestamp_ms, partition, on_delivery)
+
+    async def partitions_for(self, topic: str) -> int:
+        """Return how many partitions a topic has. Raises as ``send``."""
+        self._require_open()
+        return (await self.cluster.topic(topic, self.config.max_block_ms)).partition_count
+
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """Send what waits now and return when every record taken so far is settled.
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT, ``timeout_ms`` passed first; nothing is lost by that.
+        """
+        self._flushing_count += 1
+        self._update_urgency()
+        try:
+            with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1_000):
+                for queue in self._accumulator:
+                    for batch in (*queue.in_flight, *queue.waiting):
+                        while not batch.is_fully_settled:
+                            await batch.next_unsettled().changed().wait()
+                return
+        finally:
+            self._flushing_count -= 1
+            self._update_urgency()
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not everything was delivered within {timeout_ms} ms")
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        limit_ms = self.config.delivery_timeout_ms if timeout_ms is None else timeout_ms
+        with trio.move_on_after(limit_ms / 1_000):
+            await self.flush()
+        text = f"the producer was closed, and {limit_ms} ms did not suffice to deliver"
+        self._sender.give_up(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text), is_in_flight_included=True)
+
+    # Taking one record, serialized already
+
+    async def take(  # noqa: PLR0917 - called for every record, where keywords cost
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: tuple[RecordHeader, ...],
+        timestamp_ms: int | None,
+        partition: int | None,
+        on_delivery: DeliveryCallback | None,
+    ) -> Delivery:
+        """``send`` for a record whose key and value are bytes already."""
+        size_bytes = self.size_of(key, value, headers)
+        view = self.cluster.view.topics.get(topic) if not self._is_closed else None
+        if view is None or (partition is not None and not 0 <= partition < len(view.partitions)):
+            view = await self._find_topic(topic, partition)
+        if not self._accumulator.has_room_for(size_bytes):
+            await self._wait_for_room(size_bytes)
+        delivery, is_news = self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
+        if is_news:
+            await trio.lowlevel.checkpoint()
+        return delivery
+
+    def take_nowait(  # noqa: PLR0917 - called for every record, where keywords cost
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: tuple[RecordHeader, ...],
+        timestamp_ms: int | None,
+        partition: int | None,
+        on_delivery: DeliveryCallback | None,
+    ) -> Delivery:
+        """``send_nowait`` for a record whose key and value are bytes already."""
+        size_bytes = self.size_of(key, value, headers)
+        view = self.cluster.view.topics.get(topic) if not self._is_closed else None
+        is_unknown = view is None or (partition is not None and not 0 <= partition < len(view.partitions))
+        if view is None or is_unknown or not self._accumulator.has_room_for(size_bytes):
+            self._require_open()
+            raise trio.WouldBlock
+        return self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)[0]
+
+    def size_of(self, key: bytes | None, value: bytes | None, headers: tuple[RecordHeader, ...]) -> int:
+        """Return a bound of a record's size.
+
+        Raises:
+            KafkaError: MESSAGE_TOO_LARGE, more than ``max_request_size``.
+        """
+        size_bytes = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+        if headers:
+            size_bytes += sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
+        if size_bytes > self.config.max_request_size:
+            text = f"the record takes about {size_bytes} bytes, more than max_request_size {self.config.max_request_size}"
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
+        return size_bytes
+
+    def _append(  # noqa: PLR0917 - called for every record, where keywords cost
+        self,
+        view: TopicView,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[RecordHeader, ...],
+        timestamp_ms: int | None,
+        size_bytes: int,
+        on_delivery: DeliveryCallback | None,
+    ) -> tuple[Delivery, bool]:
+        if partition is None:
+            partition = self._choose(view, key, value, size_bytes)
+        if timestamp_ms is None:
+            timestamp_ms = self.wall_ms()
+        topic_partition = TopicPartition(view.name, partition)
+        taken = self._accumulator.append(topic_partition, timestamp_ms, key, value, headers, self._monotonic_ms(), on_delivery)
+        if taken[1]:
+            self._sender.wake()
+        return taken
+
+    def _choose(self, view: TopicView, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
+        count = len(view.partitions)
+        if self._partitioner is not None:
+            chosen = self._partitioner(view.name, key, value, count)
+            if chosen is not None:
+                if not 0 <= chosen < count:
+                    raise KafkaError(
+                        ErrorCode.INVALID_PARTITIONS, f"the partitioner chose {chosen}; {view.name!r} has partitions 0 to {count - 1}"
+                    )
+                return chosen
+        if key is not None:
+            return self._keyed.partition(key, count)
+        chosen = self._sticky.partition(view.name, count, view.available)
+        self._sticky.record_added(view.name, size_bytes)
+        return chosen
+
+    async def _find_topic(self, topic: str, partition: int | None) -> TopicView:
+        self._require_open()
+        view = await self.cluster.topic(topic, self.config.max_block_ms)
+        if partition is not None and partition >= len(view.partitions):
+            view = (await self.cluster.refresh([topic])).topics.get(topic, view)
+        if partition is not None and not 0 <= partition < len(view.partitions):
+            text = f"topic {topic!r} has partitions 0 to {len(view.partitions) - 1}, not {partition}"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return view
+
+    async def _wait_for_room(self, size_bytes: int) -> None:
+        """Wait until enough was settled; lingering ends for everybody meanwhile."""
+        self._blocked_count += 1
+        self._update_urgency()
+        try:
+            with trio.move_on_after(self.config.max_block_ms / 1_000):
+                while not self._accumulator.has_room_for(size_bytes):
+                    await self._sender.wait_settled()
+                    self._require_open()
+                return
+        finally:
+            self._blocked_count -= 1
+            self._update_urgency()
+        text = f"no room for {size_bytes} bytes within {self.config.max_block_ms} ms: buffer_memory {self.config.buffer_memory} is full"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+
+    def _update_urgency(self) -> None:
+        self._accumulator.is_urgent = self._blocked_count > 0 or self._flushing_count > 0
+        if self._accumulator.is_urgent:
+            self._sender.wake()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'async with'")
+        if self._sender.refusal is not None:
+            raise self._sender.refusal
+
+
+def to_bytes(content: Any) -> bytes | None:
+    """Return bytes as they are and text as UTF-8.
+
+    Raises:
+        TypeError: anything else; give the producer a serializer for it.
+    """
+    if content is None or type(content) is bytes:
+        return content
+    if isinstance(content, str):
+        return content.encode()
+    if isinstance(content, bytes | bytearray | memoryview):
+        return bytes(content)
+    raise TypeError(f"a record is made of bytes or str, not {type(content).__name__}: give the producer a serializer")

@@ -1,0 +1,224 @@
+"""Reading exactly one offset range of one partition, as raw batches or as Arrow columns.
+
+Decides what of a partition belongs to [start, end): whole batches that reach into it, in order, with those of aborted transactions and
+markers left out under read_committed. The first and the last batch may reach beyond the range: whoever opens them leaves out the rest
+(``records.arrow`` does). Knows nothing of groups and checkpoints.
+
+Invariants: reading ends when the position reaches ``end``, also where the last offsets hold no record (markers, compaction, aborted
+records); at most one answer of the broker is in memory besides the one that the caller holds; nothing is skipped in silence: a start below
+the log start, or an end that the partition has not reached within the deadline, is an error.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import trio
+
+from log_service.client.cluster_metadata import ClusterMetadata
+from log_service.client.connection_pool import raise_for
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_TOPIC_ID, TopicPartition
+from log_service.protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DEFAULT_MAX_BYTES = 8 << 20
+FETCH_WAIT_MS = 500
+LAST_FETCH_VERSION_WITH_NAMES = 12
+PURPOSE = "range"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawBatches:
+    """Whole batches, back to back, as they lie in the log. ``position`` is the offset to go on at."""
+
+    topic_partition: TopicPartition
+    batches: bytes
+    position: int
+    high_watermark: int
+    last_stable_offset: int
+
+
+class HasCluster(Protocol):
+    """An open Admin, Producer or Consumer."""
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """The client's view of its cluster."""
+
+
+class AbortedFilter:
+    """Which batches of one partition belong to aborted transactions; fed with what answers tell, asked in the order of offsets."""
+
+    def __init__(self) -> None:
+        self._starts: list[tuple[int, int]] = []
+        self._aborted: set[int] = set()
+
+    def add(self, transactions: list[AbortedTransaction] | None) -> None:
+        """Take the aborted transactions of one answer, in which some may be repeated from the answer before."""
+        known = set(self._starts)
+        fresh = {(each.first_offset, each.producer_id) for each in transactions or ()}
+        self._starts = sorted(known | fresh)
+
+    def is_visible(self, last_offset: int, producer_id: int, *, is_transactional: bool, is_control: bool) -> bool:
+        """Whether a reader of committed records sees the batch: not a marker, not of a transaction that was aborted."""
+        while self._starts and self._starts[0][0] <= last_offset:
+            self._aborted.add(self._starts.pop(0)[1])
+        if is_control:
+            self._aborted.discard(producer_id)
+            return False
+        return not (is_transactional and producer_id in self._aborted)
+
+
+async def read_range(
+    client: HasCluster,
+    topic_partition: TopicPartition,
+    start: int,
+    end: int,
+    *,
+    isolation_level: str = "read_committed",
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    check_crcs: bool = True,
+    timeout_ms: int | None = None,
+) -> AsyncIterator[RawBatches]:
+    """Yield the batches of [start, end), in chunks of at most about ``max_bytes`` (one batch may be larger).
+
+    ``timeout_ms`` (default ``default_api_timeout_ms``) bounds the wait for each next chunk. Close the generator early with ``aclosing``.
+
+    Raises:
+        KafkaError: OFFSET_OUT_OF_RANGE, ``start`` is not in the log; REQUEST_TIMED_OUT, the position stood still for ``timeout_ms`` (with
+            read_committed perhaps below an open transaction); CORRUPT_MESSAGE, a checksum does not hold; or what the broker refused with.
+        ValueError: the range ends before it starts.
+    """
+    if not 0 <= start <= end:
+        raise ValueError(f"[{start}, {end}) is no range of offsets")
+    cluster = client.cluster
+    limit_ms = cluster.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+    is_committed_only = isolation_level == "read_committed"
+    aborted = AbortedFilter() if is_committed_only else None
+    position = start
+    while position < end:
+        fetch = partial(_fetch_progress, cluster, topic_partition, position, max_bytes, limit_ms, is_committed_only=is_committed_only)
+        answer = await cluster.retry(fetch, limit_ms)
+        batches, position = _cut(answer, topic_partition, position, end, aborted, check_crcs=check_crcs)
+        yield RawBatches(
+            topic_partition=topic_partition,
+            batches=batches,
+            position=position,
+            high_watermark=answer.high_watermark,
+            last_stable_offset=answer.last_stable_offset,
+        )
+
+
+async def _fetch_progress(
+    cluster: ClusterMetadata, topic_partition: TopicPartition, position: int, max_bytes: int, limit_ms: int, *, is_committed_only: bool
+) -> PartitionData:
+    """Fetch until there is something at ``position``."""
+    deadline = trio.current_time() + limit_ms / 1_000
+    while True:
+        answer = await _fetch_once(cluster, topic_partition, position, max_bytes, is_committed_only=is_committed_only)
+        if answer.records is not None and len(answer.records):
+            return answer
+        if trio.current_time() >= deadline:
+            text = (
+                f"{topic_partition} stood still at {position} for {limit_ms} ms: high watermark {answer.high_watermark}, "
+                f"last stable offset {answer.last_stable_offset}"
+            )
+            raise _StoodStillError(text)
+
+
+class _StoodStillError(KafkaError):
+    """Not to be tried again: waiting was the try."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, text)
+
+    @property
+    def is_retriable(self) -> bool:
+        return False
+
+
+async def _fetch_once(
+    cluster: ClusterMetadata, topic_partition: TopicPartition, position: int, max_bytes: int, *, is_committed_only: bool
+) -> PartitionData:
+    topic, number = topic_partition
+    if cluster.view.partition(topic_partition) is None:
+        await cluster.refresh([topic])
+    topic_id = cluster.view.topic_id_of(topic)
+    partition = FetchPartition(partition=number, fetch_offset=position, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=FETCH_WAIT_MS,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=int(is_committed_only),
+        topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[partition])],
+    )
+    connection = await cluster.leader(topic_partition, PURPOSE)
+    max_version = LAST_FETCH_VERSION_WITH_NAMES if topic_id == NO_TOPIC_ID else None
+    response = await connection.request(request, FetchResponse, max_version=max_version, waits_ms=FETCH_WAIT_MS)
+    raise_for(response.error_code, None, f"fetch of {topic_partition}")
+    answer = response.responses[0].partitions[0]
+    raise_for(answer.error_code, None, f"fetch of {topic_partition} at offset {position}")
+    return answer
+
+
+def _cut(
+    answer: PartitionData, topic_partition: TopicPartition, position: int, end: int, aborted: AbortedFilter | None, *, check_crcs: bool
+) -> tuple[bytes, int]:
+    """Return the whole batches of an answer that belong to the range, and the position after them."""
+    records: Any = answer.records
+    view = memoryview(records)
+    if aborted is not None:
+        aborted.add(answer.aborted_transactions)
+    kept: list[memoryview] = []
+    started = position
+    for at, header in iterate_headers(view, is_torn_tail_ok=True):
+        if header.base_offset >= end:
+            position = end
+            break
+        if header.next_offset <= position:
+            continue
+        position = header.next_offset
+        batch = view[at : at + header.size_bytes]
+        if check_crcs and not is_crc_valid(batch):
+            raise CorruptBatch(f"{topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold")
+        if aborted is None or aborted.is_visible(
+            header.last_offset,
+            header.producer_id,
+            is_transactional=header.is_transactional,
+            is_control=header.is_control,
+        ):
+            kept.append(batch)
+    if position == started:
+        raise CorruptBatch(f"{topic_partition}: the answer to a fetch at offset {position} holds no whole batch that reaches it")
+    return b"".join(kept), position
+
+
+def read_range_arrow(
+    bootstrap_servers: str,
+    topic_partition: TopicPartition | tuple[str, int],
+    start: int,
+    end: int,
+    *,
+    isolation_level: str = "read_committed",
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    timeout_ms: int | None = None,
+    **settings: Any,
+) -> Iterator["pa.RecordBatch"]:
+    """Yield the records of [start, end) as ``pyarrow.RecordBatch`` with the columns of ``records.arrow.schema``; blocking.
+
+    All arguments are plain values, so that the call can be made in another process (a Spark worker). Raises as ``read_range``.
+    """
+    from log_service.client.blocking import BlockingAdmin  # noqa: PLC0415 - blocking imports this module
+    from log_service.records.arrow import iterate_record_batches  # noqa: PLC0415 - readers of raw batches need no pyarrow
+
+    partition = TopicPartition(*topic_partition)
+    with BlockingAdmin(bootstrap_servers, **settings) as admin:
+        chunks = admin.read_range(
+            partition, start, end, isolation_level=isolation_level, max_bytes=max_bytes, check_crcs=False, timeout_ms=timeout_ms
+        )
+        yield from iterate_record_batches((chunk.batches for chunk in chunks), start, end)

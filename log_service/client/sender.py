@@ -1,0 +1,293 @@
+"""Takes full batches from the accumulator to the leaders of their partitions, and settles them with what comes back.
+
+Decides when to look (something became full, lingered long enough, or was answered) and what an answer means: settled, again, in two halves,
+numbered anew, or given up. The numbering itself is ``idempotence``'s, the order ``accumulator``'s.
+
+Invariants: at most ``max_in_flight_requests_per_connection`` requests per node; every batch is settled, by its delivery timeout at the
+latest; one refresh of metadata and one request for a producer id at a time.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+
+import trio
+
+from log_service.client.accumulator import NEVER_MS, Accumulator
+from log_service.client.cluster_metadata import ClusterMetadata
+from log_service.client.connection_pool import raise_for
+from log_service.client.delivery import NO_OFFSET, ProducerBatch
+from log_service.client.idempotence import ProducerIdentity, Sequences
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_TOPIC_ID, TopicPartition
+from log_service.config.client import ProducerConfig
+from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from log_service.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+LAST_VERSION_WITH_NAMES = 12
+
+LOST_IDENTITY = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+"""After these the view of the cluster is asked for again before the next try."""
+
+
+class Verdict(Enum):
+    """What becomes of an answered batch."""
+
+    COMPLETE = auto()
+    RETRY = auto()
+    SPLIT = auto()
+    NUMBER_ANEW = auto()
+    NEW_IDENTITY = auto()
+    FAIL = auto()
+
+
+def judge(code: ErrorCode, batch: ProducerBatch, *, is_first_outstanding: bool) -> Verdict:
+    """Say what an error code means for a batch."""
+    if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
+        return Verdict.COMPLETE
+    if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
+        return Verdict.SPLIT
+    if batch.has_sequence:
+        if code in {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}:
+            return Verdict.NUMBER_ANEW if is_first_outstanding else Verdict.RETRY
+        if code in LOST_IDENTITY:
+            return Verdict.NEW_IDENTITY
+    return Verdict.RETRY if code.is_retriable else Verdict.FAIL
+
+
+class Sender:
+    """The one task of a producer that sends; answers are awaited by a task per request."""
+
+    def __init__(self, cluster: ClusterMetadata, config: ProducerConfig, accumulator: Accumulator, sequences: Sequences | None) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._accumulator = accumulator
+        self._sequences = sequences
+        self._in_flight: dict[int, int] = {}
+        self._wakeup = trio.Event()
+        self._settled = trio.Event()
+        self._refusal: KafkaError | None = None
+        self._is_refresh_needed = False
+        self._is_refreshing = False
+        self._is_identifying = False
+        self.on_leaderless: Callable[[TopicPartition], None] = lambda _: None
+
+    def __repr__(self) -> str:
+        return f"<Sender in_flight={self._in_flight} {self._accumulator!r}>"
+
+    @property
+    def refusal(self) -> KafkaError | None:
+        """Why nothing can be sent any more, once that is so."""
+        return self._refusal
+
+    def wake(self) -> None:
+        """There is something new to look at."""
+        self._wakeup.set()
+
+    async def wait_settled(self) -> None:
+        """Wait until some batch is settled."""
+        await self._settled.wait()
+
+    async def run(self) -> None:
+        """Send for ever; the caller cancels."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                now_ms = self._now_ms()
+                self._expire(now_ms)
+                requests, leaderless = self._accumulator.drain(now_ms, self._cluster.view.leader_of, self._has_capacity)
+                for node_id, batches in requests.items():
+                    self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+                    nursery.start_soon(self._send, node_id, batches)
+                self._look_ahead(nursery, leaderless)
+                due_ms = self._accumulator.next_ready_ms(now_ms)
+                with trio.move_on_after((due_ms - now_ms) / 1_000 if due_ms < NEVER_MS else float("inf")):
+                    await self._wakeup.wait()
+                self._wakeup = trio.Event()
+
+    def give_up(self, error: KafkaError, *, is_in_flight_included: bool = False) -> None:
+        """Fail everything that waits; at the very end also what is in flight, whose outcome nobody will hear."""
+        for batch in self._accumulator.take_all(is_in_flight_included=is_in_flight_included):
+            batch.fail(error)
+        self._tell_settled()
+
+    # Sending
+
+    async def _send(self, node_id: int, batches: list[ProducerBatch]) -> None:
+        try:
+            answers = await self._exchange(node_id, batches)
+        except KafkaError as error:
+            self._in_flight[node_id] -= 1
+            for batch in batches:
+                self._apply(batch, error.code, str(error), None)
+        else:
+            self._in_flight[node_id] -= 1
+            for batch in batches:
+                answer = answers.get(batch.topic_partition)
+                if answer is None:
+                    self._apply(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the answer does not name the partition", None)
+                else:
+                    self._learn_leader(batch.topic_partition, answer)
+                    self._apply(batch, ErrorCode.of(answer.error_code), _reason(answer), answer)
+        self._tell_settled()
+        self._wakeup.set()
+
+    async def _exchange(self, node_id: int, batches: list[ProducerBatch]) -> dict[TopicPartition, PartitionProduceResponse]:
+        request, max_version = self._request(batches)
+        connection = await self._cluster.node(node_id)
+        if request.acks == 0:
+            await connection.send_only(request, max_version=max_version)
+            return {batch.topic_partition: PartitionProduceResponse(base_offset=NO_OFFSET) for batch in batches}
+        response = await connection.request(request, ProduceResponse, max_version=max_version)
+        names_by_id = self._cluster.view.names_by_id
+        return {
+            TopicPartition(topic.name or names_by_id.get(topic.topic_id, ""), partition.index): partition  # type: ignore[call-overload]
+            for topic in response.responses
+            for partition in topic.partition_responses
+        }
+
+    def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
+        topics: dict[str, TopicProduceData] = {}
+        max_version: int | None = None
+        for batch in batches:
+            name = batch.topic_partition.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic_id = self._cluster.view.topic_id_of(name)
+                topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
+                if topic_id == NO_TOPIC_ID:
+                    max_version = LAST_VERSION_WITH_NAMES
+            topic.partition_data.append(PartitionProduceData(index=batch.topic_partition.partition, records=batch.encoded()))
+        acks, timeout_ms = self._config.required_acks, self._config.request_timeout_ms
+        return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())), max_version
+
+    def _has_capacity(self, node_id: int) -> bool:
+        return self._in_flight.get(node_id, 0) < self._config.max_in_flight_requests_per_connection
+
+    # Answers
+
+    def _apply(self, batch: ProducerBatch, code: ErrorCode, reason: str, answer: PartitionProduceResponse | None) -> None:
+        if batch.is_settled:
+            return  # given up meanwhile
+        accumulator = self._accumulator
+        now_ms = self._now_ms()
+        verdict = judge(code, batch, is_first_outstanding=accumulator.queue_of(batch).is_first_outstanding(batch))
+        is_late = now_ms - batch.created_ms >= self._config.delivery_timeout_ms
+        if verdict is Verdict.COMPLETE:
+            accumulator.settle(batch)
+            offset = answer.base_offset if answer is not None and code is ErrorCode.NONE else NO_OFFSET
+            batch.complete(offset, -1 if answer is None else answer.log_append_time_ms)
+            return
+        if code in MOVED:
+            self._is_refresh_needed = True
+        if verdict is Verdict.FAIL or is_late:
+            accumulator.settle(batch)
+            batch.fail(KafkaError(code, f"{batch.topic_partition}: {reason}"))
+            return
+        if verdict is Verdict.SPLIT:
+            accumulator.split(batch)
+            return
+        accumulator.retry(batch, int(now_ms + self._cluster.backoff_ms(batch.attempt_count - 1)))
+        if verdict in {Verdict.NUMBER_ANEW, Verdict.NEW_IDENTITY}:
+            self._number_anew(batch, is_identity_lost=verdict is Verdict.NEW_IDENTITY)
+
+    def _number_anew(self, batch: ProducerBatch, *, is_identity_lost: bool) -> None:
+        assert self._sequences is not None, "only numbered batches get here"
+        failed = ProducerIdentity(batch.producer_id, batch.producer_epoch)
+        queue = self._accumulator.queue_of(batch)
+        self._sequences.start_again(queue.sequence, [each for each in queue.waiting if each.has_sequence], failed)
+        if is_identity_lost and self._sequences.identity is not None and self._sequences.identity.producer_id == failed.producer_id:
+            self._sequences.identity = None
+
+    def _expire(self, now_ms: int) -> None:
+        expired = self._accumulator.expired(now_ms)
+        for batch in expired:
+            text = f"{batch.topic_partition}: not delivered within {self._config.delivery_timeout_ms} ms, {batch.attempt_count} attempts"
+            batch.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+        if expired:
+            self._tell_settled()
+
+    def _learn_leader(self, topic_partition: TopicPartition, answer: PartitionProduceResponse) -> None:
+        leader = answer.current_leader
+        if leader is not None and leader.leader_id >= 0:
+            self._cluster.view = self._cluster.view.with_leader(topic_partition, leader.leader_id, leader.leader_epoch)
+
+    def _tell_settled(self) -> None:
+        self._settled.set()
+        self._settled = trio.Event()
+
+    # What must be known before anything leaves
+
+    def _look_ahead(self, nursery: trio.Nursery, leaderless: list[TopicPartition]) -> None:
+        """Ask for a producer id where there is none, and for leaders that are missing or were wrong; one task each."""
+        is_identity_missing = self._sequences is not None and self._sequences.identity is None and not self._accumulator.is_empty
+        if is_identity_missing and not self._is_identifying:
+            self._is_identifying = True
+            nursery.start_soon(self._identify)
+        for topic_partition in leaderless:
+            self.on_leaderless(topic_partition)
+        if (leaderless or self._is_refresh_needed) and not self._is_refreshing:
+            self._is_refreshing = True
+            nursery.start_soon(self._refresh)
+
+    async def _identify(self) -> None:
+        """Get a producer id, or learn that there will be none."""
+        assert self._sequences is not None, "only an idempotent producer has an identity"
+        attempt = 0
+        while self._sequences.identity is None:
+            try:
+                self._sequences.identity = await self._new_identity()
+            except KafkaError as error:
+                if not error.is_retriable:
+                    self._refusal = error
+                    self.give_up(error)
+                    break
+                await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)
+                attempt += 1
+        self._is_identifying = False
+        self._wakeup.set()
+
+    async def _new_identity(self) -> ProducerIdentity:
+        connection = await self._cluster.any_node()
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        response = await connection.request(request, InitProducerIdResponse)
+        raise_for(response.error_code, "", "InitProducerId")
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+    async def _refresh(self) -> None:
+        """Refresh the view once; the pause before the next time grows while refreshing does not help."""
+        try:
+            self._is_refresh_needed = False
+            await self._cluster.refresh()
+        except KafkaError:
+            self._is_refresh_needed = True
+        self._wakeup.set()
+        await trio.sleep(self._cluster.backoff_ms(0) / 1_000)
+        self._is_refreshing = False
+        self._wakeup.set()
+
+    def _now_ms(self) -> int:
+        return self._cluster.env.clock.monotonic_ms()
+
+
+def _reason(answer: PartitionProduceResponse) -> str:
+    text = answer.error_message or ErrorCode.of(answer.error_code).name
+    rejected = [f"record {each.batch_index}: {each.batch_index_error_message}" for each in answer.record_errors[:3]]
+    return f"{text} ({'; '.join(rejected)})" if rejected else text
