@@ -183,10 +183,10 @@ def read_headers(plain: bytes, position: int, end: int, index: int) -> tuple[tup
 
 
 def check_first_record(buffer: Buffer, position: int, record_count: int) -> None:
-    """Check the first of ``record_count`` records between ``position`` and the end of ``buffer``, in place and in constant time.
+    """Check the first of ``record_count`` records between ``position`` and the end of ``buffer``, in place, whatever the size of its value.
 
-    It has to end where its length says (which, of a single record, is the end of the buffer), have offset delta 0, and leave room for the
-    other records.
+    It has to be well-formed, to end where its length says (which, of a single record, is the end of the buffer), to have offset delta 0,
+    and to leave room for the other records.
 
     Raises:
         KafkaError: INVALID_RECORD.
@@ -197,18 +197,30 @@ def check_first_record(buffer: Buffer, position: int, record_count: int) -> None
         room_bytes = len(buffer) - end - (record_count - 1) * MIN_RECORD_BYTES
         if size < MIN_RECORD_BYTES - 1 or room_bytes < 0 or (record_count == 1 and room_bytes):
             raise malformed(0, f"it takes {size} bytes of the {len(buffer) - position} that {record_count} records share")
-        position += 1  # attributes
-        while buffer[position] > 0x7F:  # timestamp delta
-            position += 1
-        if buffer[position + 1]:
+        _, position = read_varint(buffer, position + 1, INT64_VARINT_BYTES)
+        offset_delta, position = read_varint(buffer, position)
+        if offset_delta:
             raise malformed(0, "its offset is not the base offset of the batch")
-        size, position = read_varint(buffer, position + 2)
-        size, position = read_varint(buffer, position + max(size, 0))
-        count, position = read_varint(buffer, position + max(size, 0))
+        position = _skip_bytes(buffer, position, least=-1)
+        position = _skip_bytes(buffer, position, least=-1)
+        count, position = read_varint(buffer, position)
+        if not 0 <= count <= max(end - position, 0) // 2:
+            raise malformed(0, f"it announces {count} headers")
+        for _ in range(count):
+            position = _skip_bytes(buffer, position, least=0)
+            position = _skip_bytes(buffer, position, least=-1)
     except IndexError:
         raise malformed(0, "the batch ends inside it") from None
-    if (count == 0 and position != end) or not 0 <= count <= max(end - position, 0) // 2:
-        raise malformed(0, "its fields do not take what its length says")
+    if position != end:
+        raise malformed(0, f"its fields take {position - end} bytes more than its length says")
+
+
+def _skip_bytes(buffer: Buffer, position: int, *, least: int) -> int:
+    """Return the position after a length and as many bytes; a length below ``least`` (-1 is null) is malformed."""
+    size, position = read_varint(buffer, position)
+    if size < least:
+        raise malformed(0, f"a length in it is {size}")
+    return position + size if size > 0 else position
 
 
 def malformed(index: int, reason: str) -> KafkaError:

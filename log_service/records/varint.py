@@ -36,18 +36,18 @@ class Varints(dict[int, bytes]):
 VARINTS = Varints({number: encode_varint(number) for number in _KNOWN})
 
 
-def read_varint(plain: Buffer, position: int) -> tuple[int, int]:
-    """Return the zig-zag varint of at most 32 bits at ``position``, and the position after it.
+def read_varint(plain: Buffer, position: int, max_bytes: int = INT32_VARINT_BYTES) -> tuple[int, int]:
+    """Return the zig-zag varint at ``position``, and the position after it.
 
     Raises:
         IndexError: the bytes end inside it.
-        KafkaError: INVALID_RECORD, it is longer than five bytes.
+        KafkaError: INVALID_RECORD, it is longer than ``max_bytes``.
     """
     encoded, position = plain[position], position + 1
     if encoded > 0x7F:
         encoded, position = encoded + (plain[position] << 7) - 0x80, position + 1
         if encoded > 0x3FFF:
-            encoded, position = continue_varint(plain, position, encoded)
+            encoded, position = continue_varint(plain, position, encoded, max_bytes)
     return encoded >> 1 ^ -(encoded & 1), position
 
 
