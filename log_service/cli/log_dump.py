@@ -188,7 +188,7 @@ def whole_entries(path: Path, entry_bytes: int) -> bytes:
 def producer_snapshot(path: Path) -> Iterator[Row]:
     """Iterate over the producers of a snapshot."""
     for entry in decode_snapshot(path.read_bytes()):
-        yield asdict(entry)
+        yield {name: getattr(entry, name) for name in type(entry).__slots__}
 
 
 def lines(path: Path) -> Iterator[Row]:

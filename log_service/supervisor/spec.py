@@ -41,7 +41,7 @@ class Component:
     """One process of an installation.
 
     ``prepare`` runs to its end before each start of the component and must succeed; ``before_stop`` runs once when the installation stops,
-    while everything is still alive. ``stop_deadline_s`` is how long it may take to end after SIGTERM before it is killed.
+    while the component and all that it comes after are still alive. ``stop_deadline_s`` is how long it may take to end after SIGTERM before it is killed.
     """
 
     name: str

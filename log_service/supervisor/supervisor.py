@@ -149,12 +149,13 @@ class Supervisor:
         return "\n".join([f"{component.name} could not be started: it {why}. The end of {log_path}:", *(f"  {line}" for line in lines)])
 
     async def _stop_all(self) -> None:
-        stopping = [component for component in reversed(self._ordered) if component.name in self._processes]
-        for component in stopping:
-            if self._processes[component.name].guard.poll() is None:
+        for component in reversed(self._ordered):
+            running = self._processes.get(component.name)
+            if running is None:
+                continue
+            if running.guard.poll() is None:
                 await self._run_before_stop(component, component.before_stop)
-        for component in stopping:
-            await self._processes[component.name].stop()
+            await running.stop()
             self._note(component, "stopped")
             self._tell(component, "stopped")
 

@@ -138,7 +138,7 @@ def test_second_supervisor_on_the_same_data_is_refused(tmp_path: Path) -> None:
     run(installation(tmp_path, listener("one", tmp_path)), [], start_another)
 
 
-def test_what_is_to_be_done_before_stopping_is_done_while_all_is_alive(tmp_path: Path) -> None:
+def test_what_is_to_be_done_before_stopping_is_done_while_the_component_is_alive(tmp_path: Path) -> None:
     port = free_port()
     base = listener("one", tmp_path, port=port)
     ask = f"import socket; socket.create_connection(('127.0.0.1', {port})); open({str(tmp_path / 'asked')!r}, 'w')"
