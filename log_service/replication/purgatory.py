@@ -3,8 +3,8 @@
 Decides only who is asked again and when: what makes an operation ready is the operation's own knowledge. Waiting costs one entry per
 watched key and one timer; nothing runs while nothing happens.
 
-Invariants: an operation is told exactly one of ``on_ready`` and ``on_expired``, or neither when its watch was cancelled; at that moment it
-watches nothing any more, so that it may watch again or touch the keys it waited for.
+Invariants: an operation is told exactly one of ``on_ready`` and ``on_expired``, or neither when its watch was cancelled; at that moment
+it watches nothing any more, so that it may watch again or touch the keys it waited for.
 """
 
 from collections.abc import Hashable, Iterable

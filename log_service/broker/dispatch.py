@@ -1,0 +1,96 @@
+"""From frames to handlers and back: parse the header, find the handler in one table, decode, call, encode.
+
+Decides which failures answer and which close the connection: unknown APIs, unsupported versions and bodies that do not parse close it, as
+they do in Kafka, with one log line (the server's); ApiVersions in an unknown version is answered in version 0, so that the client can
+step down (KIP-511). An exception that nobody expected costs the one connection that caused it (the server closes it and logs the
+traceback), or, in an async handler, becomes the API's own error response. Knows no API.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import CoroutineType
+from typing import Any
+
+from log_service.broker.error_response import error_response
+from log_service.broker.handlers.api_versions import unsupported_version_response
+from log_service.broker.node import Call, Handler, Later, Node
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.network.server import Answer, ConnectionContext
+from log_service.protocol.api_versions import ApiKey, request_class, response_class
+from log_service.protocol.codec import decode
+from log_service.protocol.frames import UnsupportedVersionError, parse_request_header
+
+logger = logging.getLogger(__name__)
+
+StartTask = Callable[..., None]
+"""``nursery.start_soon``: runs an async handler beside the connections."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Route:
+    """One row of the table, resolved."""
+
+    handle: Handler
+    request_type: type[Any]
+    response_type: type[Any]
+
+
+class Dispatcher:
+    """The frame handler of every listener of a broker."""
+
+    def __init__(self, node: Node, handlers: Mapping[ApiKey, Handler], start_task: StartTask) -> None:
+        self._node = node
+        self._start_task = start_task
+        self._routes = {
+            key: _Route(
+                handle=handler,
+                request_type=request_class(key),
+                response_type=response_class(key),
+            )
+            for key, handler in handlers.items()
+        }
+
+    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Answer:
+        """Answer one request.
+
+        Raises:
+            ProtocolError: the connection must be closed.
+        """
+        try:
+            header, body = parse_request_header(frame)
+        except UnsupportedVersionError as error:
+            if error.header.api_key != ApiKey.API_VERSIONS:
+                raise
+            header = error.header._replace(api_version=0)
+            return Call(header, context).encode(unsupported_version_response())
+        route = self._routes.get(header.api_key)
+        if route is None:
+            raise ProtocolError(f"{header.api_key.name} is not served on listener {context.listener_name}")
+        request, _ = decode(route.request_type, header.api_version, frame, body)
+        call = Call(header, context)
+        response = route.handle(self._node, call, request)
+        if type(response) is Later:
+            return response.answer
+        if type(response) is CoroutineType:
+            return self._answer_later(call, route, request, response)
+        return None if response is None else call.encode(response)
+
+    def _answer_later(self, call: Call, route: _Route, request: Any, deciding: Awaitable[Any]) -> Answer:
+        later = call.later()
+        self._start_task(self._run, call, route, request, deciding, later)
+        return later.answer
+
+    async def _run(self, call: Call, route: _Route, request: Any, deciding: Awaitable[Any], later: Later) -> None:
+        try:
+            response = await deciding
+        except KafkaError as error:
+            response = error_response(request, route.response_type, error)
+        except Exception as error:
+            logger.exception("%s from %s failed", call.header.api_key.name, call.connection.peer_host)
+            failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker failed: {type(error).__name__}")
+            response = error_response(request, route.response_type, failure)
+        later.complete(response)
+
+    def connection_closed(self, context: ConnectionContext) -> None:
+        """Nothing is kept per connection: pending answers have their own ``on_discard``."""

@@ -1,0 +1,63 @@
+"""ApiVersions (API key 18), versions 0-4.
+
+Behaviour: tells every API of the table with its versions, the features that this broker knows and those that the cluster has finalized.
+A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION and our own range, so that the client can step down; the
+response header is always version 0 (KIP-511). A client that names itself in a way that KIP-511 does not allow gets INVALID_REQUEST.
+
+Versions: 1 throttle time; 3 flexible, the client's name and version, features (KIP-511, KIP-584); 4 features whose lowest level is 0
+(KIP-1022: older clients would fail on them, so that they are told only from here on).
+"""
+
+import re
+
+from log_service.broker.node import Call, Node
+from log_service.common.errors import ErrorCode
+from log_service.metadata.features import SUPPORTED_FEATURES
+from log_service.protocol.api_versions import SERVED, ApiKey, advertised
+from log_service.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+FIRST_VERSION_WITH_CLIENT = 3
+FIRST_VERSION_WITH_LEVEL_ZERO = 4
+
+_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Tell what we serve."""
+    if call.version >= FIRST_VERSION_WITH_CLIENT:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE_NAME.fullmatch(name) for name in names):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        call.connection.attributes["client_software"] = names
+    features = node.image().features
+    return ApiVersionsResponse(
+        api_keys=[_told(spec.key) for spec in advertised()],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in sorted(SUPPORTED_FEATURES.items())
+            if lowest > 0 or call.version >= FIRST_VERSION_WITH_LEVEL_ZERO
+        ],
+        finalized_features_epoch=node.image().offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(features.items())
+            if level > 0
+        ],
+    )
+
+
+def unsupported_version_response() -> ApiVersionsResponse:
+    """Return what an ApiVersions request in an unknown version is answered with, in version 0."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_told(ApiKey.API_VERSIONS)])
+
+
+def _told(key: ApiKey) -> ApiVersion:
+    spec = SERVED[key]
+    lowest = spec.min_version if spec.advertised_min_version is None else spec.advertised_min_version
+    return ApiVersion(api_key=key, min_version=lowest, max_version=spec.max_version)

@@ -1,0 +1,42 @@
+"""DeleteRecords (API key 21), versions 0-2.
+
+Behaviour: moves each partition's log start offset up to the one asked for (-1: the high watermark) and answers with it as the low
+watermark. Whole segments before it are deleted later, by retention. Beyond the high watermark it is OFFSET_OUT_OF_RANGE, on a topic that
+is only compacted POLICY_VIOLATION, on an internal topic INVALID_TOPIC_EXCEPTION.
+
+Versions: 2 flexible. KIP-107. With one replica there is no other to wait for, so that ``timeout_ms`` never matters.
+"""
+
+from log_service.broker.cluster_view import is_internal
+from log_service.broker.node import Call, Node
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+
+def handle_delete_records(node: Node, call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:  # noqa: ARG001 - one shape for all
+    """Answer each partition by itself."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(name=topic.name, partitions=[_delete(node, topic.name, wanted) for wanted in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(node: Node, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    answer = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+    if is_internal(topic):
+        answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return answer
+    try:
+        partition = node.replicas.get_partition(topic, wanted.partition_index)
+        answer.low_watermark = partition.delete_records(wanted.offset)
+    except KafkaError as error:
+        answer.error_code = error.code
+    return answer

@@ -1,0 +1,88 @@
+"""DescribeTopicPartitions (API key 75), version 0.
+
+Behaviour: describes topics in the order of their names, all of them where none is named, and stops after ``response_partition_limit``
+partitions (at most 2000) with a cursor to the first one that was left out; the next request goes on from there. Topics that do not exist
+are answered with UNKNOWN_TOPIC_OR_PARTITION when they are named. Nothing is ever created. KIP-966.
+"""
+
+from collections.abc import Iterator
+
+from log_service.broker.auto_creation import is_valid_topic_name
+from log_service.broker.cluster_view import TOPIC_OPERATIONS, is_internal, offline_replicas, partition_error
+from log_service.broker.node import Call, Node
+from log_service.common.errors import ErrorCode
+from log_service.metadata.image import MetadataImage, TopicImage
+from log_service.metadata.partition import PartitionRegistration
+from log_service.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
+
+MAX_PARTITION_COUNT = 2000
+
+
+def handle_describe_topic_partitions(node: Node, call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """Describe as many partitions as fit."""
+    image = node.image()
+    left_count = max(1, min(request.response_partition_limit, MAX_PARTITION_COUNT))
+    response = DescribeTopicPartitionsResponse()
+    for name, first_index in _wanted(image, request):
+        topic = image.topics.by_name.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        indexes = [index for index in sorted(topic.partitions) if index >= first_index]
+        if left_count == 0 and indexes:
+            response.next_cursor = ResponseCursor(topic_name=name, partition_index=indexes[0])
+            return response
+        response.topics.append(_describe(image, topic, indexes[:left_count], call.connection.listener_name))
+        if len(indexes) > left_count:
+            response.next_cursor = ResponseCursor(topic_name=name, partition_index=indexes[left_count])
+            return response
+        left_count -= len(indexes)
+    return response
+
+
+def _wanted(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
+    """Yield (topic, first partition) from the cursor on."""
+    cursor = request.cursor
+    names = {topic.name for topic in request.topics} or set(image.topics.by_name)
+    for name in sorted(names):
+        if cursor is None or name > cursor.topic_name:
+            yield name, 0
+        elif name == cursor.topic_name:
+            yield name, max(cursor.partition_index, 0)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
+
+
+def _describe(image: MetadataImage, topic: TopicImage, indexes: list[int], listener_name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[_describe_partition(image, index, topic.partitions[index], listener_name) for index in indexes],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _describe_partition(
+    image: MetadataImage, index: int, partition: PartitionRegistration, listener_name: str
+) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=partition_error(image, partition, listener_name),
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.eligible_leader_replicas),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=offline_replicas(image, partition),
+    )

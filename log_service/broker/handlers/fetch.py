@@ -1,0 +1,220 @@
+"""Fetch (API key 1), versions 4-18.
+
+Behaviour: answers with whole batches below the high watermark (``read_committed``: below the last stable offset), from the one that holds
+the fetch offset. The first batch of an answer is sent whole however large it is, so that a consumer always gets on; after it
+``max_bytes`` of the request and of each partition hold. Answers at once when ``min_bytes`` are there, when something is wrong, or when
+nothing is asked for; else waits until they are or ``max_wait_ms`` has passed. Records go from the segment to the socket as a leased
+slice.
+
+Versions: 4 isolation level (KIP-98); 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred
+replica (KIP-392; there is never one here); 12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids (KIP-516);
+15 replica state (KIP-903); 16 node endpoints (KIP-951); 17 directory id (KIP-853); 18 high watermark (KIP-1166).
+
+Not here yet: fetches by replicas are answered as those of consumers.
+"""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from log_service.broker.fetch_session import FetchContext, FetchTarget
+from log_service.broker.node import Call, Later, Node, Response
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
+from log_service.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from log_service.replication.partition import Partition
+
+FIRST_VERSION_BY_ID = 13
+READ_COMMITTED = 1
+NO_RECORDS = b""
+
+_STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+Release = Callable[[], None]
+
+
+class Reading:
+    """What one pass over the partitions of a fetch found. Holds leases until it is answered or released."""
+
+    __slots__ = ("_releases", "has_error", "record_bytes", "results")
+
+    def __init__(self) -> None:
+        self.results: list[tuple[FetchTarget, PartitionData, int]] = []
+        self.record_bytes = 0
+        self.has_error = False
+        self._releases: list[Release] = []
+
+    def add(self, target: FetchTarget, found: PartitionData, size_bytes: int) -> None:
+        """Keep what a partition gave."""
+        self.results.append((target, found, size_bytes))
+        self.record_bytes += size_bytes
+        if found.error_code or found.diverging_epoch is not None:
+            self.has_error = True
+
+    def hold(self, release: Release) -> None:
+        """Remember a lease."""
+        self._releases.append(release)
+
+    def release(self) -> None:
+        """Give all leases back: the answer will be read anew."""
+        for release in self._releases:
+            release()
+
+
+class DelayedFetch:
+    """A fetch that waits for records; each partition tells how many bytes became visible since the fetch was read."""
+
+    __slots__ = ("_call", "_missing_bytes", "_request", "_seen_bytes", "context", "later", "node")
+
+    def __init__(self, node: Node, call: Call, request: FetchRequest, context: FetchContext, later: Later) -> None:
+        self.node = node
+        self._call = call
+        self._request = request
+        self.context = context
+        self.later = later
+        self._missing_bytes = request.min_bytes
+        self._seen_bytes: dict[TopicPartition, int] = {}
+
+    def expect(self, missing_bytes: int, partitions: list[Partition]) -> None:
+        """Wait for that many bytes more than what is visible now."""
+        self._missing_bytes = missing_bytes
+        self._seen_bytes = {partition.topic_partition: partition.visible_bytes for partition in partitions}
+
+    def is_ready(self, key: TopicPartition) -> bool:
+        """Whether enough became visible, or the partition cannot be read any more."""
+        partition = self.node.replicas.partitions.get(key)
+        if partition is None or not partition.is_leader or partition.is_offline:
+            return True
+        visible_bytes = partition.visible_bytes
+        self._missing_bytes -= visible_bytes - self._seen_bytes[key]
+        self._seen_bytes[key] = visible_bytes
+        return self._missing_bytes <= 0
+
+    def on_ready(self) -> None:
+        """Read again and answer."""
+        if self.later.is_wanted:
+            reading = read_all(self.node, self._request, self.context)
+            self.later.complete(answer(self._call, self.context, reading))
+
+    def on_expired(self) -> None:
+        """Answer with what there is."""
+        self.on_ready()
+
+
+def handle_fetch(node: Node, call: Call, request: FetchRequest) -> Response:
+    """Answer with records, or wait for them."""
+    now_ms = node.clock.monotonic_ms()
+    try:
+        context = node.fetch_sessions.open(request, now_ms, is_by_id=call.version >= FIRST_VERSION_BY_ID)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    reading = read_all(node, request, context)
+    is_enough = reading.record_bytes >= request.min_bytes or reading.has_error
+    if is_enough or request.max_wait_ms <= 0 or not context.targets:
+        return answer(call, context, reading)
+    reading.release()
+    operation = DelayedFetch(node, call, request, context, call.later())
+    return _delay(operation, request.min_bytes - reading.record_bytes, now_ms + request.max_wait_ms)
+
+
+def _delay(operation: DelayedFetch, missing_bytes: int, deadline_ms: int) -> Later:
+    node, later = operation.node, operation.later
+    partitions = [node.replicas.find(target.topic, target.topic_id, target.partition) for target in operation.context.targets]
+    operation.expect(missing_bytes, partitions)
+    watch = node.replicas.delayed_fetches.watch(operation, [partition.topic_partition for partition in partitions], deadline_ms)
+    later.on_discard(watch.cancel)
+    return later
+
+
+def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Reading:
+    """Read every partition of a fetch, in the session's order, within the limits of the request and of the broker."""
+    reading = Reading()
+    left_bytes = min(request.max_bytes, node.config.fetch.max_bytes)
+    is_committed_only = request.isolation_level == READ_COMMITTED
+    for target in context.targets:
+        try:
+            partition = node.replicas.find(target.topic, target.topic_id, target.partition)
+        except KafkaError as error:
+            reading.add(target, _failed(target, error.code, None), 0)
+            continue
+        found, size_bytes = _read_one(partition, target, left_bytes, reading)
+        found.aborted_transactions = [] if is_committed_only else None
+        reading.add(target, found, size_bytes)
+        left_bytes -= size_bytes
+    return reading
+
+
+def _read_one(partition: Partition, target: FetchTarget, left_bytes: int, reading: Reading) -> tuple[PartitionData, int]:
+    is_first = reading.record_bytes == 0
+    try:
+        if target.last_fetched_epoch != NO_LEADER_EPOCH:
+            diverging = partition.diverging_epoch(target.last_fetched_epoch, target.fetch_offset)
+            if diverging is not None:
+                return _diverged(partition, target, diverging), 0
+        found = partition.read(
+            target.fetch_offset,
+            max_bytes=min(target.max_bytes, left_bytes) if left_bytes > 0 else 0,
+            current_leader_epoch=target.current_leader_epoch,
+            is_one_batch_guaranteed=is_first,
+        )
+    except KafkaError as error:
+        return _failed(target, error.code, partition), 0
+    high_watermark = partition.high_watermark
+    partition_data = PartitionData(
+        partition_index=target.partition,
+        high_watermark=high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        records=NO_RECORDS,
+    )
+    if found is None or found.file_slice is None:
+        return partition_data, 0
+    partition_data.records = found.file_slice
+    reading.hold(found.file_slice.release)
+    return partition_data, found.size_bytes
+
+
+def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, int]) -> PartitionData:
+    return PartitionData(
+        partition_index=target.partition,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        diverging_epoch=EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
+        records=NO_RECORDS,
+    )
+
+
+def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -> PartitionData:
+    found = PartitionData(partition_index=target.partition, error_code=code, high_watermark=-1, records=NO_RECORDS)
+    if code in _STALE_LEADER and partition is not None:
+        found.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+    return found
+
+
+def answer(call: Call, context: FetchContext, reading: Reading) -> FetchResponse:
+    """Build the response: all partitions, or those that changed since the session's last answer."""
+    response = FetchResponse(session_id=context.session_id)
+    topics: dict[str | UUID, FetchableTopicResponse] = {}
+    is_by_id = call.version >= FIRST_VERSION_BY_ID
+    session = context.session
+    for target, found, size_bytes in reading.results:
+        if session is not None:
+            is_told = target.is_changed(found.error_code, size_bytes, found.high_watermark, found.log_start_offset)
+            if context.is_incremental and not is_told and found.diverging_epoch is None:
+                continue
+            if size_bytes:
+                session.move_to_end(target)
+        key = target.topic_id if is_by_id else target.topic
+        topic = topics.get(key)
+        if topic is None:
+            topic = topics[key] = FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id)
+            response.responses.append(topic)
+        topic.partitions.append(found)
+    return response

@@ -1,0 +1,60 @@
+"""FindCoordinator (API key 10), versions 0-6.
+
+Behaviour: for each group the broker that leads its partition of ``__consumer_offsets``, which is created when somebody asks first.
+COORDINATOR_NOT_AVAILABLE while that has no leader.
+
+Versions: 1 key type (group 0, transaction 1) and an error text; 3 flexible; 4 many keys in one request (KIP-699); 5 a retriable error for
+transactions (KIP-890); 6 share groups, key type 2 (KIP-932).
+
+Not here yet: transactions and share groups get INVALID_REQUEST with a text, never a code that a client would retry for ever.
+"""
+
+from log_service.broker.auto_creation import create_missing_topics
+from log_service.broker.cluster_view import NO_BROKER, BrokerAddress, leader_address
+from log_service.broker.node import Call, Node, Response
+from log_service.common.errors import ErrorCode
+from log_service.common.types import GROUP_METADATA_TOPIC
+from log_service.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP_KEY_TYPE = 0
+FIRST_VERSION_WITH_MANY_KEYS = 4
+
+_KEY_TYPES = {1: "transactions are", 2: "share groups are"}
+
+
+def handle_find_coordinator(node: Node, call: Call, request: FindCoordinatorRequest) -> Response:
+    """Answer at once, or after the offsets topic was created."""
+    if request.key_type != GROUP_KEY_TYPE or GROUP_METADATA_TOPIC in node.image().topics.by_name:
+        return _find_all(node, call, request)
+    return _create_and_find(node, call, request)
+
+
+async def _create_and_find(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    await create_missing_topics(node, [GROUP_METADATA_TOPIC])
+    return _find_all(node, call, request)
+
+
+def _find_all(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if call.version >= FIRST_VERSION_WITH_MANY_KEYS:
+        return FindCoordinatorResponse(
+            error_message=None, coordinators=[_find(node, call, request.key_type, key) for key in request.coordinator_keys]
+        )
+    found = _find(node, call, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code, error_message=found.error_message, node_id=found.node_id, host=found.host, port=found.port
+    )
+
+
+def _find(node: Node, call: Call, key_type: int, key: str) -> Coordinator:
+    if key_type != GROUP_KEY_TYPE:
+        what = _KEY_TYPES.get(key_type, f"coordinators of type {key_type} are")
+        return _answer(key, NO_BROKER, ErrorCode.INVALID_REQUEST, f"{what} not supported by this broker")
+    partition = node.groups.partition_for(key)
+    broker = leader_address(node.image(), GROUP_METADATA_TOPIC, partition, call.connection.listener_name)
+    if broker is NO_BROKER:
+        return _answer(key, broker, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{GROUP_METADATA_TOPIC}-{partition} has no leader")
+    return _answer(key, broker, ErrorCode.NONE, None)
+
+
+def _answer(key: str, broker: BrokerAddress, code: ErrorCode, text: str | None) -> Coordinator:
+    return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_code=code, error_message=text)

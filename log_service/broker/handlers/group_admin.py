@@ -1,0 +1,42 @@
+"""ListGroups (16, versions 0-5), DescribeGroups (15, 0-6) and DeleteGroups (42, 0-2).
+
+Behaviour: ListGroups tells the groups that this broker coordinates, others have others. DescribeGroups and DeleteGroups answer each group
+by itself; a group with members is NON_EMPTY_GROUP. Whoever asks for authorized operations is told all of them: there is no authorizer.
+
+Versions of ListGroups: 3 flexible; 4 states (KIP-518); 5 types (KIP-848). DescribeGroups: 3 authorized operations (KIP-430); 4 static
+members; 5 flexible; 6 GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043). DeleteGroups: 2 flexible.
+"""
+
+from log_service.broker.cluster_view import GROUP_OPERATIONS
+from log_service.broker.node import Call, Later, Node
+from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
+from log_service.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from log_service.protocol.messages.list_groups import ListGroupsRequest
+
+
+def handle_list_groups(node: Node, call: Call, request: ListGroupsRequest) -> Later:
+    """Tell the groups of this broker."""
+    later = call.later()
+    node.groups.list_groups(request, call.client(), later.complete)
+    return later
+
+
+def handle_describe_groups(node: Node, call: Call, request: DescribeGroupsRequest) -> Later:
+    """Tell state and members of each group."""
+    later = call.later()
+
+    def complete(response: DescribeGroupsResponse) -> None:
+        if request.include_authorized_operations:
+            for group in response.groups:
+                group.authorized_operations = GROUP_OPERATIONS
+        later.complete(response)
+
+    node.groups.describe_groups(request, call.client(), complete)
+    return later
+
+
+def handle_delete_groups(node: Node, call: Call, request: DeleteGroupsRequest) -> Later:
+    """Delete each group that has no members."""
+    later = call.later()
+    node.groups.delete_groups(request, call.client(), later.complete)
+    return later

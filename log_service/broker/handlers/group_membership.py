@@ -1,0 +1,44 @@
+"""JoinGroup (11, versions 0-9), SyncGroup (14, 0-5), Heartbeat (12, 0-4) and LeaveGroup (13, 0-5): the classic group protocol.
+
+Behaviour: the coordinator of the group decides; here the request is only handed to it with who sent it. JoinGroup and SyncGroup are
+answered when the group is complete, so that answers wait for other members. A broker that does not coordinate the group says
+NOT_COORDINATOR.
+
+Versions of JoinGroup: 1 rebalance timeout; 4 MEMBER_ID_REQUIRED (KIP-394); 5 static members (KIP-345); 6 flexible; 7 protocol type
+(KIP-559); 8 a reason (KIP-800); 9 skip assignment (KIP-814). SyncGroup: 3 static members; 4 flexible; 5 protocol (KIP-559). Heartbeat: 3
+static members; 4 flexible. LeaveGroup: 3 many members at once (KIP-345); 4 flexible; 5 a reason (KIP-800).
+"""
+
+from log_service.broker.node import Call, Later, Node
+from log_service.protocol.messages.heartbeat import HeartbeatRequest
+from log_service.protocol.messages.join_group import JoinGroupRequest
+from log_service.protocol.messages.leave_group import LeaveGroupRequest
+from log_service.protocol.messages.sync_group import SyncGroupRequest
+
+
+def handle_join_group(node: Node, call: Call, request: JoinGroupRequest) -> Later:
+    """Answered when the group is complete."""
+    later = call.later()
+    node.groups.join_group(request, call.client(), later.complete)
+    return later
+
+
+def handle_sync_group(node: Node, call: Call, request: SyncGroupRequest) -> Later:
+    """Answered when the leader has sent the assignments."""
+    later = call.later()
+    node.groups.sync_group(request, call.client(), later.complete)
+    return later
+
+
+def handle_heartbeat(node: Node, call: Call, request: HeartbeatRequest) -> Later:
+    """Answered at once, or when what was decided before it is safe."""
+    later = call.later()
+    node.groups.heartbeat(request, call.client(), later.complete)
+    return later
+
+
+def handle_leave_group(node: Node, call: Call, request: LeaveGroupRequest) -> Later:
+    """Answered when the members are out."""
+    later = call.later()
+    node.groups.leave_group(request, call.client(), later.complete)
+    return later

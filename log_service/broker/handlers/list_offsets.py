@@ -1,0 +1,81 @@
+"""ListOffsets (API key 2), versions 1-11.
+
+Behaviour: for each partition the first offset whose record is at or after a time, or the answer to a special timestamp: latest (-1; for
+``read_committed`` the last stable offset), earliest (-2), the record with the largest timestamp (-3), earliest on this node's disk (-4,
+the same as -2 here), last tiered (-5) and earliest not yet tiered (-6; both -1 here, where nothing is tiered). Offset and timestamp are
+-1 where no record is late enough. A special timestamp that the version does not know gets UNSUPPORTED_VERSION.
+
+Versions: 1 one offset instead of a list (KIP-79); 2 isolation level; 4 leader epochs (KIP-320); 6 flexible; 7 largest timestamp
+(KIP-734); 8 earliest local (KIP-405); 9 last tiered (KIP-1005); 10 timeout (KIP-1075); 11 earliest pending upload (KIP-1023).
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from log_service.broker.node import Call, Node, Response
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from log_service.replication.partition import OffsetSpec
+
+FIRST_VERSION_OF: Mapping[int, int] = {
+    OffsetSpec.LATEST: 1,
+    OffsetSpec.EARLIEST: 1,
+    OffsetSpec.MAX_TIMESTAMP: 7,
+    OffsetSpec.EARLIEST_LOCAL: 8,
+    OffsetSpec.LATEST_TIERED: 9,
+    OffsetSpec.EARLIEST_PENDING_UPLOAD: 11,
+}
+_NEVER = 2**15
+
+
+def handle_list_offsets(node: Node, call: Call, request: ListOffsetsRequest) -> Response:
+    """Answer at once, or from the pool where a time has to be looked up in batches on the disk."""
+    if any(_is_lookup(wanted.timestamp) for topic in request.topics for wanted in topic.partitions):
+        return _find_in_pool(node, call, request)
+    return _find_all(node, call, request)
+
+
+def _is_lookup(timestamp: int) -> bool:
+    return timestamp >= 0 or timestamp == OffsetSpec.MAX_TIMESTAMP
+
+
+async def _find_in_pool(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    return await node.run_in_pool(lambda: _find_all(node, call, request))
+
+
+def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Answer each partition by itself; one that is asked for twice is a mistake of the client (INVALID_REQUEST for both)."""
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        counts = Counter(wanted.partition_index for wanted in topic.partitions)
+        answers = [
+            _failed(wanted.partition_index, ErrorCode.INVALID_REQUEST)
+            if counts[wanted.partition_index] > 1
+            else _find(node, call, topic.name, wanted)
+            for wanted in topic.partitions
+        ]
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return response
+
+
+def _find(node: Node, call: Call, topic: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    if wanted.timestamp < 0 and call.version < FIRST_VERSION_OF.get(wanted.timestamp, _NEVER):
+        return _failed(wanted.partition_index, ErrorCode.UNSUPPORTED_VERSION)
+    try:
+        partition = node.replicas.get_partition(topic, wanted.partition_index)
+        found = partition.find_offset(wanted.timestamp, wanted.current_leader_epoch)
+    except KafkaError as error:
+        return _failed(wanted.partition_index, error.code)
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index, timestamp=found.timestamp, offset=found.offset, leader_epoch=found.leader_epoch
+    )
+
+
+def _failed(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=code)

@@ -1,0 +1,139 @@
+"""Metadata (API key 3), versions 0-13.
+
+Behaviour: tells the brokers of the listener that the request came through, the cluster's id, and the topics that were asked for. All
+topics are asked for with null (version 0: with an empty list); an empty list asks for none. Asking for a topic that does not exist
+creates it where both the request and ``auto.create.topics.enable`` allow that, and answers when it is there. There are no authorizers:
+whoever asks for authorized operations is told all of them.
+
+Versions: 0 empty means all, and no controller; 1 null means all, controller, rack, internal topics; 2 cluster id; 4 auto-creation may be
+refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (KIP-430; of the cluster only in 8-10); 9 flexible; 10 topic ids
+(KIP-516); 12 asking by topic id; 13 an error at the top (KIP-1102). Version 0 must stay: released clients begin with it.
+"""
+
+from log_service.broker.auto_creation import create_missing_topics, is_valid_topic_name
+from log_service.broker.cluster_view import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_NOT_ASKED_FOR,
+    TOPIC_OPERATIONS,
+    broker_addresses,
+    is_internal,
+    offline_replicas,
+    partition_error,
+)
+from log_service.broker.node import Call, Node, Response
+from log_service.common.errors import ErrorCode
+from log_service.common.types import NO_TOPIC_ID, TopicId
+from log_service.metadata.image import MetadataImage, TopicImage
+from log_service.metadata.partition import PartitionRegistration
+from log_service.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+FIRST_VERSION_WITH_NULL = 1
+FIRST_VERSION_BY_ID = 12
+
+
+def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> Response:
+    """Answer at once, or after the topics that are missing were created."""
+    missing = _missing_topics(node, request)
+    if not missing:
+        return _describe(node, call, request, {})
+    return _create_and_describe(node, call, request, missing)
+
+
+async def _create_and_describe(node: Node, call: Call, request: MetadataRequest, missing: list[str]) -> MetadataResponse:
+    return _describe(node, call, request, await create_missing_topics(node, missing))
+
+
+def _missing_topics(node: Node, request: MetadataRequest) -> list[str]:
+    """Return the names that would have to be created, if that is wanted."""
+    if not request.topics or not request.allow_auto_topic_creation or not node.config.topics.is_auto_created:
+        return []
+    by_name = node.image().topics.by_name
+    return sorted({topic.name for topic in request.topics if topic.name and topic.name not in by_name and is_valid_topic_name(topic.name)})
+
+
+def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str, ErrorCode]) -> MetadataResponse:
+    image = node.image()
+    listener_name = call.connection.listener_name
+    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in broker_addresses(image, listener_name)
+        ],
+        cluster_id=node.cluster_id,
+        controller_id=node.config.node_id,
+        topics=_describe_topics(image, call, request, errors),
+        cluster_authorized_operations=operations,
+    )
+
+
+def _describe_topics(
+    image: MetadataImage, call: Call, request: MetadataRequest, errors: dict[str, ErrorCode]
+) -> list[MetadataResponseTopic]:
+    listener_name = call.connection.listener_name
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    if request.topics is None or (not request.topics and call.version < FIRST_VERSION_WITH_NULL):
+        return [_describe_topic(image, topic, listener_name, operations) for _, topic in sorted(image.topics.by_name.items())]
+    answers = []
+    for wanted in request.topics:
+        topic = _find(image, wanted)
+        if topic is None:
+            answers.append(_unknown(call, wanted, errors, operations))
+        else:
+            answers.append(_describe_topic(image, topic, listener_name, operations))
+    return answers
+
+
+def _find(image: MetadataImage, wanted: MetadataRequestTopic) -> TopicImage | None:
+    if wanted.name is not None:
+        return image.topics.by_name.get(wanted.name)
+    return image.topics.by_id.get(TopicId(wanted.topic_id))
+
+
+def _unknown(call: Call, wanted: MetadataRequestTopic, errors: dict[str, ErrorCode], operations: int) -> MetadataResponseTopic:
+    if wanted.name is None:
+        code = ErrorCode.UNKNOWN_TOPIC_ID if call.version >= FIRST_VERSION_BY_ID else ErrorCode.INVALID_REQUEST
+    elif not is_valid_topic_name(wanted.name):
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    else:
+        code = errors.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    name = "" if wanted.name is None and call.version < FIRST_VERSION_BY_ID else wanted.name
+    topic_id = wanted.topic_id if wanted.name is None else NO_TOPIC_ID
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=is_internal(name or ""),
+        topic_authorized_operations=operations,
+    )
+
+
+def _describe_topic(image: MetadataImage, topic: TopicImage, listener_name: str, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[_describe_partition(image, index, partition, listener_name) for index, partition in sorted(topic.partitions.items())],
+        topic_authorized_operations=operations,
+    )
+
+
+def _describe_partition(
+    image: MetadataImage, index: int, partition: PartitionRegistration, listener_name: str
+) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=partition_error(image, partition, listener_name),
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=offline_replicas(image, partition),
+    )

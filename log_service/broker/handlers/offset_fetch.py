@@ -1,0 +1,132 @@
+"""OffsetFetch (API key 9), versions 1-10.
+
+Behaviour: the coordinator answers with the committed positions, -1 where there is none; null topics ask for all of the group. Topics
+named by id are answered by id, UNKNOWN_TOPIC_ID where there is no such topic. ``require_stable`` changes nothing, because no transaction
+can be open.
+
+Versions: 2 null asks for all, an error at the top; 3 throttle time; 5 leader epoch; 6 flexible; 7 require stable (KIP-447); 8 many groups
+in one request (KIP-709); 9 member epochs (KIP-848); 10 topic ids (KIP-848). Up to version 7 there is one group, whose error, in version
+1, is told by each of its partitions.
+"""
+
+from log_service.broker.node import Call, Later, Node
+from log_service.common.errors import ErrorCode
+from log_service.common.types import TopicId
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+FIRST_VERSION_WITH_ERROR = 2
+FIRST_VERSION_WITH_GROUPS = 8
+FIRST_VERSION_BY_ID = 10
+NO_OFFSET = -1
+
+
+def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> Later:
+    """Have the coordinators answer, and put their answers into the shape of the version."""
+    later = call.later()
+    if call.version < FIRST_VERSION_WITH_GROUPS:
+        group = _only_group(request)
+
+        def complete_one(answers: list[OffsetFetchResponseGroup]) -> None:
+            later.complete(_one_group_response(call, group, answers[0]))
+
+        node.groups.offset_fetch([group], call.client(), complete_one)
+        return later
+    image = node.image()
+    is_by_id = call.version >= FIRST_VERSION_BY_ID
+    groups = [_named(image, group) for group in request.groups] if is_by_id else request.groups
+
+    def complete_all(answers: list[OffsetFetchResponseGroup]) -> None:
+        if is_by_id:
+            for group, answer in zip(request.groups, answers, strict=True):
+                _add_ids(image, group, answer)
+        later.complete(OffsetFetchResponse(groups=answers))
+
+    node.groups.offset_fetch(groups, call.client(), complete_all)
+    return later
+
+
+# One group, up to version 7
+
+
+def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = None
+    if request.topics is not None:
+        topics = [OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def _one_group_response(call: Call, group: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    if answer.error_code and call.version < FIRST_VERSION_WITH_ERROR:
+        return OffsetFetchResponse(topics=[_failed_topic(topic, answer.error_code) for topic in group.topics or ()])
+    topics = [
+        OffsetFetchResponseTopic(name=topic.name, partitions=[_old_shape(partition) for partition in topic.partitions])
+        for topic in answer.topics
+    ]
+    return OffsetFetchResponse(error_code=answer.error_code, topics=topics)
+
+
+def _failed_topic(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, error_code=error_code)
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _old_shape(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.metadata,
+        error_code=partition.error_code,
+    )
+
+
+# Topics by id, from version 10
+
+
+def _named(image: MetadataImage, group: OffsetFetchRequestGroup) -> OffsetFetchRequestGroup:
+    """Return the group's question with names, as far as its topics exist."""
+    topics = None
+    if group.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=found.name, topic_id=found.topic_id, partition_indexes=topic.partition_indexes)
+            for topic in group.topics
+            if (found := image.topics.by_id.get(TopicId(topic.topic_id))) is not None
+        ]
+    return OffsetFetchRequestGroup(group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=topics)
+
+
+def _add_ids(image: MetadataImage, group: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup) -> None:
+    """Name the topics of an answer by their ids, and answer those that do not exist."""
+    by_name = image.topics.by_name
+    answer.topics = [topic for topic in answer.topics if topic.name in by_name]
+    for topic in answer.topics:
+        topic.topic_id = by_name[topic.name].topic_id
+    if answer.error_code:
+        return
+    for wanted in group.topics or ():
+        if TopicId(wanted.topic_id) not in image.topics.by_id:
+            answer.topics.append(_unknown_topic(wanted))
+
+
+def _unknown_topic(wanted: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    partitions = [
+        OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+        for index in wanted.partition_indexes
+    ]
+    return OffsetFetchResponseTopics(topic_id=wanted.topic_id, partitions=partitions)

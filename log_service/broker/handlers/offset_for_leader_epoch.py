@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch (API key 23), versions 2-4.
+
+Behaviour: for each partition the end offset of the largest leader epoch up to the one asked for, by which a reader finds where its log
+parted from this one; epoch and offset are -1 where there is none. A reader that believes in another leader epoch than ours gets
+FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+
+Versions: 2 current leader epoch (KIP-320); 3 replica id (-2: not a replica); 4 flexible. librdkafka speaks 2 only.
+"""
+
+from log_service.broker.node import Call, Node
+from log_service.common.errors import KafkaError
+from log_service.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle_offset_for_leader_epoch(node: Node, call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:  # noqa: ARG001 - one shape for all
+    """Answer each partition by itself."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(topic=topic.topic, partitions=[_find(node, topic.topic, wanted) for wanted in topic.partitions])
+            for topic in request.topics
+        ]
+    )
+
+
+def _find(node: Node, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = node.replicas.get_partition(topic, wanted.partition)
+        epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch, wanted.current_leader_epoch)
+    except KafkaError as error:
+        return EpochEndOffset(partition=wanted.partition, error_code=error.code)
+    return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

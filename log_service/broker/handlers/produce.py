@@ -1,0 +1,187 @@
+"""Produce (API key 0), versions 3-13.
+
+Behaviour: every partition is appended by itself and answers by itself. acks=0 is never answered; an error closes the connection then,
+which is all that such a producer can notice. acks=1 and acks=-1 are answered at once, or, where the topic syncs before it acknowledges
+(``flush.messages=1``), when the sync is done or ``timeout_ms`` has passed (REQUEST_TIMED_OUT; the records may stay). Other acks get
+INVALID_REQUIRED_ACKS. acks=-1 needs ``min.insync.replicas`` in-sync replicas before anything is appended.
+
+Versions: 3 record batches of magic 2 and a transactional id; 5 log start offset; 7 zstd; 8 errors per record (KIP-467); 9 flexible;
+10 current leader (KIP-951); 12 implicit transaction partitions (KIP-890); 13 topic ids instead of names (KIP-516). Versions 0-2 are
+advertised and refused (KAFKA-18659).
+
+Not here yet: transactional records get INVALID_REQUEST.
+"""
+
+from log_service.broker.node import Call, Later, Node, Response
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.common.types import TopicPartition
+from log_service.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from log_service.records.validator import RejectedRecordsError
+from log_service.replication.partition import Partition
+from log_service.replication.replica_manager import ReplicaManager
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+_STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class _Waiting:
+    """A partition whose records are appended and not yet safe."""
+
+    __slots__ = ("answer", "partition", "required_offset")
+
+    def __init__(self, partition: Partition, required_offset: int, answer: PartitionProduceResponse) -> None:
+        self.partition = partition
+        self.required_offset = required_offset
+        self.answer = answer
+
+    def maybe_finish(self) -> bool:
+        """Whether the answer is final now, for good or ill."""
+        if self.partition.high_watermark >= self.required_offset:
+            return True
+        try:
+            self.partition.leading_log()
+        except KafkaError as error:
+            _tell(self.answer, error.code)
+            return True
+        return False
+
+
+class DelayedProduce:
+    """A produce request that waits until all of its records are safe."""
+
+    __slots__ = ("_later", "_response", "_waiting")
+
+    def __init__(self, response: ProduceResponse, waiting: list[_Waiting], later: Later) -> None:
+        self._response = response
+        self._waiting = {item.partition.topic_partition: item for item in waiting}
+        self._later = later
+
+    def is_ready(self, key: TopicPartition) -> bool:
+        """Whether ``key`` was the last partition that was not safe."""
+        item = self._waiting.get(key)
+        if item is not None and item.maybe_finish():
+            del self._waiting[key]
+        return not self._waiting
+
+    def on_ready(self) -> None:
+        """Answer."""
+        self._later.complete(self._response)
+
+    def on_expired(self) -> None:
+        """Answer that the rest was not safe in time."""
+        for item in self._waiting.values():
+            _tell(item.answer, ErrorCode.REQUEST_TIMED_OUT)
+        self._later.complete(self._response)
+
+
+def handle_produce(node: Node, call: Call, request: ProduceRequest) -> Response:
+    """Append what the request carries, and answer now, later or never."""
+    code, text = _refusal(request)
+    appending = _Appending(node.replicas, request.acks)
+    response = ProduceResponse()
+    for topic in request.topic_data:
+        answers = [
+            appending.append(topic, wanted) if code is ErrorCode.NONE else _failed(wanted.index, code, text)
+            for wanted in topic.partition_data
+        ]
+        response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    if appending.moved:
+        node.replicas.announce(appending.moved)
+    if request.acks == ACKS_NONE:
+        return _end_unanswered(response)
+    waiting = [item for item in appending.waiting if not item.maybe_finish()]
+    return _delay(node, call, request, response, waiting) if waiting else response
+
+
+def _refusal(request: ProduceRequest) -> tuple[ErrorCode, str | None]:
+    """Say why nothing of a request can be appended, NONE if something can."""
+    if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {request.acks}"
+    if request.transactional_id is not None:
+        return ErrorCode.INVALID_REQUEST, "transactions are not supported by this broker"
+    return ErrorCode.NONE, None
+
+
+class _Appending:
+    """One request on its way into the logs: what was appended, and what of it is not safe yet."""
+
+    __slots__ = ("_acks", "_replicas", "moved", "waiting")
+
+    def __init__(self, replicas: ReplicaManager, acks: int) -> None:
+        self._replicas = replicas
+        self._acks = acks
+        self.waiting: list[_Waiting] = []
+        self.moved: list[Partition] = []
+
+    def append(self, topic: TopicProduceData, wanted: PartitionProduceData) -> PartitionProduceResponse:
+        """Append one partition's batch and return its answer, which is final unless it is in ``waiting``."""
+        records = wanted.records
+        if not isinstance(records, memoryview):
+            return _failed(wanted.index, ErrorCode.INVALID_RECORD, "the request carries no records for the partition")
+        partition: Partition | None = None
+        try:
+            partition = self._replicas.find(topic.name, topic.topic_id, wanted.index)
+            result = self._replicas.append(partition, records, acks=self._acks)
+        except KafkaError as error:
+            return _answer_error(wanted.index, error, partition)
+        self.moved.append(partition)
+        answer = PartitionProduceResponse(
+            index=wanted.index,
+            base_offset=result.base_offset,
+            log_append_time_ms=result.append_time_ms,
+            log_start_offset=result.log_start_offset,
+        )
+        if partition.high_watermark <= result.last_offset:
+            self.waiting.append(_Waiting(partition, result.last_offset + 1, answer))
+        return answer
+
+
+def _delay(node: Node, call: Call, request: ProduceRequest, response: ProduceResponse, waiting: list[_Waiting]) -> Later:
+    later = call.later()
+    operation = DelayedProduce(response, waiting, later)
+    deadline_ms = node.clock.monotonic_ms() + max(request.timeout_ms, 0)
+    watch = node.replicas.delayed_produces.watch(operation, [item.partition.topic_partition for item in waiting], deadline_ms)
+    later.on_discard(watch.cancel)
+    return later
+
+
+def _end_unanswered(response: ProduceResponse) -> None:
+    """Answer nothing.
+
+    Raises:
+        ProtocolError: a partition failed; closing the connection is the only way to tell.
+    """
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code:
+                code = ErrorCode.of(answer.error_code)
+                raise ProtocolError(f"produce with acks=0 to {topic.name or topic.topic_id}-{answer.index} failed with {code.name}")
+
+
+def _failed(index: int, code: ErrorCode, text: str | None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=text)
+
+
+def _tell(answer: PartitionProduceResponse, code: ErrorCode) -> None:
+    answer.error_code, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset = code, -1, -1, -1
+
+
+def _answer_error(index: int, error: KafkaError, partition: Partition | None) -> PartitionProduceResponse:
+    answer = _failed(index, error.code, str(error))
+    if isinstance(error, RejectedRecordsError):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text) for batch_index, text in error.record_errors
+        ]
+    if error.code in _STALE_LEADER and partition is not None:
+        answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+    return answer

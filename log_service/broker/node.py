@@ -1,0 +1,103 @@
+"""What the handlers of a broker may use, and the request that a handler answers.
+
+Decides nothing: the broker fills a ``Node`` while it starts, the dispatcher hands it to every handler with a ``Call``. There is one
+``Node`` per broker and no other place where handlers find state.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from log_service.broker.fetch_session import FetchSessionCache
+from log_service.broker.producer_ids import ProducerIds
+from log_service.common.env import Clock
+from log_service.common.timers import TimerQueue
+from log_service.config.views import NodeConfig
+from log_service.controller.driver import ControllerDriver
+from log_service.coordinator.group_service import GroupService, RequestClient
+from log_service.coordinator.runtime import RunInPool
+from log_service.metadata.image import MetadataImage
+from log_service.network.server import Chunk, ConnectionContext, PendingAnswer
+from log_service.protocol.frames import RequestHeader, encode_response
+from log_service.replication.replica_manager import ReplicaManager
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """The rooms of one running broker, as its handlers see them."""
+
+    config: NodeConfig
+    cluster_id: str
+    clock: Clock
+    timers: TimerQueue
+    image: Callable[[], MetadataImage]
+    run_in_pool: RunInPool
+    replicas: ReplicaManager
+    groups: GroupService
+    controller: ControllerDriver
+    fetch_sessions: FetchSessionCache
+    producer_ids: ProducerIds
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request: who asks, in which version, and how to answer later."""
+
+    header: RequestHeader
+    connection: ConnectionContext
+
+    @property
+    def version(self) -> int:
+        """The request's version, which is the response's."""
+        return self.header.api_version
+
+    def client(self) -> RequestClient:
+        """Return who asks, as coordinators are told; hosts are written with a slash, as Kafka's tools expect them."""
+        return RequestClient(
+            api_version=self.header.api_version, client_id=self.header.client_id or "", client_host=f"/{self.connection.peer_host}"
+        )
+
+    def encode(self, response: Any) -> list[Chunk]:
+        """Return the response as the frame that answers this request."""
+        header = self.header
+        frame: list[Any] = encode_response(header.api_key, header.api_version, header.correlation_id, response)
+        return frame
+
+    def later(self) -> "Later":
+        """Promise an answer; answers behind it on this connection wait for it."""
+        return Later(self)
+
+
+class Later:
+    """A promised answer: ``complete`` it once. After the connection went, completing does nothing."""
+
+    __slots__ = ("_call", "answer")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.answer = PendingAnswer()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Neither completed nor discarded."""
+        return not self.answer.is_done
+
+    def on_discard(self, callback: Callable[[], None]) -> None:
+        """Call back if the connection goes before the answer."""
+        self.answer.on_discard = callback
+
+    def complete(self, response: Any) -> None:
+        """Answer now."""
+        if not self.answer.is_done:
+            self.answer.complete(self._call.encode(response))
+
+    def complete_silently(self) -> None:
+        """Send nothing; what stands behind it may go."""
+        self.answer.complete(None)
+
+
+Response = Any
+"""A response message, ``None`` (nothing is sent), a ``Later``, or a coroutine that returns a response message."""
+
+Handler = Callable[[Node, Call, Any], Response]
+Chunks = Sequence[Chunk]

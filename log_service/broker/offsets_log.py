@@ -1,0 +1,56 @@
+"""A partition of ``__consumer_offsets`` as the group coordinator sees it: keys and values in, batches out.
+
+Decides how a coordinator's records become one batch; what they mean is the coordinator's. Whoever waits for the partition (a consumer of
+the internal topic) is told at once; the coordinator's own watchers are told only when the high watermark moves later, never from inside
+``append``.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from log_service.records.builder import BatchBuilder
+from log_service.records.validator import accept_own_batches
+from log_service.replication.partition import Partition
+from log_service.replication.replica_manager import ReplicaManager
+
+
+class OffsetsLog:
+    """A ``CoordinatorLog`` over one partition that this node leads in ``leader_epoch``."""
+
+    def __init__(self, replicas: ReplicaManager, partition: Partition) -> None:
+        self._replicas = replicas
+        self._partition = partition
+        self.leader_epoch: int = partition.leader_epoch
+
+    def __repr__(self) -> str:
+        return f"<OffsetsLog {self._partition.topic_partition} epoch={self.leader_epoch}>"
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+        return self._partition.topic_partition.partition
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which records are safe."""
+        return self._partition.high_watermark
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int) -> int:
+        """Append keys and values as one batch and return the log end offset.
+
+        Raises:
+            KafkaError: nothing was appended.
+        """
+        builder = BatchBuilder()
+        for key, value in records:
+            builder.append(wall_ms, key, value)
+        result = self._replicas.append_own(self._partition, accept_own_batches(builder.build()))
+        self._replicas.announce_to_requests(self._partition)
+        return result.last_offset + 1
+
+    def watch_high_watermark(self, callback: Callable[[int], None]) -> None:
+        """Call back whenever the high watermark has moved."""
+        self._partition.watchers.append(callback)
+
+    def read_batches(self) -> Iterator[bytes]:
+        """Iterate over the partition's batches in bounded chunks; for the pool."""
+        return self._partition.read_batches()

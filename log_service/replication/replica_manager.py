@@ -1,0 +1,270 @@
+"""All partitions of a node: created and deleted as the image of the metadata says, appended to, and announced when they move.
+
+Decides which logs exist here and what an image means for each of them. Knows neither requests nor clients: whoever waits for a partition
+waits in one of the two purgatories here, or as a watcher on the partition.
+
+Invariants: a log is never used under another topic id than the image's; everyone who waits for a partition is told after a whole request
+was appended, not after each of its parts; at most one sync per partition is under way, and it serves all appends before it.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+import trio
+
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError, TidelogError
+from log_service.common.timers import TimerQueue
+from log_service.common.types import NO_TOPIC_ID, NodeId, TopicId, TopicPartition
+from log_service.config.topic import log_config
+from log_service.config.views import LogConfig
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import EMPTY_IMAGE, MetadataImage, ResourceType, TopicImage
+from log_service.metadata.partition import PartitionRegistration
+from log_service.records.validator import ValidatedBatches
+from log_service.replication.partition import Partition
+from log_service.replication.purgatory import Purgatory
+from log_service.storage.log import AppendResult, Log
+from log_service.storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+ACKS_ALL = -1
+
+
+class ReplicaManager:
+    """The partitions of this node by name and by topic id. ``run`` must be running before the first append."""
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        clock: Clock,
+        timers: TimerQueue,
+        logs: LogManager,
+        default_log_config: LogConfig,
+        checkpoint_interval_ms: int,
+    ) -> None:
+        self._node_id = node_id
+        self._clock = clock
+        self._logs = logs
+        self._default_log_config = default_log_config
+        self._checkpoint_interval_ms = checkpoint_interval_ms
+        self._checkpointed: dict[TopicPartition, int] = dict(logs.high_watermarks)
+        self._syncing: set[Partition] = set()
+        self._nursery: trio.Nursery | None = None
+        self._image = EMPTY_IMAGE
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.partitions_by_id: dict[tuple[UUID, int], Partition] = {}
+        self.delayed_fetches: Purgatory[TopicPartition] = Purgatory(timers)
+        self.delayed_produces: Purgatory[TopicPartition] = Purgatory(timers)
+        logs.high_watermark_of = self._high_watermark_of
+        self.on_led: Callable[[Partition], None] = lambda _partition: None
+        self.on_lost: Callable[[Partition], None] = lambda _partition: None
+
+    def __repr__(self) -> str:
+        return f"<ReplicaManager node={self._node_id} partitions={len(self.partitions)} syncing={len(self._syncing)}>"
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Sync what asks for it, and write the high watermarks down now and then; runs until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            while True:
+                await trio.sleep(self._checkpoint_interval_ms / 1000)
+                await self.checkpoint_high_watermarks()
+
+    # Finding
+
+    def find(self, topic: str, topic_id: UUID, index: int) -> Partition:
+        """Return a partition by its topic's name, or, where the name is empty, by its topic's id.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER (it exists, on other nodes).
+        """
+        partition = self.partitions.get((topic, index)) if topic else self.partitions_by_id.get((topic_id, index))
+        if partition is None:
+            raise self._not_here(topic, TopicId(topic_id), index)
+        return partition
+
+    def get_partition(self, topic: str, index: int) -> Partition:
+        """Return a partition by its topic's name; raises as ``find``."""
+        partition = self.partitions.get((topic, index))
+        if partition is None:
+            raise self._not_here(topic, NO_TOPIC_ID, index)
+        return partition
+
+    def _not_here(self, topic: str, topic_id: TopicId, index: int) -> KafkaError:
+        topics = self._image.topics
+        known = topics.by_name.get(topic) if topic else topics.by_id.get(topic_id)
+        if known is None and not topic:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id}")
+        if known is None or index not in known.partitions:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic or topic_id}-{index}")
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{known.name}-{index} is not on node {self._node_id}")
+
+    # Appending
+
+    def append(self, partition: Partition, records: bytearray | memoryview, *, acks: int) -> AppendResult:
+        """Append a producer's batch; ``announce`` the partition when all of the request is appended.
+
+        Raises:
+            KafkaError: see ``Partition.append_as_leader``.
+        """
+        result = partition.append_as_leader(records, self._clock.wall_ms(), needs_all=acks == ACKS_ALL)
+        if result.must_sync:
+            self.request_sync(partition)
+        return result
+
+    def append_own(self, partition: Partition, validated: ValidatedBatches) -> AppendResult:
+        """Append batches that this node built; raises as ``Partition.append_own``."""
+        result = partition.append_own(validated, self._clock.wall_ms())
+        if result.must_sync:
+            self.request_sync(partition)
+        return result
+
+    def announce(self, partitions: Iterable[Partition]) -> None:
+        """Tell everyone who waits for these partitions to look again."""
+        for partition in partitions:
+            for watcher in partition.watchers:
+                watcher(partition.high_watermark)
+            self.announce_to_requests(partition)
+
+    def announce_to_requests(self, partition: Partition) -> None:
+        """Tell the requests that wait for a partition, but not its watchers."""
+        self.delayed_produces.check(partition.topic_partition)
+        self.delayed_fetches.check(partition.topic_partition)
+
+    def request_sync(self, partition: Partition) -> None:
+        """Have a partition synced soon; many requests for the same one are served by one sync."""
+        if partition not in self._syncing:
+            assert self._nursery is not None, "run() has not started"
+            self._syncing.add(partition)
+            self._nursery.start_soon(self._sync, partition)
+
+    async def _sync(self, partition: Partition) -> None:
+        try:
+            while partition.is_sync_due:
+                if await partition.sync():
+                    self.announce((partition,))
+        except TidelogError as error:
+            logger.error("%s could not be synced: %s", partition.topic_partition, error)
+            self.announce((partition,))
+        finally:
+            self._syncing.discard(partition)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks down, if any moved since the last time."""
+        current = {
+            partition.topic_partition: partition.high_watermark for partition in self.partitions.values() if not partition.is_offline
+        }
+        if current == self._checkpointed:
+            return
+        try:
+            await self._logs.save_high_watermarks(current)
+        except TidelogError as error:
+            logger.error("The high watermarks could not be written: %s", error)
+        else:
+            self._checkpointed = current
+
+    def _high_watermark_of(self, log: Log) -> int:
+        """How far retention may delete."""
+        topic, index = log.topic_partition
+        partition = self.partitions.get((topic, index))
+        return log.log_start_offset if partition is None else partition.high_watermark
+
+    # What an image means
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Create, delete, lead, follow and reconfigure as ``image`` says where ``delta`` changed it."""
+        self._image = image
+        for topic in delta.deleted_topics.values():
+            self._delete_topic(topic)
+        for changed in delta.changed_topics.values():
+            for index, registration in sorted(changed.changed_partitions.items()):
+                self._apply(changed.topic, index, registration)
+        for resource_type, name in delta.changed_configs:
+            configured = image.topics.by_name.get(name)
+            if resource_type == ResourceType.TOPIC and configured is not None:
+                self._reconfigure(configured)
+
+    def _delete_topic(self, topic: TopicImage) -> None:
+        for index in sorted(topic.partitions):
+            partition = self.partitions.get((topic.name, index))
+            if partition is not None and partition.topic_id == topic.topic_id:
+                self._forget(partition)
+                self._delete_log(partition)
+                self.announce((partition,))
+
+    def _delete_log(self, partition: Partition) -> None:
+        try:
+            self._logs.delete_log(partition.topic_partition)
+        except TidelogError as error:
+            logger.error("The log of %s could not be deleted: %s", partition.topic_partition, error)
+
+    def _forget(self, partition: Partition) -> None:
+        if partition.is_leader:
+            self.on_lost(partition)
+        partition.become_follower(-1, partition.leader_epoch, ())
+        name, index = partition.topic_partition
+        del self.partitions[(name, index)]
+        del self.partitions_by_id[(partition.topic_id, index)]
+
+    def _apply(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
+        partition = self.partitions.get((topic.name, index))
+        if self._node_id not in registration.replicas:
+            if partition is not None:
+                self._forget(partition)
+                self.announce((partition,))
+            return
+        if partition is None:
+            partition = self._open(topic, index)
+        self._lead_or_follow(partition, registration)
+
+    def _open(self, topic: TopicImage, index: int) -> Partition:
+        topic_partition = TopicPartition(topic.name, index)
+        try:
+            log = self._logs.create_log(topic_partition, topic.topic_id, self._log_config(topic.name))
+        except TidelogError as error:
+            logger.error("%s is offline: %s", topic_partition, error)
+            log = None
+        partition = Partition(topic_partition, topic.topic_id, log)
+        self.partitions[(topic.name, index)] = partition
+        self.partitions_by_id[(topic.topic_id, index)] = partition
+        return partition
+
+    def _lead_or_follow(self, partition: Partition, registration: PartitionRegistration) -> None:
+        was_leader, old_epoch = partition.is_leader, partition.leader_epoch
+        leads = registration.leader == self._node_id and not partition.is_offline
+        if not leads:
+            partition.become_follower(registration.leader, registration.leader_epoch, registration.isr)
+            if was_leader:
+                self.on_lost(partition)
+                self.announce((partition,))
+            return
+        checkpointed = self._checkpointed.get(partition.topic_partition, 0)
+        partition.become_leader(registration.leader, registration.leader_epoch, registration.isr, checkpointed)
+        if partition.is_sync_due:
+            self.request_sync(partition)
+        if not was_leader or old_epoch != registration.leader_epoch:
+            self.on_led(partition)
+            self.announce((partition,))
+
+    def _log_config(self, topic: str) -> LogConfig:
+        return log_config(self._default_log_config, self._image.configs.of(ResourceType.TOPIC, topic))
+
+    def _reconfigure(self, topic: TopicImage) -> None:
+        config = self._log_config(topic.name)
+        for index in topic.partitions:
+            partition = self.partitions.get((topic.name, index))
+            if partition is not None:
+                partition.reconfigure(config)
+                self._settle(partition)
+
+    def _settle(self, partition: Partition) -> None:
+        """Let a new flush policy take effect on what was appended before it."""
+        if partition.is_sync_due:
+            self.request_sync(partition)
+        if partition.advance_high_watermark():
+            self.announce((partition,))
