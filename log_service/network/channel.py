@@ -117,7 +117,7 @@ class Channel:
 
     def close(self) -> None:
         """Close at once; whoever waits gets OSError. Idempotent."""
-        self._fail(OSError(errno.EBADF, f"the connection to {self.name} was closed on our side"))
+        self._fail(OSError(errno.EBADF, "it was closed on our side"))
 
     async def wait_closed(self) -> None:
         """Wait until the connection is gone, for whatever reason."""
@@ -200,7 +200,7 @@ class Channel:
                 self._settle_large()
             self.bytes_received += received
             if not received:
-                raise ConnectionResetError(errno.ECONNRESET, f"{self.name} closed the connection")
+                raise ConnectionResetError(errno.ECONNRESET, "the peer closed the connection")
 
     def _settle_buffered(self) -> None:
         """Hand out every complete answer in the buffer; begin a buffer for one that is not complete."""
@@ -257,8 +257,8 @@ class Channel:
         for unanswered in self._unanswered:
             if unanswered.deadline <= now:
                 unanswered.error = TimeoutError(errno.ETIMEDOUT, f"{self.name} did not answer in time")
-        why = "did not answer another request in time" if self._unanswered else "was idle"
-        self._fail(ConnectionAbortedError(errno.ECONNABORTED, f"closed, because {self.name} {why}"))
+        why = "did not answer another request in time" if self._unanswered else "was left idle"
+        self._fail(ConnectionAbortedError(errno.ECONNABORTED, f"closed, because the peer {why}"))
 
     def _fail(self, error: Exception) -> None:
         if self._error is not None:
@@ -335,4 +335,5 @@ def _lost(name: str, cause: Exception) -> Exception:
     """Return a fresh exception for one of many who wait."""
     if isinstance(cause, ProtocolError):
         return ProtocolError(str(cause))
-    return ConnectionAbortedError(errno.ECONNABORTED, f"the connection to {name} is gone: {cause}")
+    reason = cause.strerror if isinstance(cause, OSError) else None
+    return ConnectionAbortedError(errno.ECONNABORTED, f"the connection to {name} is gone: {reason or cause}")
