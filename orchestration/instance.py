@@ -1,0 +1,131 @@
+"""The Dagster instance of an installation: its configuration, and what must be settled before and after its processes run.
+
+``python -m orchestration.instance prepare`` creates the instance before webserver and daemon race for it, and fails every run whose process
+is gone: such a run would stay STARTED for ever, and whatever guards against two runs of one table would wait for it. ``... cancel-runs``
+cancels what runs and waits until it has ended. Both need DAGSTER_HOME. Knows nothing of topics and tables.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
+
+PROJECT_LOCATION = "tidelog"
+CANCEL_DEADLINE_S = 45.0
+DEAD_RUN = "The process of this run is gone; what it had committed stays, and the next run carries on from there."
+POLL_S = 0.2
+ALIVE = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+WAITING = [DagsterRunStatus.NOT_STARTED]
+
+DAGSTER_YAML = """\
+# Written by tidelog where there is none; yours to change.
+telemetry:
+  enabled: false
+# Runs start at once; the pool of a table keeps them one after another.
+run_coordinator:
+  module: dagster.core.run_coordinator
+  class: DefaultRunCoordinator
+concurrency:
+  pools:
+    default_limit: 1
+    granularity: op
+# A sensor's tick waits for records, so ticks must not wait for each other.
+sensors:
+  use_threads: true
+  num_workers: 4
+schedules:
+  use_threads: true
+  num_workers: 2
+# A run that was killed is noticed, gives its place back, and is tried again; a run that failed is not.
+run_monitoring:
+  enabled: true
+  poll_interval_seconds: 5
+  start_timeout_seconds: 180
+  free_slots_after_run_end_seconds: 1
+run_retries:
+  enabled: true
+  max_retries: 3
+  retry_on_asset_or_op_failure: false
+retention:
+  schedule:
+    purge_after_days: 7
+  sensor:
+    purge_after_days:
+      skipped: 1
+      failure: 14
+      success: 7
+"""
+
+WORKSPACE_YAML = """\
+# Written anew by `tidelog up`: the code server that it starts for the project.
+load_from:
+  - grpc_server:
+      host: 127.0.0.1
+      port: {port}
+      location_name: {location}
+"""
+
+
+def dagster_home(data_directory: Path) -> Path:
+    """Return the instance's directory inside an installation's."""
+    return data_directory / "dagster"
+
+
+def write_configuration(home: Path) -> None:
+    """Write dagster.yaml where there is none."""
+    home.mkdir(parents=True, exist_ok=True)
+    path = home / "dagster.yaml"
+    if not path.exists():
+        path.write_text(DAGSTER_YAML)
+
+
+def write_workspace(data_directory: Path, project_directory: Path, code_port: int) -> Path:
+    """Write the workspace file of an installation and return its path.
+
+    :raises ValueError: the project has no workspace.yaml, so that nothing says what to load.
+    """
+    if not (project_directory / "workspace.yaml").exists():
+        raise ValueError(f"{project_directory} is no project: it has no workspace.yaml; name one with --project")
+    home = dagster_home(data_directory)
+    write_configuration(home)
+    path = home / "workspace.yaml"
+    path.write_text(WORKSPACE_YAML.format(port=code_port, location=PROJECT_LOCATION))
+    return path
+
+
+def fail_dead_runs(instance: DagsterInstance) -> list[DagsterRun]:
+    """Fail every unfinished run: called while no code server runs, so that none of them has a process any more."""
+    dead = list(instance.get_runs(filters=RunsFilter(statuses=ALIVE + WAITING)))
+    for run in dead:
+        instance.report_run_failed(run, DEAD_RUN)
+        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+    return dead
+
+
+def cancel_runs(instance: DagsterInstance, deadline_s: float = CANCEL_DEADLINE_S) -> list[DagsterRun]:
+    """Cancel what runs, wait until it has ended, and return what had not by the deadline."""
+    for run in instance.get_runs(filters=RunsFilter(statuses=ALIVE + WAITING)):
+        instance.run_launcher.terminate(run.run_id)
+    deadline = time.monotonic() + deadline_s
+    while alive := list(instance.get_runs(filters=RunsFilter(statuses=ALIVE))):
+        if time.monotonic() > deadline:
+            return alive
+        time.sleep(POLL_S)
+    return []
+
+
+def main() -> None:
+    """Run one of the two commands."""
+    parser = argparse.ArgumentParser(prog="python -m orchestration.instance", description=__doc__)
+    parser.add_argument("command", choices=["prepare", "cancel-runs"])
+    command = parser.parse_args().command
+    with DagsterInstance.get() as instance:
+        runs = fail_dead_runs(instance) if command == "prepare" else cancel_runs(instance)
+    what = "failed, its process was gone" if command == "prepare" else "did not end in time"
+    for run in runs:
+        print(f"run {run.run_id} {what}", flush=True)  # noqa: T201 - goes to the component's log
+
+
+if __name__ == "__main__":
+    main()

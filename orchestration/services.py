@@ -1,0 +1,97 @@
+"""The platform's processes, for the supervisor: Spark server, code server, Dagster webserver and daemon.
+
+It decides how they are started and in which order, and what they are told through their environment; the supervisor does the rest. The
+entry point ``tidelog.services`` names ``components``.
+
+The code server is a component of its own, because runs are its children: when it dies, they die with it, and its next start settles what
+they left (``orchestration.instance``). The daemon comes after it and so stops before it: no run is launched while runs are cancelled.
+"""
+
+import socket
+import sys
+from pathlib import Path
+
+from log_service.supervisor.spec import Component, HttpReadiness, ServiceContext, TcpReadiness, UptimeReadiness
+from orchestration.instance import PROJECT_LOCATION, dagster_home, write_workspace
+from orchestration.settings import load_settings, process_environment
+from orchestration.spark.server import SparkServer
+
+LOOPBACK = "127.0.0.1"
+SPARK, CODE, WEB, DAEMON = "spark", "code", "dagster", "daemon"
+CANCEL_RUNS_DEADLINE_S = 60.0
+
+
+def components(context: ServiceContext) -> list[Component]:
+    """Return the platform's components; writes the workspace file that they load."""
+    environment = platform_environment(context)
+    server = SparkServer(settings=load_settings(environment), port=context.spark_port)
+    code_port = free_port()
+    workspace = write_workspace(context.data_directory, context.project_directory, code_port)
+    python = sys.executable
+    instance = (python, "-m", "orchestration.instance")
+    return [
+        Component(
+            name=SPARK,
+            argv=tuple(server.argv()),
+            readiness=TcpReadiness(host=LOOPBACK, port=context.spark_port),
+            address=server.url,
+            environment=server.environment(process_environment()),
+            working_directory=context.data_directory,
+        ),
+        Component(
+            name=CODE,
+            argv=(
+                *(python, "-m", "dagster", "api", "grpc", "--host", LOOPBACK, "--port", str(code_port), "--log-level", "warning"),
+                *("--module-name", "orchestration.definitions", "--location-name", PROJECT_LOCATION),
+                *("--working-directory", str(context.project_directory)),
+            ),
+            readiness=TcpReadiness(host=LOOPBACK, port=code_port),
+            address=f"{LOOPBACK}:{code_port}",
+            after=("broker", SPARK),
+            environment=environment,
+            working_directory=context.project_directory,
+            prepare=((*instance, "prepare"),),
+            before_stop=((*instance, "cancel-runs"),),
+            stop_deadline_s=CANCEL_RUNS_DEADLINE_S,
+        ),
+        Component(
+            name=WEB,
+            argv=(python, "-m", "dagster_webserver", "--host", context.host, "--port", str(context.ui_port), "--workspace", str(workspace)),
+            readiness=HttpReadiness(url=f"http://{context.host}:{context.ui_port}/server_info"),
+            address=f"http://{context.host}:{context.ui_port}",
+            after=(CODE,),
+            environment=environment,
+            working_directory=context.project_directory,
+        ),
+        Component(
+            name=DAEMON,
+            argv=(python, "-m", "dagster._daemon", "run", "--workspace", str(workspace)),
+            readiness=UptimeReadiness(seconds=3.0),
+            after=(CODE,),
+            environment=environment,
+            working_directory=context.project_directory,
+        ),
+    ]
+
+
+def platform_environment(context: ServiceContext) -> dict[str, str]:
+    """Return what every process of the platform is told: where the data, the brokers and Spark are."""
+    return {
+        "DAGSTER_HOME": str(dagster_home(context.data_directory)),
+        "TIDELOG_DATA": str(context.data_directory),
+        "TIDELOG_BOOTSTRAP_SERVERS": context.bootstrap_servers,
+        "TIDELOG_SPARK_REMOTE": f"sc://{LOOPBACK}:{context.spark_port}",
+        "PYTHONPATH": str(context.project_directory),
+    }
+
+
+def free_port() -> int:
+    """Return a port of the loopback address that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def workspace_path(data_directory: Path) -> Path:
+    """Where the generated workspace file lies."""
+    return dagster_home(data_directory) / "workspace.yaml"
