@@ -16,13 +16,13 @@ from orchestration.offsets import OffsetRange
 RECORD_SCHEMA = pa.schema(
     [
         pa.field("offset", pa.int64()),
-        pa.field("timestamp", pa.int64()),
+        pa.field("timestamp", pa.timestamp("ms", tz="UTC")),
         pa.field("leader_epoch", pa.int32()),
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
     ]
 )
-"""One row per record; timestamp in milliseconds since the epoch, -1 for none."""
+"""One row per record; a record without timestamp has null. Readers may yield further columns."""
 
 
 class LogServiceError(RuntimeError):

@@ -6,7 +6,7 @@ Invariants: names are unique in a transform; bit i of the violations column is r
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -106,6 +106,6 @@ def first_quarantine_rule(rules: Sequence[Rule], violations: int) -> Rule:
     return next(rule for position, rule in enumerate(rules) if rule.severity is Severity.QUARANTINE and violations & (1 << position))
 
 
-def broken_fail_rules(rules: Iterable[Rule], counts: dict[str, int]) -> list[Rule]:
+def broken_fail_rules(rules: Iterable[Rule], counts: Mapping[str, int]) -> list[Rule]:
     """Return the fail rules that at least one row violates."""
     return [rule for rule in rules if rule.severity is Severity.FAIL and counts.get(rule.name, 0) > 0]

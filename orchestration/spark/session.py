@@ -26,6 +26,7 @@ def session_configuration(settings: Settings) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
 
 

@@ -136,14 +136,12 @@ def _is_wanted(batch: pa.RecordBatch, sets: Mapping[int, pa.Array]) -> pa.Array:
 
 def _source_batches(reader: RangeReader, ranges: OffsetRanges, one: OffsetRange) -> Iterator[pa.RecordBatch]:
     for batch in reader(ranges.topic, one):
-        stamps = batch["timestamp"]
-        known = pc.if_else(pc.less(stamps, 0), pa.scalar(None, pa.int64()), stamps)
         yield pa.RecordBatch.from_arrays(
             [
                 pa.repeat(pa.scalar(ranges.topic_id), batch.num_rows),
                 pa.repeat(pa.scalar(one.partition, pa.int32()), batch.num_rows),
                 batch["offset"],
-                pc.cast(pc.cast(known, pa.timestamp("ms", tz="UTC")), pa.timestamp("us", tz="UTC")),
+                batch["timestamp"].cast(pa.timestamp("us", tz="UTC")),
                 batch["leader_epoch"],
                 batch["key"].cast(pa.binary()),
                 batch["value"].cast(pa.binary()),

@@ -1,0 +1,160 @@
+"""``LogClient`` over ``log_service.client``: the same calls against our log service and any Kafka cluster.
+
+Decides how the client's values become the platform's: topic ids become texts, errors become sentences that name the address. Knows no table.
+"""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+import pyarrow as pa
+
+from log_service.client import (
+    BlockingAdmin,
+    ConfigError,
+    ConfigResource,
+    ErrorCode,
+    KafkaError,
+    NewTopic,
+    OffsetSpec,
+    TopicPartition,
+    read_range_arrow,
+)
+from orchestration.checkpoints import PartitionOffsets
+from orchestration.log_client import LogServiceError, RangeReader, TopicDescription
+from orchestration.offsets import OffsetRange
+
+UNREACHABLE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRangeReader:
+    """Reads a range over a connection of its own; plain values only, so that Spark's workers can take it with them."""
+
+    bootstrap_servers: str
+
+    def __call__(self, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        """Yield the committed records of the range as Arrow batches.
+
+        :raises LogServiceError: the range cannot be read.
+        """
+        with _explained(self.bootstrap_servers):
+            yield from read_range_arrow(self.bootstrap_servers, TopicPartition(topic, wanted.partition), wanted.start, wanted.end)
+
+
+class Connection:
+    """A connected ``LogClient``; see there for what its methods promise."""
+
+    def __init__(self, admin: BlockingAdmin, bootstrap_servers: str) -> None:
+        self._admin = admin
+        self._bootstrap_servers = bootstrap_servers
+
+    def __repr__(self) -> str:
+        return f"<Connection {self._bootstrap_servers}>"
+
+    def describe_topic(self, topic: str) -> TopicDescription | None:
+        """Return the topic, None if there is none of that name."""
+        with _explained(self._bootstrap_servers):
+            try:
+                found = self._admin.describe_topics([topic])[topic]
+            except KafkaError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    return None
+                raise
+        return TopicDescription(
+            topic=topic,
+            topic_id=topic_id_text(found.topic_id),
+            partitions=found.partition_count,
+            replication_factor=max((len(one.replicas) for one in found.partitions), default=0),
+        )
+
+    def partition_offsets(self, topic: str) -> tuple[PartitionOffsets, ...]:
+        """Return what the log holds of each partition."""
+        with _explained(self._bootstrap_servers):
+            found = self._admin.describe_offsets([topic])
+        return tuple(
+            PartitionOffsets(
+                partition=place.partition,
+                log_start_offset=one.log_start_offset,
+                last_stable_offset=one.last_stable_offset,
+                high_watermark=one.high_watermark,
+            )
+            for place, one in sorted(found.items())
+        )
+
+    def leader_epoch_ends(self, topic: str, epochs: Mapping[int, int]) -> dict[int, int]:
+        """Return, by partition, where the given leader epoch ended."""
+        if not epochs:
+            return {}
+        asked = {TopicPartition(topic, partition): epoch for partition, epoch in epochs.items()}
+        with _explained(self._bootstrap_servers):
+            return {place.partition: end.end_offset for place, end in self._admin.offsets_for_leader_epoch(asked).items()}
+
+    def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
+        """Return, by partition, the first offset at or after a time."""
+        with _explained(self._bootstrap_servers):
+            partitions = self._admin.describe_topics([topic])[topic].topic_partitions
+            found = self._admin.list_offsets({place: OffsetSpec.at(timestamp_ms) for place in partitions})
+        return {place.partition: one.offset if one.offset >= 0 else None for place, one in found.items()}
+
+    def range_reader(self) -> RangeReader:
+        """Return a reader that connects by itself."""
+        return ClientRangeReader(self._bootstrap_servers)
+
+    def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
+        """Create the topic."""
+        wanted = NewTopic(name=topic, partition_count=partitions, replication_factor=replication_factor, configs=configs)
+        with _explained(self._bootstrap_servers):
+            self._admin.create_topics([wanted])
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Raise the number of partitions to ``total``."""
+        with _explained(self._bootstrap_servers):
+            self._admin.create_partitions({topic: total})
+
+    def topic_configs(self, topic: str) -> dict[str, str]:
+        """Return the values in force."""
+        resource = ConfigResource.topic(topic)
+        with _explained(self._bootstrap_servers):
+            entries = self._admin.describe_configs([resource])[resource]
+        return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+
+    def alter_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Set the given keys."""
+        with _explained(self._bootstrap_servers):
+            self._admin.alter_configs({ConfigResource.topic(topic): configs})
+
+    def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit ``offsets`` for a group without members."""
+        with _explained(self._bootstrap_servers):
+            self._admin.alter_group_offsets(group_id, {TopicPartition(topic, partition): offset for partition, offset in offsets.items()})
+
+
+@contextmanager
+def connect(bootstrap_servers: str) -> Iterator[Connection]:
+    """Yield a connection, closed afterwards.
+
+    :raises LogServiceError: the addresses make no sense.
+    """
+    with _explained(bootstrap_servers):
+        admin = BlockingAdmin(bootstrap_servers)
+    with admin:
+        yield Connection(admin, bootstrap_servers)
+
+
+def topic_id_text(topic_id: UUID) -> str:
+    """Return a topic id as Kafka's tools print it: 22 letters of url-safe base64."""
+    return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+@contextmanager
+def _explained(bootstrap_servers: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        raise LogServiceError(f"the log service at {bootstrap_servers} cannot be addressed: {error}") from error
+    except KafkaError as error:
+        advice = ". Is it running? TIDELOG_BOOTSTRAP_SERVERS names its address" if error.code in UNREACHABLE else ""
+        raise LogServiceError(f"the log service at {bootstrap_servers} answered {error.code.name}: {error}{advice}") from error

@@ -1,0 +1,17 @@
+"""The resources of the platform's assets: log service, Spark, lake, warehouse, SQL database.
+
+Each field is optional; what is left out is read from ``orchestration.settings`` when a run or a tick first uses the resource.
+"""
+
+from typing import Any
+
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.resources.spark import SparkResource
+
+__all__ = ["LakeResource", "LogServiceResource", "SparkResource", "default_resources"]
+
+
+def default_resources() -> dict[str, Any]:
+    """Return the resources by the names under which the platform's assets ask for them."""
+    return {"log_service": LogServiceResource(), "spark": SparkResource(), "lake": LakeResource()}

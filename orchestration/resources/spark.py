@@ -1,0 +1,25 @@
+"""Spark as a Dagster resource: dagster-pyspark's lazy one, with our configuration under the one that is given."""
+
+from typing import Any
+
+from dagster_pyspark import LazyPySparkResource
+
+from orchestration.settings import load_settings
+from orchestration.spark.session import open_session
+
+
+class SparkResource(LazyPySparkResource):
+    """Opens a session when an asset first asks: on the warm server of TIDELOG_SPARK_REMOTE, else in this process.
+
+    ``spark_config`` overrides single keys. Over Connect there is no ``spark_context``, and keys of the whole JVM have no effect.
+    """
+
+    spark_config: dict[str, Any] = {}  # noqa: RUF012 - a field of pydantic's, copied per instance
+
+    @classmethod
+    def _is_dagster_maintained(cls) -> bool:
+        return False
+
+    def _init_session(self) -> None:
+        if self._spark_session is None:
+            self._spark_session = open_session(load_settings(), {key: str(value) for key, value in self.spark_config.items()})

@@ -1,0 +1,155 @@
+"""Topics as assets: a declared ``TopicSpec`` whose run creates the topic, or brings what exists up to it.
+
+Decides which changes a declaration asks for; only ever adds: missing topics, more partitions, configs that differ. Partitions are never
+removed, configs that are not declared are left alone, nothing is deleted. Knows the log service through ``LogClient``.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from orchestration.log_client import LogClient, TopicDescription
+from orchestration.resources.log_service import LogServiceResource
+
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+TOPIC_METADATA = "tidelog/topic"
+TOPIC_PREFIX = "topics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSpec:
+    """A topic as it should be.
+
+    ``configs`` are Kafka's topic configs by key. ``key`` says what records are keyed by, for readers. ``schema`` is the Spark DDL of the
+    JSON in a record's value; a field that is NOT NULL is required. Without a schema transforms get the bytes.
+    """
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
+    schema: str | None = None
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
+            raise ValueError(f"{self.name!r} cannot be a topic's name: up to 249 letters, digits, '.', '_' and '-'")
+        if self.partitions < 1 or self.replication_factor < 1:
+            raise ValueError(f"topic {self.name} needs at least one partition and one replica")
+
+    @property
+    def asset_key(self) -> dg.AssetKey:
+        """The asset that stands for the topic; high-watermark events go on this key, too."""
+        return dg.AssetKey([TOPIC_PREFIX, self.name])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicChanges:
+    """What brings a topic up to its declaration. ``notes`` say what differs and is left alone."""
+
+    is_new: bool
+    partitions: int | None
+    configs: Mapping[str, str]
+    notes: tuple[str, ...]
+
+    @property
+    def summary(self) -> str:
+        """One sentence for the run's log."""
+        if self.is_new:
+            return "created"
+        parts = [f"partitions raised to {self.partitions}"] if self.partitions else []
+        parts += [f"{key} set to {value}" for key, value in self.configs.items()]
+        return ", ".join(parts) or "as declared"
+
+
+def plan_changes(spec: TopicSpec, existing: TopicDescription | None, configs: Mapping[str, str]) -> TopicChanges:
+    """Return what ``spec`` asks for beyond ``existing`` and the ``configs`` in force."""
+    if existing is None:
+        return TopicChanges(is_new=True, partitions=None, configs={}, notes=())
+    notes = []
+    if existing.partitions > spec.partitions:
+        notes.append(
+            f"topic {spec.name} has {existing.partitions} partitions, {spec.partitions} are declared; partitions are never removed"
+        )
+    if existing.replication_factor != spec.replication_factor:
+        notes.append(
+            f"topic {spec.name} has replication factor {existing.replication_factor}, {spec.replication_factor} is declared; "
+            "moving replicas is not this asset's work"
+        )
+    return TopicChanges(
+        is_new=False,
+        partitions=spec.partitions if existing.partitions < spec.partitions else None,
+        configs={key: value for key, value in spec.configs.items() if configs.get(key) != value},
+        notes=tuple(notes),
+    )
+
+
+def reconcile(client: LogClient, spec: TopicSpec) -> TopicChanges:
+    """Create the topic or bring it up to ``spec``; returns what was changed."""
+    existing = client.describe_topic(spec.name)
+    changes = plan_changes(spec, existing, client.topic_configs(spec.name) if existing and spec.configs else {})
+    if changes.is_new:
+        client.create_topic(spec.name, partitions=spec.partitions, replication_factor=spec.replication_factor, configs=dict(spec.configs))
+    if changes.partitions:
+        client.add_partitions(spec.name, changes.partitions)
+    if changes.configs:
+        client.alter_topic_configs(spec.name, changes.configs)
+    return changes
+
+
+def topic_asset(spec: TopicSpec, *, group_name: str = "topics") -> dg.AssetsDefinition:
+    """Return the asset whose run creates or reconciles the topic of ``spec``."""
+
+    @dg.asset(
+        key=spec.asset_key,
+        kinds={"kafka"},
+        group_name=group_name,
+        description=spec.description or f"The topic {spec.name}",
+        metadata=_declaration(spec),
+        retry_policy=dg.RetryPolicy(max_retries=2, delay=2),
+    )
+    def reconcile_topic(context: dg.AssetExecutionContext, log_service: LogServiceResource) -> dg.MaterializeResult[None]:
+        with log_service.open() as client:
+            changes = reconcile(client, spec)
+            offsets = client.partition_offsets(spec.name)
+        for note in changes.notes:
+            context.log.warning(note)
+        context.log.info("topic %s: %s", spec.name, changes.summary)
+        return dg.MaterializeResult(
+            metadata={
+                "changes": changes.summary,
+                "partitions": len(offsets),
+                "high_watermark": sum(one.high_watermark for one in offsets),
+                "records_retained": sum(one.high_watermark - one.log_start_offset for one in offsets),
+            }
+        )
+
+    return reconcile_topic
+
+
+def topic_specs(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicSpec, ...]:
+    """Return the topics that ``assets`` declare, by name."""
+    found = [
+        TopicSpec(**declared.value)
+        for asset in assets
+        for metadata in asset.metadata_by_key.values()
+        if isinstance(declared := metadata.get(TOPIC_METADATA), dg.JsonMetadataValue) and isinstance(declared.value, dict)
+    ]
+    return tuple(sorted(found, key=lambda spec: spec.name))
+
+
+def _declaration(spec: TopicSpec) -> dict[str, Any]:
+    declared = {
+        "name": spec.name,
+        "partitions": spec.partitions,
+        "replication_factor": spec.replication_factor,
+        "configs": dict(spec.configs),
+        "key": spec.key,
+        "schema": spec.schema,
+        "description": spec.description,
+    }
+    return {TOPIC_METADATA: dg.MetadataValue.json(declared)}

@@ -1,0 +1,35 @@
+"""Transforms: plain ``DataFrame -> DataFrame`` functions that become tables of the lake, as Dagster assets.
+
+``declarations`` holds what is declared, ``parsing`` and ``batch`` turn records into rows, ``topic_run``, ``replay_run`` and ``derived_run``
+are runs without Dagster, ``events`` is what Dagster is told, ``assets`` puts it together.
+"""
+
+from orchestration.transforms.assets import (
+    DerivedTableConfig,
+    ReplayRangeConfig,
+    TopicFeed,
+    TopicTableConfig,
+    on_fresh_inputs,
+    spark_table,
+    topic_feeds,
+)
+from orchestration.transforms.declarations import DerivedTable, TopicTable, pool_of, table_key
+from orchestration.transforms.errors import NotReadyError, TransformError
+from orchestration.transforms.events import is_announced
+
+__all__ = [
+    "DerivedTable",
+    "DerivedTableConfig",
+    "NotReadyError",
+    "ReplayRangeConfig",
+    "TopicFeed",
+    "TopicTable",
+    "TopicTableConfig",
+    "TransformError",
+    "is_announced",
+    "on_fresh_inputs",
+    "pool_of",
+    "spark_table",
+    "table_key",
+    "topic_feeds",
+]

@@ -1,0 +1,328 @@
+"""The decorator ``@spark_table``: a DataFrame function becomes the asset of a lake table.
+
+Decides how a run is presented to Dagster: checks first; then either a Failure that no retry policy repeats, and nothing was committed, or
+the materialization. A run with nothing new materializes nothing. Config is only an override. The work itself is in ``topic_run``,
+``replay_run`` and ``derived_run``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.quality import Rule, Suite
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.resources.spark import SparkResource
+from orchestration.settings import load_settings
+from orchestration.topics import TopicSpec
+from orchestration.transforms import events
+from orchestration.transforms.declarations import NO_SUITE, DerivedTable, TopicTable, Transform, pool_of, table_key
+from orchestration.transforms.derived_run import DerivedRunResult, run_derived_table
+from orchestration.transforms.failures import explained
+from orchestration.transforms.replay_run import ReplayRequest, run_replay
+from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_topic_table
+
+FEED_METADATA = "tidelog/feed"
+MAX_TAG_LENGTH = 200
+Event = dg.AssetCheckResult | dg.MaterializeResult[None]
+
+
+class ReplayRangeConfig(dg.Config):
+    """Offsets [start, end) of one partition."""
+
+    partition: int
+    start: int
+    end: int
+
+
+class TopicTableConfig(dg.Config):
+    """Overrides of one run. Without any the run reads from the checkpoint on."""
+
+    replay: list[ReplayRangeConfig] = Field(default=[], description="Read these committed offsets once more and replace their rows")
+    replay_from: str | None = Field(default=None, description="Replay from this time on: ISO 8601, e.g. 2026-01-01T00:00:00Z")
+    replay_to: str | None = Field(default=None, description="Replay up to this time (exclusive)")
+    replay_dead_letters: bool = Field(default=False, description="Replay the records that this table rejected")
+    accept_lost_records: bool = Field(default=False, description="Go on where retention removed records before they were read")
+
+    def request(self) -> ReplayRequest:
+        """Return the replay that is asked for.
+
+        :raises ValueError: a time is not ISO 8601.
+        """
+        return ReplayRequest(
+            ranges=tuple(OffsetRange(partition=one.partition, start=one.start, end=one.end) for one in self.replay),
+            from_ms=_milliseconds(self.replay_from),
+            to_ms=_milliseconds(self.replay_to),
+            is_of_dead_letters=self.replay_dead_letters,
+        )
+
+
+class DerivedTableConfig(dg.Config):
+    """Overrides of one run."""
+
+    force: bool = Field(default=False, description="Compute even though neither inputs nor transform changed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFeed:
+    """What a sensor has to know of a table that follows a topic. ``minimum_interval_s`` None is that of the settings."""
+
+    asset_key: dg.AssetKey
+    table: str
+    topic: str
+    group_id: str
+    minimum_interval_s: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presentation:
+    """How an asset appears in Dagster."""
+
+    group_name: str
+    tags: Mapping[str, str] | None
+    owners: Sequence[str] | None
+    freshness_policy: dg.FreshnessPolicy | None
+
+
+def spark_table(
+    *,
+    topic: TopicSpec | None = None,
+    tables: Sequence[str | dg.AssetsDefinition] = (),
+    name: str | None = None,
+    unique_by: Sequence[str] = (),
+    rules: Sequence[Rule] = (),
+    suite: Suite = NO_SUITE,
+    is_evolving: bool = False,
+    minimum_interval_s: int | None = None,
+    records_per_run: int | None = None,
+    is_automated: bool = True,
+    group_name: str = "lake",
+    tags: Mapping[str, str] | None = None,
+    owners: Sequence[str] | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
+) -> Callable[[Transform], dg.AssetsDefinition]:
+    """Make a lake table of a DataFrame function: from a ``topic``, batch by batch, or from ``tables``, computed anew when one changes.
+
+    From a topic the function gets the fields of the topic's schema with ``_topic_id, _partition, _offset, _timestamp, _key`` and has to
+    return the first three. ``unique_by``, quarantine rules, ``is_evolving`` (columns may come and go), ``minimum_interval_s`` and
+    ``records_per_run`` are for tables from topics; ``is_automated`` is for tables from tables.
+
+    :raises ValueError: the declaration makes no sense; the text says why.
+    """
+    if (topic is None) == (not tables):
+        raise ValueError("a table comes either from a topic or from tables: @spark_table(topic=...) or @spark_table(tables=[...])")
+    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+
+    def declare(function: Transform) -> dg.AssetsDefinition:
+        table_name = name or function.__name__
+        if topic is not None:
+            declared = TopicTable(
+                name=table_name,
+                topic=topic,
+                function=function,
+                unique_by=tuple(unique_by),
+                rules=tuple(rules),
+                suite=suite,
+                is_evolving=is_evolving,
+                minimum_interval_s=minimum_interval_s,
+                records_per_run=records_per_run,
+            )
+            return topic_table_asset(declared, shown)
+        if unique_by or is_evolving or minimum_interval_s is not None or records_per_run is not None:
+            raise ValueError(f"unique_by, is_evolving, minimum_interval_s and records_per_run need a topic; {table_name} comes from tables")
+        names = tuple(_table_name(one) for one in tables)
+        derived = DerivedTable(name=table_name, inputs=names, function=function, rules=tuple(rules), suite=suite)
+        return derived_table_asset(derived, shown, automation_condition=on_fresh_inputs() if is_automated else None)
+
+    return declare
+
+
+def on_fresh_inputs() -> dg.AutomationCondition[dg.AssetKey]:
+    """Return the condition of everything downstream: an input changed and its blocking checks passed.
+
+    Runs in progress upstream do not hold it back: under a steady stream there is always one.
+    """
+    eager = dg.AutomationCondition.eager().without(dg.AutomationCondition.any_deps_in_progress())
+    return eager & dg.AutomationCondition.all_deps_blocking_checks_passed()
+
+
+def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefinition:
+    """Return the asset of ``table``. It has no automation condition: the topic sensor starts it."""
+    key = table_key(table.name)
+    feed = {"table": table.name, "topic": table.topic.name, "minimum_interval_s": table.minimum_interval_s}
+
+    @dg.asset(
+        key=key,
+        deps=[table.topic.asset_key],
+        description=table.function.__doc__,
+        kinds={"pyspark", "deltalake"},
+        metadata={FEED_METADATA: dg.MetadataValue.json(feed)},
+        pool=pool_of(table.name),
+        check_specs=events.check_specs(key, table.rules, table.suite),
+        output_required=False,
+        group_name=shown.group_name,
+        tags=shown.tags,
+        owners=shown.owners,
+        freshness_policy=shown.freshness_policy,
+    )
+    def follow_topic(
+        context: dg.AssetExecutionContext,
+        config: TopicTableConfig,
+        log_service: LogServiceResource,
+        spark: SparkResource,
+        lake: LakeResource,
+    ) -> Iterator[Event]:
+        with explained(table.name), log_service.open() as log:
+            settings = load_settings()
+            run = RunContext(
+                log=log,
+                lake=lake.open(),
+                session=lambda: spark.spark_session,
+                reporter=_DagsterReporter(context, table),
+                run_id=context.run_id,
+                records_per_run=settings.records_per_run,
+                arrow_records=settings.arrow_records,
+                commit_attempts=settings.commit_attempts,
+                is_loss_accepted=config.accept_lost_records,
+            )
+            request = config.request()
+            result = run_topic_table(table, run) if request.is_empty else run_replay(table, run, request)
+            if result.version is not None:
+                _mirror(context, table, run, result)
+        yield from _topic_events(context, table, result)
+
+    return follow_topic
+
+
+def derived_table_asset(
+    table: DerivedTable, shown: Presentation, *, automation_condition: dg.AutomationCondition[dg.AssetKey] | None
+) -> dg.AssetsDefinition:
+    """Return the asset of ``table``."""
+    key = table_key(table.name)
+
+    @dg.asset(
+        key=key,
+        deps=[table_key(one) for one in table.inputs],
+        description=table.function.__doc__,
+        kinds={"pyspark", "deltalake"},
+        pool=pool_of(table.name),
+        check_specs=events.check_specs(key, table.rules, table.suite),
+        output_required=False,
+        automation_condition=automation_condition,
+        retry_policy=dg.RetryPolicy(max_retries=2, delay=3),
+        group_name=shown.group_name,
+        tags=shown.tags,
+        owners=shown.owners,
+        freshness_policy=shown.freshness_policy,
+    )
+    def recompute(
+        context: dg.AssetExecutionContext, config: DerivedTableConfig, spark: SparkResource, lake: LakeResource
+    ) -> Iterator[Event]:
+        with explained(table.name):
+            attempts = load_settings().commit_attempts
+            result = run_derived_table(
+                table, lake.open(), lambda: spark.spark_session, run_id=context.run_id, commit_attempts=attempts, is_forced=config.force
+            )
+        yield from _derived_events(context, table, result)
+
+    return recompute
+
+
+def topic_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicFeed, ...]:
+    """Return the tables among ``assets`` that follow topics, by name."""
+    found = []
+    for asset in assets:
+        for key, metadata in asset.metadata_by_key.items():
+            declared = metadata.get(FEED_METADATA)
+            if isinstance(declared, dg.JsonMetadataValue) and isinstance(declared.value, dict):
+                group_id = f"tidelog.{declared.value['table']}"
+                found.append(TopicFeed(asset_key=key, group_id=group_id, **declared.value))
+    return tuple(sorted(found, key=lambda feed: feed.table))
+
+
+class _DagsterReporter:
+    def __init__(self, context: dg.AssetExecutionContext, table: TopicTable) -> None:
+        self._context = context
+        self._table = table
+
+    def note(self, sentence: str) -> None:
+        self._context.log.warning(sentence)
+
+    def pin(self, kind: str, ranges: OffsetRanges) -> None:
+        self._context.log.info("%s: %s of topic %s (id %s), offsets %s", self._table.name, kind, ranges.topic, ranges.topic_id, ranges)
+        tags = {
+            "tidelog/table": self._table.name,
+            "tidelog/topic": ranges.topic,
+            "tidelog/kind": kind,
+            "tidelog/range": _shortened(str(ranges)),
+        }
+        self._context.instance.add_run_tags(self._context.run_id, tags)
+
+
+def _topic_events(context: dg.AssetExecutionContext, table: TopicTable, result: TopicRunResult) -> Iterator[Event]:
+    key = table_key(table.name)
+    if result.batch is None:
+        state = result.state
+        if events.is_announced(context.instance, key, state.topic_id, state.committed):
+            context.log.info("%s: nothing new in topic %s", table.name, table.topic.name)
+        else:
+            context.log.info("%s: an earlier run committed and could not tell; telling now", table.name)
+            yield events.recovered_materialization(key, state)
+        return
+    yield from events.check_results(key, table.rules, result.batch.violations, result.outcomes)
+    _raise_failures(table.name, result.failures, f"offsets {result.ranges} of topic {table.topic.name}")
+    yield events.topic_materialization(key, result, datetime.now(UTC))
+
+
+def _derived_events(context: dg.AssetExecutionContext, table: DerivedTable, result: DerivedRunResult) -> Iterator[Event]:
+    key = table_key(table.name)
+    if result.missing:
+        context.log.info("%s: waiting for the tables %s, which do not exist yet", table.name, ", ".join(result.missing))
+        return
+    if result.is_unchanged:
+        context.log.info("%s: neither inputs nor transform changed (%s)", table.name, result.inputs)
+        if events.latest_metadata(context.instance, key, events.VERSION_METADATA) != result.version:
+            yield events.derived_materialization(key, result)
+        return
+    yield from events.check_results(key, table.rules, result.violations or {}, result.outcomes)
+    _raise_failures(table.name, result.failures, "the latest versions of its inputs")
+    yield events.derived_materialization(key, result)
+
+
+def _raise_failures(name: str, failures: Sequence[str], source: str) -> None:
+    if failures:
+        raise dg.Failure(
+            description=f"{name} was not committed from {source}: {'; '.join(failures)}. "
+            "Nothing is lost: correct the rule, the transform or the source and run again",
+            allow_retries=False,
+        )
+
+
+def _mirror(context: dg.AssetExecutionContext, table: TopicTable, run: RunContext, result: TopicRunResult) -> None:
+    """Tell the group offsets to Kafka's tools. They are no checkpoint, so that a failure is only a warning."""
+    try:
+        run.log.mirror_offsets(table.group_id, table.topic.name, events.next_offsets(result))
+    except Exception as error:  # noqa: BLE001 - the commit stands, whatever happens here
+        context.log.warning("the offsets of group %s could not be mirrored: %s", table.group_id, error)
+
+
+def _milliseconds(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a time: give ISO 8601, e.g. 2026-01-01T00:00:00Z") from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _table_name(source: str | dg.AssetsDefinition) -> str:
+    return source if isinstance(source, str) else source.key.path[-1]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_TAG_LENGTH else f"{text[: MAX_TAG_LENGTH - 3]}..."

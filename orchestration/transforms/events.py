@@ -1,0 +1,169 @@
+"""What Dagster is told of a table's run: numbers that the UI plots, offsets per partition as a table, checks.
+
+Decides labels, which never change: the UI plots int and float values under constant labels only. Knows no Spark and writes nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+
+from orchestration.checkpoints import Checkpoint
+from orchestration.offsets import table_of_offsets
+from orchestration.quality import Rule, Severity, Suite
+from orchestration.quality.suites import Outcome
+from orchestration.transforms.derived_run import DerivedRunResult
+from orchestration.transforms.topic_run import TopicRunResult, TopicState
+
+CHECKPOINT_METADATA = "tidelog/checkpoint"
+VERSION_METADATA = "table_version"
+
+
+def check_specs(key: dg.AssetKey, rules: Sequence[Rule], suite: Suite) -> list[dg.AssetCheckSpec]:
+    """Return the asset checks that a table's rules and expectations become."""
+    of_rules = [
+        dg.AssetCheckSpec(
+            rule.name,
+            asset=key,
+            description=rule.description or f"{rule.condition} ({rule.severity})",
+            blocking=rule.severity is Severity.FAIL,
+        )
+        for rule in rules
+    ]
+    of_suite = [
+        dg.AssetCheckSpec(
+            one.check_name, asset=key, description=one.description or _described(one.type, one.arguments), blocking=one.is_blocking
+        )
+        for one in suite.expectations
+    ]
+    return [*of_rules, *of_suite]
+
+
+def check_results(
+    key: dg.AssetKey, rules: Sequence[Rule], violations: Mapping[str, int], outcomes: Sequence[Outcome]
+) -> Iterator[dg.AssetCheckResult]:
+    """Yield one result per rule and per expectation that was evaluated."""
+    for rule in rules:
+        count = violations[rule.name]
+        is_hard = rule.severity is Severity.FAIL
+        yield dg.AssetCheckResult(
+            passed=count == 0,
+            asset_key=key,
+            check_name=rule.name,
+            severity=dg.AssetCheckSeverity.ERROR if is_hard else dg.AssetCheckSeverity.WARN,
+            metadata={"rows_violating": count, "condition": rule.condition, "severity": rule.severity.value},
+        )
+    for outcome in outcomes:
+        yield dg.AssetCheckResult(
+            passed=outcome.is_met,
+            asset_key=key,
+            check_name=outcome.expectation.check_name,
+            severity=dg.AssetCheckSeverity.ERROR if outcome.expectation.is_blocking else dg.AssetCheckSeverity.WARN,
+            metadata={**outcome.observed, "expectation": outcome.expectation.type},
+        )
+
+
+def topic_materialization(key: dg.AssetKey, result: TopicRunResult, now: datetime) -> dg.MaterializeResult[None]:
+    """Return the event of a committed batch or replay."""
+    assert result.batch is not None
+    assert result.statistics is not None
+    watermarks = result.state.high_watermarks
+    rows = table_of_offsets(result.ranges, watermarks)
+    lag = total_lag(result)
+    metadata: dict[str, Any] = {
+        "rows": result.batch.rows.num_rows,
+        "records": result.statistics.records,
+        "bytes": result.statistics.bytes,
+        "dead_letters": len(result.batch.rejections),
+        "records_filtered": result.batch.filtered,
+        "lag": lag,
+        "seconds_behind": seconds_behind(lag, result.statistics.newest_timestamp_ms, now),
+        "high_watermark": sum(watermarks.values()),
+        VERSION_METADATA: result.version,
+        "kind": result.kind,
+        "offsets": dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema=_OFFSETS_SCHEMA),
+        CHECKPOINT_METADATA: checkpoint_text(result.state.topic_id, next_offsets(result)),
+    }
+    return dg.MaterializeResult(asset_key=key, metadata=metadata)
+
+
+def recovered_materialization(key: dg.AssetKey, state: TopicState) -> dg.MaterializeResult[None]:
+    """Return the event for what an earlier run committed and was killed before it could tell."""
+    assert state.snapshot is not None
+    offsets = {partition: one.next_offset for partition, one in state.committed.items()}
+    watermarks = state.high_watermarks
+    return dg.MaterializeResult(
+        asset_key=key,
+        metadata={
+            "rows": 0,
+            "lag": sum(max(watermarks[partition] - offset, 0) for partition, offset in offsets.items()),
+            "high_watermark": sum(watermarks.values()),
+            VERSION_METADATA: state.snapshot.version,
+            "kind": "recovered",
+            CHECKPOINT_METADATA: checkpoint_text(state.topic_id, offsets),
+        },
+    )
+
+
+def derived_materialization(key: dg.AssetKey, result: DerivedRunResult) -> dg.MaterializeResult[None]:
+    """Return the event of a table that was computed anew."""
+    return dg.MaterializeResult(
+        asset_key=key,
+        metadata={
+            "rows": result.rows,
+            "bytes": result.size_bytes,
+            VERSION_METADATA: result.version,
+            "inputs": dg.MetadataValue.table(
+                [dg.TableRecord({"table": name, "version": version}) for name, version in result.inputs.items()]
+            ),
+        },
+    )
+
+
+def total_lag(result: TopicRunResult) -> int:
+    """Return how many offsets below the high watermark the table has not committed, over all partitions."""
+    offsets = next_offsets(result)
+    return sum(max(one.high_watermark - offsets.get(one.partition, one.log_start_offset), 0) for one in result.state.log)
+
+
+def next_offsets(result: TopicRunResult) -> dict[int, int]:
+    """Return the checkpoints after the run; a replay moved none."""
+    before = {partition: one.next_offset for partition, one in result.state.committed.items()}
+    return before if result.kind == "replay" else {**before, **result.ranges.ends()}
+
+
+def seconds_behind(lag: int, newest_timestamp_ms: int | None, now: datetime) -> float:
+    """Return the age of the newest record committed while others wait; 0.0 where none waits."""
+    if lag == 0 or newest_timestamp_ms is None:
+        return 0.0
+    return max(round(now.timestamp() - newest_timestamp_ms / 1000, 3), 0.0)
+
+
+def checkpoint_text(topic_id: str, offsets: Mapping[int, int]) -> str:
+    """Return checkpoints as one text that is equal for equal checkpoints."""
+    return f"{topic_id} " + " ".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
+
+
+def is_announced(instance: dg.DagsterInstance, key: dg.AssetKey, topic_id: str, committed: Mapping[int, Checkpoint]) -> bool:
+    """Return whether a materialization told of the checkpoints that the table holds; False after a kill between commit and event."""
+    if not committed:
+        return True
+    expected = checkpoint_text(topic_id, {partition: one.next_offset for partition, one in committed.items()})
+    return bool(latest_metadata(instance, key, CHECKPOINT_METADATA) == expected)
+
+
+def latest_metadata(instance: dg.DagsterInstance, key: dg.AssetKey, label: str) -> Any:
+    """Return one value of the newest materialization that a run of ours made, None if there is none."""
+    event = instance.get_latest_materialization_event(key)
+    materialization = event.asset_materialization if event else None
+    return materialization.metadata[label].value if materialization and label in materialization.metadata else None
+
+
+_OFFSETS_SCHEMA = dg.TableSchema(
+    columns=[dg.TableColumn(name, "int") for name in ("partition", "start", "end", "high_watermark", "lag")],
+)
+
+
+def _described(kind: str, arguments: Mapping[str, Any]) -> str:
+    return f"{kind}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"

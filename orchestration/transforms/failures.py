@@ -1,0 +1,28 @@
+"""Errors of a run as Dagster Failures: one sentence that says what to do, no retry where a retry cannot help."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from orchestration.checkpoints import ProgressError
+from orchestration.log_client import LogServiceError
+from orchestration.schemas import SchemaConflictError
+from orchestration.settings import SettingsError
+from orchestration.spark.java import JavaError
+from orchestration.tables import CommitConflictError, TableMissingError
+from orchestration.transforms.errors import NotReadyError, TransformError
+
+FINAL = (ProgressError, SchemaConflictError, SettingsError, JavaError, NotReadyError, TransformError, TableMissingError, ValueError)
+PASSING = (CommitConflictError, LogServiceError)
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Translate what the platform itself raises; anything else is a bug and keeps its traceback."""
+    try:
+        yield
+    except FINAL as error:
+        raise dg.Failure(description=f"{name}: {error}", allow_retries=False) from error
+    except PASSING as error:
+        raise dg.Failure(description=f"{name}: {error}. Nothing was committed; the next run tries again", allow_retries=True) from error

@@ -1,0 +1,227 @@
+"""One run of a table that follows a topic: plan, read, compute, check, commit the dead letters, then rows and offsets.
+
+Decides the order that keeps a run exact when it is killed at any moment: the dead-letter snapshot is loaded before the checkpoint is
+read, the dead letters are committed before the target, and the target's commit alone is the checkpoint. A rival's commit restarts the
+whole attempt. Knows no Dagster: what a person should know goes to ``Reporter``.
+Invariant: after any number of runs and kills each record of a committed range is either in the table or among its committed dead letters.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets, plan_batch
+from orchestration.dead_letters import DeadLetters, Origin, Rejection, envelopes
+from orchestration.log_client import LogClient
+from orchestration.offsets import OffsetRanges
+from orchestration.quality.rules import broken_fail_rules
+from orchestration.quality.suites import Outcome
+from orchestration.schemas import conform
+from orchestration.spark.source import BatchStatistics, RecordBatchFrame, read_ranges
+from orchestration.tables import CommitConflictError, Lake, TableSnapshot, append_with_offsets
+from orchestration.transforms.batch import ComputedBatch, compute_batch
+from orchestration.transforms.checking import blocking_failures, evaluate_suite
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.errors import NotReadyError
+from orchestration.uniqueness import TableKeys
+
+
+class Reporter(Protocol):
+    """Where a run says what it does."""
+
+    def note(self, sentence: str) -> None:
+        """Say something that a person should know."""
+        ...
+
+    def pin(self, kind: str, ranges: OffsetRanges) -> None:
+        """Say which ranges the run is going to read, before it does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """What a run works with. ``session`` opens Spark when it is first called, so that a run without records needs none."""
+
+    log: LogClient
+    lake: Lake
+    session: Callable[[], Any]
+    reporter: Reporter
+    run_id: str
+    records_per_run: int
+    arrow_records: int
+    commit_attempts: int
+    is_loss_accepted: bool = False
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicState:
+    """A topic and a table's progress in it, as read at the start of an attempt."""
+
+    topic_id: str
+    log: tuple[PartitionOffsets, ...]
+    snapshot: TableSnapshot | None
+    committed: Mapping[int, Checkpoint]
+
+    @property
+    def high_watermarks(self) -> dict[int, int]:
+        """High watermark by partition."""
+        return {one.partition: one.high_watermark for one in self.log}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRunResult:
+    """What a run did. ``version`` is None where nothing was committed: there was nothing new, or a check stopped it."""
+
+    kind: str
+    state: TopicState
+    ranges: OffsetRanges
+    version: int | None
+    backlog: int = 0
+    statistics: BatchStatistics | None = None
+    batch: ComputedBatch | None = None
+    outcomes: tuple[Outcome, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
+def run_topic_table(table: TopicTable, context: RunContext) -> TopicRunResult:
+    """Read the next batch of the table's topic and commit it.
+
+    :raises CommitConflictError: rivals were faster in every attempt.
+    :raises ProgressError, NotReadyError, TransformError, SchemaConflictError: nothing was committed; the text says what to do.
+    """
+    for attempt in range(1, context.commit_attempts + 1):
+        try:
+            return _attempt(table, context)
+        except CommitConflictError as conflict:
+            if attempt == context.commit_attempts:
+                raise
+            context.reporter.note(f"{conflict}; looking again at what is left to do (attempt {attempt + 1} of {context.commit_attempts})")
+    raise AssertionError("commit_attempts is at least one")
+
+
+def read_state(table: TopicTable, context: RunContext) -> TopicState:
+    """Return where topic and table stand.
+
+    :raises NotReadyError: there is no such topic.
+    """
+    description = context.log.describe_topic(table.topic.name)
+    if description is None:
+        raise NotReadyError(f"there is no topic {table.topic.name}: materialize topics/{table.topic.name}, which creates it")
+    snapshot = context.lake.snapshot(table.name)
+    log = context.log.partition_offsets(table.topic.name)
+    partitions = [one.partition for one in log]
+    committed = snapshot.checkpoints(description.topic_id, partitions) if snapshot else {}
+    return TopicState(topic_id=description.topic_id, log=log, snapshot=snapshot, committed=committed)
+
+
+def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
+    letters = DeadLetters(context.lake)
+    letters_snapshot = letters.snapshot()
+    state = read_state(table, context)
+    plan = _plan(table, context, state)
+    for note in plan.notes:
+        context.reporter.note(note)
+    if plan.is_empty:
+        return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
+    context.reporter.pin("batch", plan.ranges)
+    source = read_ranges(context.session(), context.log.range_reader(), plan.ranges, arrow_records=context.arrow_records)
+    try:
+        existing = TableKeys(snapshot=state.snapshot) if state.snapshot else None
+        result = checked_batch(table, context, source, state, existing)
+        if result.failures:
+            return result
+        assert result.batch is not None
+        origin = Origin(target=table.name, topic=table.topic.name, topic_id=state.topic_id, run_id=context.run_id)
+        rejected = dead_letter_rows(origin, source, result.batch.rejections, context.now())
+    finally:
+        source.release()
+    target = _target(table, context, state, result.batch.rows)
+    conform(result.batch.rows, table.name, target.arrow_schema, is_evolving=table.is_evolving)
+    _validate_unmoved(table, context, state)
+    letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
+    committed = append_with_offsets(
+        target,
+        result.batch.rows.sort_by([("_partition", "ascending"), ("_offset", "ascending")]),
+        plan.ranges,
+        source.statistics.leader_epochs,
+        expected=state.committed,
+        is_evolving=table.is_evolving,
+        notes={"run_id": context.run_id},
+    )
+    return TopicRunResult(
+        kind="batch",
+        state=state,
+        ranges=plan.ranges,
+        version=committed.version,
+        backlog=plan.backlog,
+        statistics=source.statistics,
+        batch=result.batch,
+        outcomes=result.outcomes,
+    )
+
+
+def checked_batch(
+    table: TopicTable, context: RunContext, source: RecordBatchFrame, state: TopicState, existing: TableKeys | None
+) -> TopicRunResult:
+    """Compute and check a batch without writing anything; ``failures`` says what forbids the commit."""
+    session = context.session()
+    batch = compute_batch(session, table, source, existing)
+    outcomes = evaluate_suite(session, table.suite, batch.rows, table=table.name)
+    broken = [
+        f"rule {rule.name}: {batch.violations[rule.name]} rows violate {rule.condition}"
+        for rule in broken_fail_rules(table.rules, batch.violations)
+    ]
+    return TopicRunResult(
+        kind="batch",
+        state=state,
+        ranges=source.ranges,
+        version=None,
+        statistics=source.statistics,
+        batch=batch,
+        outcomes=outcomes,
+        failures=(*broken, *blocking_failures(outcomes)),
+    )
+
+
+def dead_letter_rows(origin: Origin, source: RecordBatchFrame, rejections: tuple[Rejection, ...], now: datetime) -> pa.Table:
+    """Return the rows of the dead-letter table for ``rejections``, with the records as they were."""
+    wanted: dict[int, list[int]] = {}
+    for one in rejections:
+        wanted.setdefault(one.partition, []).append(one.offset)
+    return envelopes(origin, rejections, source.records_at(wanted), now)
+
+
+def _plan(table: TopicTable, context: RunContext, state: TopicState) -> BatchPlan:
+    epochs = {partition: one.leader_epoch for partition, one in state.committed.items() if one.leader_epoch is not None}
+    others: tuple[str, ...] = ()
+    if state.snapshot is not None and not state.committed:
+        others = state.snapshot.topic_ids()
+    return plan_batch(
+        topic=table.topic.name,
+        topic_id=state.topic_id,
+        log=state.log,
+        committed=state.committed,
+        epoch_ends=context.log.leader_epoch_ends(table.topic.name, epochs) if epochs else {},
+        other_topic_ids=others,
+        limit=table.records_per_run or context.records_per_run,
+        is_loss_accepted=context.is_loss_accepted,
+    )
+
+
+def _validate_unmoved(table: TopicTable, context: RunContext, state: TopicState) -> None:
+    """Look once more before the dead letters are written: a rival that committed meanwhile without any would not conflict with ours."""
+    moved = context.lake.existing(table.name).checkpoints(state.topic_id, [one.partition for one in state.log])
+    if moved != state.committed:
+        raise CommitConflictError(f"another run moved the checkpoints of the table {table.name}")
+
+
+def _target(table: TopicTable, context: RunContext, state: TopicState, rows: pa.Table) -> TableSnapshot:
+    """Return the snapshot to commit through: the one that the decisions were made on, or the table created just now."""
+    if state.snapshot is not None:
+        return state.snapshot
+    conform(rows, table.name, rows.schema)
+    return context.lake.create(table.name, rows.schema, description=table.function.__doc__ or "")

@@ -1,0 +1,71 @@
+"""Repetitions: which rows of a batch repeat a key of the batch or of the table.
+
+Decides with DuckDB over Arrow: a hash join against the key columns of the table alone, with files and row groups that cannot hold the
+batch's keys left out by their statistics. Nulls are equal here: two rows without a key repeat each other. Knows no dead letter.
+Invariant: of the rows with one key the one with the lowest (offset, partition) is kept, unless the table has the key already.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+
+from orchestration.tables import TableSnapshot
+
+ROW = "_row"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableKeys:
+    """The keys that a table holds; ``without`` is an SQL predicate of rows that do not count, because a replay replaces them."""
+
+    snapshot: TableSnapshot
+    without: str | None = None
+
+
+def find_repetitions(batch: pa.Table, unique_by: Sequence[str], existing: TableKeys | None) -> npt.NDArray[np.int64]:
+    """Return the row numbers of ``batch`` that repeat a key, ascending. ``batch`` has the columns of provenance."""
+    if batch.num_rows == 0 or not unique_by:
+        return np.empty(0, np.int64)
+    rows = batch.select([*unique_by, "_partition", "_offset"]).append_column(ROW, pa.array(np.arange(batch.num_rows)))
+    keys = ", ".join(_name(column) for column in unique_by)
+    repeated = f"""
+        SELECT {ROW} FROM (
+            SELECT {ROW}, row_number() OVER (PARTITION BY {keys} ORDER BY _offset, _partition, {ROW}) AS place FROM batch
+        ) WHERE place > 1"""  # noqa: S608 - names are quoted
+    with duckdb.connect() as connection:
+        connection.register("batch", rows)
+        if existing is not None:
+            connection.register("existing", _relevant(existing.snapshot.dataset(), batch, unique_by))
+            matching = " AND ".join(f"batch.{_name(column)} IS NOT DISTINCT FROM held.{_name(column)}" for column in unique_by)
+            held = f"SELECT {keys} FROM existing WHERE NOT ({existing.without or 'FALSE'})"  # noqa: S608 - written by us
+            repeated += f" UNION SELECT {ROW} FROM batch SEMI JOIN ({held}) AS held ON {matching}"  # noqa: S608 - names are quoted
+        found = connection.sql(f"SELECT {ROW} FROM ({repeated}) ORDER BY {ROW}").fetchnumpy()  # noqa: S608 - names are quoted
+    return np.asarray(found[ROW], np.int64)
+
+
+def _relevant(dataset: pads.Dataset, batch: pa.Table, unique_by: Sequence[str]) -> pads.Dataset:
+    """Leave out what lies outside the batch's smallest and largest keys; a column with nulls or without order leaves out nothing."""
+    chosen: Any = None
+    for column in unique_by:
+        if batch[column].null_count or not _is_ordered(batch[column].type):
+            continue
+        bounds = pc.min_max(batch[column])
+        inside = (pads.field(column) >= bounds["min"]) & (pads.field(column) <= bounds["max"])
+        chosen = inside if chosen is None else chosen & inside
+    return dataset if chosen is None else dataset.filter(chosen)
+
+
+def _is_ordered(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def _name(column: str) -> str:
+    escaped = column.replace('"', '""')
+    return f'"{escaped}"'
