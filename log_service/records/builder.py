@@ -23,7 +23,7 @@ from log_service.records.batch import (
     compute_crc,
 )
 from log_service.records.compression import Codec, compress
-from log_service.records.record import NewRecord, RecordHeader, encode_headers, max_record_bytes
+from log_service.records.record import MAX_RECORD_OVERHEAD_BYTES, NewRecord, RecordHeader, encode_headers, max_headers_bytes
 from log_service.records.varint import VARINTS
 
 DEFAULT_MAX_SIZE_BYTES = 16 * 1024
@@ -59,7 +59,16 @@ class BatchBuilder:
 
     def has_room_for(self, key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()) -> bool:
         """Whether the record fits below ``max_size_bytes``; the first record always does."""
-        return self.record_count == 0 or len(self._buffer) + max_record_bytes(key, value, headers) <= self.max_size_bytes
+        if self.record_count == 0:
+            return True
+        size_bytes = len(self._buffer) + MAX_RECORD_OVERHEAD_BYTES
+        if key:
+            size_bytes += len(key)
+        if value:
+            size_bytes += len(value)
+        if headers:
+            size_bytes += max_headers_bytes(headers)
+        return size_bytes <= self.max_size_bytes
 
     def append(self, timestamp_ms: int, key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()) -> int:
         """Add a record, whether it has room or not, and return its offset relative to the batch."""

@@ -5,7 +5,8 @@ lengths, and from there on every step takes one field of all records: varints wi
 ends and letting Arrow gather the pieces. Imported only where columns are asked for, because numpy and pyarrow come with it.
 
 Invariants: what comes out equals what ``read_records`` yields for the same batches, with null for a timestamp of -1; bytes that it refuses
-are refused here, with the same code. A run holds less than 2 GiB, so that 32-bit offsets reach everywhere.
+are refused here, with the same code. A timestamp past 64 bits wraps around, as it does in Java. A run holds less than 2 GiB, so that
+32-bit offsets reach everywhere.
 """
 
 from collections.abc import Callable, Sequence

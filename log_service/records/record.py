@@ -18,11 +18,13 @@ from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES, V
 MIN_RECORD_BYTES = 7
 """The smallest record: every field takes one byte, and there is no key, value or header."""
 
+MAX_RECORD_OVERHEAD_BYTES = 1 + INT64_VARINT_BYTES + 5 * INT32_VARINT_BYTES
+"""The most that attributes, timestamp delta, and the lengths of record, key, value and headers with the offset delta take."""
+
 RecordHeader = tuple[str, bytes | None]
 
 _NULL = VARINTS[-1]
 _NO_HEADERS: tuple[RecordHeader, ...] = ()
-_MAX_FRAME_BYTES = 1 + 10 + 4 * 5  # attributes, timestamp delta; length, offset delta, count of headers, and one to round up
 _new = tuple.__new__
 
 
@@ -79,9 +81,15 @@ def encode_headers(headers: Sequence[RecordHeader]) -> bytes:
 
 def max_record_bytes(key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()) -> int:
     """Return a bound for the size of a record in a batch, whatever its offset and timestamp."""
-    size_bytes = _MAX_FRAME_BYTES + (len(key) if key else 0) + (len(value) if value else 0) + 2 * INT32_VARINT_BYTES
-    for name, header_value in headers:
-        size_bytes += len(name.encode()) + (len(header_value) if header_value else 0) + 2 * INT32_VARINT_BYTES
+    size_bytes = MAX_RECORD_OVERHEAD_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+    return size_bytes + max_headers_bytes(headers)
+
+
+def max_headers_bytes(headers: Sequence[RecordHeader]) -> int:
+    """Return a bound for what headers add to a record without any."""
+    size_bytes = 2 * INT32_VARINT_BYTES * len(headers)
+    for name, value in headers:
+        size_bytes += len(name.encode()) + (len(value) if value else 0)
     return size_bytes
 
 

@@ -16,6 +16,12 @@ _KNOWN = range(-64, 2048)
 def encode_varint(number: int) -> bytes:
     """Return a signed number of at most 64 bits as a zig-zag varint."""
     encoded = ((number << 1) ^ (number >> 63)) & _INT64_MASK
+    if encoded < 1 << 7:
+        return bytes((encoded,))
+    if encoded < 1 << 14:
+        return bytes((encoded & 0x7F | 0x80, encoded >> 7))
+    if encoded < 1 << 21:
+        return bytes((encoded & 0x7F | 0x80, encoded >> 7 & 0x7F | 0x80, encoded >> 14))
     groups = bytearray()
     while encoded > 0x7F:
         groups.append(encoded & 0x7F | 0x80)
