@@ -221,6 +221,8 @@ class SocketNetwork:
             stream = await trio.open_tcp_stream(host, port)
         except ValueError as error:  # a name that cannot be encoded, a port out of range
             raise OSError(errno.EINVAL, f"cannot connect to {host}:{port}: {error}") from error
+        except OSError as error:
+            raise _plain_error(error, f"{host}:{port}") from error
         connected = socket.socket(fileno=stream.socket.detach())
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)  # trio's own streams set it low: 0 is the system's
@@ -238,6 +240,15 @@ async def _bind(host: str, port: int, backlog: int) -> socket.socket:
     addresses = await trio.socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = addresses[0]
     return socket.create_server(address[:2], family=family, backlog=backlog)
+
+
+def _plain_error(error: OSError, where: str) -> OSError:
+    """Return what went wrong at the first address of several that were tried, as the system would have said it."""
+    tried = error.__cause__
+    if not isinstance(tried, BaseExceptionGroup):
+        return error
+    first = tried.exceptions[0]
+    return OSError(first.errno, f"{where}: {first.strerror}") if isinstance(first, OSError) else error
 
 
 def _unsent(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:

@@ -156,7 +156,9 @@ class Disk:
         """Lose what was not durable, as ``rng`` decides; everything opened before is dead."""
         self.generation += 1
         self.locks.clear()
-        _crash_directory(self.root, rng)
+        for directory in _directories_below(self.root):
+            _lose_names(directory, rng)
+        _restore(self.root, rng)
 
     def reserve(self, size_bytes: int, path: Path) -> None:
         if size_bytes > self.space_bytes:
@@ -198,10 +200,30 @@ def _set_name(names: dict[str, Inode | Directory], name: str, node: Inode | Dire
         names[name] = node
 
 
-def _crash_directory(directory: Directory, rng: Random) -> None:
+def _directories_below(directory: Directory) -> Iterator[Directory]:
+    """Every directory that can be reached by a name or a durable name, each once, in an order that depends on names alone."""
+    found: dict[Directory, None] = {}
+    unseen = [directory]
+    while unseen:
+        current = unseen.pop()
+        if current in found:
+            continue
+        found[current] = None
+        names = sorted({*current.children, *current.durable})
+        nodes = [node for name in names for node in (current.children.get(name), current.durable.get(name))]
+        unseen += [node for node in nodes if isinstance(node, Directory)]
+    yield from found
+
+
+def _lose_names(directory: Directory, rng: Random) -> None:
+    """Keep some of the changes of names that were not synced, in their order."""
     for naming in directory.pending[: rng.randint(0, len(directory.pending))]:
-        if naming.is_next:
+        if naming in directory.pending and naming.is_next:
             naming.apply_durably()
+
+
+def _restore(directory: Directory, rng: Random) -> None:
+    """Make the durable names the names, and lose what the files below had not synced."""
     directory.pending.clear()
     directory.children = dict(directory.durable)
     for name, node in sorted(directory.children.items()):
@@ -209,4 +231,4 @@ def _crash_directory(directory: Directory, rng: Random) -> None:
         if isinstance(node, Inode):
             node.crash(rng)
         else:
-            _crash_directory(node, rng)
+            _restore(node, rng)
