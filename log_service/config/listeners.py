@@ -71,6 +71,7 @@ class ListenerKeys(NamedTuple):
     controller_names: frozenset[str]
     inter_broker_name: str | None
     inter_broker_protocol: str
+    host_name: str
 
 
 def broker_listeners(keys: ListenerKeys) -> tuple[ListenerConfig, ...]:
@@ -137,7 +138,7 @@ def _overlaps(one: str, other: str) -> bool:
 
 def _advertised(keys: ListenerKeys, brokers: list[EndPoint]) -> dict[str, EndPoint]:
     if keys.advertised is None:
-        told = {end_point.name: end_point for end_point in brokers}
+        told = {end_point.name: end_point._replace(host=end_point.host or keys.host_name) for end_point in brokers}
     else:
         told = {end_point.name: end_point for end_point in keys.advertised if end_point.name not in keys.controller_names}
         names = {end_point.name for end_point in brokers}
@@ -145,7 +146,7 @@ def _advertised(keys: ListenerKeys, brokers: list[EndPoint]) -> dict[str, EndPoi
             where = "advertised.listeners" if name in told else "listeners"
             raise ConfigError(f"listener {name} stands only in {where}; listeners and advertised.listeners must name the same ones")
     for name, end_point in told.items():
-        if end_point.host in EVERY_ADDRESS and (keys.advertised is not None or end_point.host == "0.0.0.0"):  # noqa: S104
+        if end_point.host in EVERY_ADDRESS:
             raise ConfigError(
                 f"clients would be told to connect to {end_point.host or 'an empty host'} for listener {name}, which is no address; "
                 "set advertised.listeners to a host name or address that clients reach"

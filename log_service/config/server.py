@@ -101,10 +101,13 @@ class _Values:
         return value or ()
 
 
-def parse_server_properties(source: str | Mapping[str, str], overrides: Sequence[str] = ()) -> tuple[NodeConfig, ServerSettings]:
+def parse_server_properties(
+    source: str | Mapping[str, str], overrides: Sequence[str] = (), *, host_name: str = "localhost"
+) -> tuple[NodeConfig, ServerSettings]:
     """Return the node's configuration and what was set.
 
-    ``source`` is the text of a .properties file or its properties; ``overrides`` are ``key=value`` texts.
+    ``source`` is the text of a .properties file or its properties; ``overrides`` are ``key=value`` texts; ``host_name`` is what clients are
+    told for a listener on every address (``PLAINTEXT://:9092``) where ``advertised.listeners`` says nothing.
 
     Raises:
         ConfigError: a value is not one of its key, or asks for what is not there; the message says what to do.
@@ -117,7 +120,7 @@ def parse_server_properties(source: str | Mapping[str, str], overrides: Sequence
         if name in SERVER_KEYS:
             SERVER_KEYS[name].parse(text)
     known = {name: text for name, text in texts.items() if name in SERVER_KEYS}
-    return _node_config(_Values(known), known), ServerSettings(texts=known, unknown_keys=unknown)
+    return _node_config(_Values(known), known, host_name), ServerSettings(texts=known, unknown_keys=unknown)
 
 
 def parse_override(text: str) -> tuple[str, str]:
@@ -141,11 +144,11 @@ def _refuse_what_is_not_there(texts: Mapping[str, str]) -> None:
         raise ConfigError("remote.log.storage.system.enable asks for remote storage, which is not there; set it to false")
 
 
-def _node_config(values: _Values, texts: Mapping[str, str]) -> NodeConfig:
+def _node_config(values: _Values, texts: Mapping[str, str], host_name: str) -> NodeConfig:
     node_id = _node_id(values)
     _validate_roles(values)
     _validate_voters(values, node_id)
-    keys = _listener_keys(values)
+    keys = _listener_keys(values, host_name)
     listeners = broker_listeners(keys)
     controller = controller_end_point(keys)
     log_dirs = _log_dirs(values)
@@ -223,7 +226,7 @@ def _validate_voters(values: _Values, node_id: int) -> None:
             )
 
 
-def _listener_keys(values: _Values) -> ListenerKeys:
+def _listener_keys(values: _Values, host_name: str) -> ListenerKeys:
     advertised = values.items("advertised.listeners")
     return ListenerKeys(
         listeners=parse_end_points("listeners", values.items("listeners")),
@@ -232,6 +235,7 @@ def _listener_keys(values: _Values) -> ListenerKeys:
         controller_names=frozenset(name.upper() for name in values.items("controller.listener.names")),
         inter_broker_name=values.optional_text("inter.broker.listener.name"),
         inter_broker_protocol=values.text("security.inter.broker.protocol"),
+        host_name=host_name,
     )
 
 

@@ -1,0 +1,170 @@
+"""The controller's shell: performs what the core decided, and answers when it is committed.
+
+Decides nothing about metadata. One decision at a time runs from the request to the replay without waiting, so that decisions see each other
+in the order of their records; then the caller waits for the high watermark.
+
+Invariants: what is replayed was appended; a reply leaves only when everything its decision has seen is committed, reads too. When the disk
+fails, the raft driver raises in the node's nursery and every caller here is cancelled with the node: nobody is told something that is not
+so.
+"""
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
+
+import trio
+
+from log_service.common.env import NodeEnv
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.result import SetTimer
+from log_service.common.timers import Timer, TimerQueue
+from log_service.common.types import BrokerEpoch, NodeId
+from log_service.controller.brokers import Heartbeat, HeartbeatReply, RegisterBroker
+from log_service.controller.controller import Controller, ControllerConfig, Decision
+from log_service.controller.producer_ids import ProducerIdBlock
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from log_service.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from log_service.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from log_service.protocol.stored.metadata_records import MetadataRecord
+from log_service.raft.driver import RaftDriver
+from log_service.raft.format import random_id
+
+R = TypeVar("R")
+RETRY_MS = 1_000
+_log = logging.getLogger(__name__)
+
+
+class ControllerDriver:
+    """The controller of this node; ``activate`` it once the metadata log is open and running."""
+
+    def __init__(self, env: NodeEnv, raft: RaftDriver, timers: TimerQueue, config: ControllerConfig) -> None:
+        self._env = env
+        self._raft = raft
+        self._timers = timers
+        self._config = config
+        self._core: Controller | None = None
+        self._pending: dict[Hashable, Timer] = {}
+
+    def __repr__(self) -> str:
+        return f"<ControllerDriver {self._core!r}>"
+
+    async def activate(self, image: MetadataImage, bootstrap: Sequence[MetadataRecord] = ()) -> None:
+        """Begin to lead with the metadata that is committed; ``bootstrap`` are the first records of an empty log.
+
+        Raises:
+            StorageError: the cluster cannot be served by this version.
+        """
+        core = Controller(self._config, image, lambda: random_id(self._env.rng.getrandbits))
+        self._core = core
+        self._perform(core, core.handle_activation(bootstrap, self._env.clock.monotonic_ms()))
+        await self._raft.wait_for(self._raft.log_end_offset)
+
+    def resign(self) -> None:
+        """Decide nothing any more; callers get NOT_CONTROLLER."""
+        self._core = None
+        for timer in self._pending.values():
+            timer.cancel()
+        self._pending.clear()
+
+    # Requests
+
+    async def register_broker(self, request: RegisterBroker) -> BrokerEpoch:
+        """Register a broker and return its epoch.
+
+        Raises:
+            KafkaError: it cannot be a member.
+        """
+        epoch: BrokerEpoch = await self._decide(Controller.handle_register_broker, request)
+        return epoch
+
+    async def heartbeat(self, request: Heartbeat) -> HeartbeatReply:
+        """Take note of a broker; unfences it when it has caught up, fences it when it wants to go.
+
+        Raises:
+            KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+        """
+        reply: HeartbeatReply = await self._decide(Controller.handle_heartbeat, request)
+        return reply
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Create topics; errors are per topic."""
+        response: CreateTopicsResponse = await self._decide(Controller.handle_create_topics, request, timeout_ms=request.timeout_ms)
+        return response
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        """Delete topics; errors are per topic."""
+        response: DeleteTopicsResponse = await self._decide(Controller.handle_delete_topics, request, timeout_ms=request.timeout_ms)
+        return response
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        """Add partitions; errors are per topic."""
+        handle = Controller.handle_create_partitions
+        response: CreatePartitionsResponse = await self._decide(handle, request, timeout_ms=request.timeout_ms)
+        return response
+
+    async def incremental_alter_configs(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+        """Change configuration; errors are per resource."""
+        response: IncrementalAlterConfigsResponse = await self._decide(Controller.handle_incremental_alter_configs, request)
+        return response
+
+    async def allocate_producer_ids(self, node_id: NodeId, broker_epoch: BrokerEpoch) -> ProducerIdBlock:
+        """Hand out a block of producer ids.
+
+        Raises:
+            KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+        """
+        block: ProducerIdBlock = await self._decide(Controller.handle_allocate_producer_ids, (node_id, broker_epoch))
+        return block
+
+    # Performing
+
+    async def _decide(self, handle: Callable[[Controller, R, int, Hashable], Decision], request: R, *, timeout_ms: int = 0) -> Any:
+        """Have the core decide and wait until all it has seen is committed.
+
+        A request with a ``timeout_ms`` above 0 stops waiting then; its records stay appended.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT, or what the decision raised.
+        """
+        core = self._core
+        if core is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node does not lead the metadata quorum at the moment; try again")
+        reply_to = object()
+        decision = handle(core, request, self._env.clock.monotonic_ms(), reply_to)
+        self._perform(core, decision)
+        with trio.move_on_after(timeout_ms / 1_000 if timeout_ms > 0 else float("inf")) as waiting:
+            await self._raft.wait_for(self._raft.log_end_offset)
+        if waiting.cancelled_caught:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the metadata log did not commit within {timeout_ms} ms; it may still do so")
+        return next(reply.response for reply in decision.replies if reply.reply_to is reply_to)
+
+    def _perform(self, core: Controller, decision: Decision) -> None:
+        """Append and replay the records of one decision and set its timers; nothing is replayed that was not appended."""
+        if decision.records:
+            assert self._raft.log_end_offset == core.image.offset + 1, "the controller has not seen all of its own log"
+            end_offset = self._raft.append(decision.records)
+            core.replay(decision.records, last_offset=end_offset - 1, epoch=self._raft.epoch)
+        for timer in decision.timers:
+            known = self._pending.pop(timer.key, None)
+            if known is not None:
+                known.cancel()
+            if isinstance(timer, SetTimer):
+                self._schedule(core, timer)
+
+    def _on_timer(self, core: Controller, timer: SetTimer) -> None:
+        now_ms = self._env.clock.monotonic_ms()
+        try:
+            self._perform(core, core.on_timer(timer.key, now_ms))
+        except KafkaError as error:
+            _log.warning("the controller could not act on %s (%s); it tries again in %d ms", timer.key, error, RETRY_MS)
+            self._schedule(core, SetTimer(key=timer.key, deadline_ms=now_ms + RETRY_MS))
+
+    def _schedule(self, core: Controller, timer: SetTimer) -> None:
+        def fire() -> None:
+            self._pending.pop(timer.key, None)
+            if core is self._core:
+                self._on_timer(core, timer)
+
+        self._pending[timer.key] = self._timers.schedule(timer.deadline_ms, fire)

@@ -1,0 +1,64 @@
+"""Which names topics may have.
+
+Decides by Kafka's rules: letters, digits, dot, underscore and dash, at most 249 of them, because a partition's directory is named after its
+topic; and no two names that differ only in dots and underscores, because metrics write both as an underscore.
+"""
+
+import re
+from collections.abc import Iterable
+
+from log_service.common.errors import ErrorCode, KafkaError
+
+MAX_NAME_LENGTH = 249
+NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def validate_topic_name(name: str) -> None:
+    """Check a name by itself.
+
+    Raises:
+        KafkaError: INVALID_TOPIC_EXCEPTION.
+    """
+    if not name:
+        fault = "a topic's name must not be empty"
+    elif name in {".", ".."}:
+        fault = f"a topic must not be named {name!r}"
+    elif len(name) > MAX_NAME_LENGTH:
+        fault = f"the name has {len(name)} characters, at most {MAX_NAME_LENGTH} are allowed"
+    elif NAME.fullmatch(name) is None:
+        fault = f"{name!r} holds other characters than ASCII letters, digits, '.', '_' and '-'"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+
+
+def colliding_key(name: str) -> str | None:
+    """Return what a name shares with the names it collides with, None for a name that collides with nothing."""
+    return name.replace(".", "_") if "." in name or "_" in name else None
+
+
+class TakenNames:
+    """The names of all topics by what they collide on; looked at only when a new name has a dot or an underscore."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = names
+        self._by_key: dict[str, str] | None = None
+
+    def collision(self, name: str) -> str | None:
+        """Return the topic that ``name`` collides with, None where there is none."""
+        key = colliding_key(name)
+        if key is None:
+            return None
+        taken = self._known().get(key)
+        return taken if taken != name else None
+
+    def take(self, name: str) -> None:
+        """Count a name that was just given."""
+        key = colliding_key(name)
+        if key is not None:
+            self._known().setdefault(key, name)
+
+    def _known(self) -> dict[str, str]:
+        if self._by_key is None:
+            self._by_key = {key: name for name in self._names if (key := colliding_key(name)) is not None}
+        return self._by_key

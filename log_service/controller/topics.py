@@ -1,0 +1,268 @@
+"""Topics: creating and deleting them.
+
+Decides for each topic of a request by itself: records and an answer, or the answer alone when it cannot be. Knows no log and no clock; ids
+of new topics are handed in.
+
+Invariants: a decision sees the image it was handed and what it decided before in the same request; with ``validate_only`` the answers are
+the same and there are no records.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import CLUSTER_METADATA_TOPIC, NO_TOPIC_ID, NodeId, TopicId
+from log_service.config.describe import describe_topic
+from log_service.config.resolve import Layers
+from log_service.config.topic import validate_topic_configs
+from log_service.config.views import TopicDefaults
+from log_service.controller.partitions import new_partition, placeable_brokers
+from log_service.controller.placement import place_replicas
+from log_service.controller.topic_names import TakenNames, validate_topic_name
+from log_service.metadata.image import MetadataImage, ResourceType, TopicImage
+from log_service.metadata.partition import PartitionRegistration, partition_record
+from log_service.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from log_service.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord, RemoveTopicRecord, TopicRecord
+
+UNSET = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRules:
+    """What a decision about topics needs beside the image: defaults, the file's texts, and where new ids come from."""
+
+    defaults: TopicDefaults
+    static_texts: Mapping[str, str]
+    new_id: Callable[[], UUID]
+
+
+# Creating
+
+
+def create_topics(
+    image: MetadataImage, request: CreateTopicsRequest, rules: TopicRules
+) -> tuple[list[MetadataRecord], CreateTopicsResponse]:
+    """Decide on every topic of the request."""
+    records: list[MetadataRecord] = []
+    results: list[CreatableTopicResult] = []
+    counts = Counter(topic.name for topic in request.topics)
+    taken = TakenNames(image.topics.by_name)
+    partition_total = _partition_total(request.topics, rules.defaults)
+    for topic in {topic.name: topic for topic in request.topics}.values():
+        try:
+            refuse_repetition(topic.name, counts[topic.name])
+            _refuse_excess(partition_total, rules.defaults.max_partitions_per_request)
+            _validate_new_name(image, taken, topic.name)
+            created, result = _create_topic(image, topic, rules)
+        except KafkaError as error:
+            results.append(CreatableTopicResult(name=topic.name, error_code=error.code, error_message=str(error), configs=None))
+            continue
+        taken.take(topic.name)
+        records += created
+        results.append(result)
+    return [] if request.validate_only else records, CreateTopicsResponse(topics=results)
+
+
+def refuse_repetition(name: str, count: int) -> None:
+    """Refuse a topic that a request names more than once.
+
+    Raises:
+        KafkaError: INVALID_REQUEST.
+    """
+    if count > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} stands more than once in the request")
+
+
+def _refuse_excess(partition_total: int, limit: int) -> None:
+    if partition_total > limit:
+        text = f"the request asks for {partition_total} partitions, at most {limit} are created at once; ask for less"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+
+
+def _partition_total(topics: Sequence[CreatableTopic], defaults: TopicDefaults) -> int:
+    return sum(len(topic.assignments) or _count_or(topic.num_partitions, defaults.partition_count) for topic in topics)
+
+
+def _count_or(count: int, default: int) -> int:
+    return default if count == UNSET else max(count, 0)
+
+
+def _validate_new_name(image: MetadataImage, taken: TakenNames, name: str) -> None:
+    if name == CLUSTER_METADATA_TOPIC:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is the metadata log and cannot be created")
+    validate_topic_name(name)
+    if name in image.topics.by_name:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
+    other = taken.collision(name)
+    if other is not None:
+        text = f"topic {name} collides with topic {other}: metrics do not tell '.' from '_'"
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+
+
+def _create_topic(image: MetadataImage, topic: CreatableTopic, rules: TopicRules) -> tuple[list[MetadataRecord], CreatableTopicResult]:
+    configs = {config.name: config.value for config in topic.configs}
+    validate_topic_configs(configs)
+    texts = {name: value for name, value in configs.items() if value is not None}
+    topic_id = TopicId(rules.new_id())
+    partitions = _assigned(image, topic) if topic.assignments else _placed(image, topic, rules.defaults, topic_id)
+    records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    records += (
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value) for name, value in texts.items()
+    )
+    records += (partition_record(topic_id, index, partition) for index, partition in enumerate(partitions))
+    result = CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic_id,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+        configs=_described(image, texts, rules.static_texts),
+    )
+    return records, result
+
+
+def _placed(image: MetadataImage, topic: CreatableTopic, defaults: TopicDefaults, topic_id: TopicId) -> list[PartitionRegistration]:
+    if topic.num_partitions == 0 or topic.num_partitions < UNSET:
+        text = f"a topic cannot have {topic.num_partitions} partitions; ask for at least 1, or -1 for the default"
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
+    if topic.replication_factor == 0 or topic.replication_factor < UNSET:
+        text = f"a replication factor cannot be {topic.replication_factor}; ask for at least 1, or -1 for the default"
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+    active, fenced = placeable_brokers(image)
+    placed = place_replicas(
+        active,
+        fenced,
+        partition_count=_count_or(topic.num_partitions, defaults.partition_count),
+        replication_factor=_count_or(topic.replication_factor, defaults.replication_factor),
+        first_broker=topic_id.int,
+    )
+    return [registered(image, replicas, index) for index, replicas in enumerate(placed)]
+
+
+def registered(image: MetadataImage, replicas: Sequence[NodeId], index: int) -> PartitionRegistration:
+    """Return a new partition on those brokers.
+
+    Raises:
+        KafkaError: INVALID_REPLICA_ASSIGNMENT, none of them is active.
+    """
+    partition = new_partition(image, replicas)
+    if partition is None:
+        text = f"every broker of partition {index} is fenced or shutting down; name one that is active"
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    return partition
+
+
+def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[PartitionRegistration]:
+    if topic.num_partitions != UNSET or topic.replication_factor != UNSET:
+        text = "with a manual assignment the partition count and the replication factor must be -1"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    indexes = sorted(assignment.partition_index for assignment in topic.assignments)
+    if indexes != list(range(len(indexes))):
+        text = f"the assignment names partitions {_shown(indexes)}; they must count from 0 without gaps or repetitions"
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    in_order: list[CreatableReplicaAssignment] = sorted(topic.assignments, key=lambda assignment: assignment.partition_index)
+    factor = len(in_order[0].broker_ids)
+    partitions = []
+    for assignment in in_order:
+        replicas = validated_replicas(image, assignment.broker_ids, assignment.partition_index, factor)
+        partitions.append(registered(image, replicas, assignment.partition_index))
+    return partitions
+
+
+def _shown(indexes: Sequence[int]) -> str:
+    return ", ".join(map(str, indexes[:10])) + (", ..." if len(indexes) > 10 else "")
+
+
+def validated_replicas(image: MetadataImage, broker_ids: Sequence[int], index: int, factor: int) -> tuple[NodeId, ...]:
+    """Return the brokers of a manual assignment.
+
+    Raises:
+        KafkaError: INVALID_REPLICA_ASSIGNMENT, there are none, one is repeated or not registered, or there are not ``factor`` of them.
+    """
+    if not broker_ids:
+        fault = "has no brokers"
+    elif len(set(broker_ids)) != len(broker_ids):
+        fault = "names a broker twice"
+    elif unknown := [node_id for node_id in broker_ids if node_id not in image.cluster.brokers]:
+        fault = f"names broker {unknown[0]}, which is not registered"
+    elif len(broker_ids) != factor:
+        fault = f"has {len(broker_ids)} replicas where the others have {factor}"
+    else:
+        return tuple(NodeId(node_id) for node_id in broker_ids)
+    raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the assignment of partition {index} {fault}")
+
+
+def _described(image: MetadataImage, texts: Mapping[str, str], static_texts: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+    cluster = image.configs.of(ResourceType.BROKER, "")
+    return [
+        CreatableTopicConfigs(
+            name=row.name, value=row.value, read_only=row.is_read_only, config_source=row.source, is_sensitive=row.is_sensitive
+        )
+        for row in describe_topic(Layers(topic=texts, cluster=cluster, static=static_texts))
+    ]
+
+
+# Deleting
+
+
+def delete_topics(image: MetadataImage, request: DeleteTopicsRequest) -> tuple[list[MetadataRecord], DeleteTopicsResponse]:
+    """Decide on every topic of the request, named or by id; older versions name them in ``topic_names``."""
+    records: list[MetadataRecord] = []
+    results: list[DeletableTopicResult] = []
+    asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
+    seen: dict[TopicId, int] = {}
+    for state in asked:
+        topic = _find(image, state)
+        if topic is not None:
+            seen[topic.topic_id] = seen.get(topic.topic_id, 0) + 1
+    for state in _once(asked):
+        result, topic = _delete_topic(image, state, seen)
+        results.append(result)
+        if topic is not None:
+            records.append(RemoveTopicRecord(topic_id=topic.topic_id))
+    return records, DeleteTopicsResponse(responses=results)
+
+
+def _once(states: Sequence[DeleteTopicState]) -> list[DeleteTopicState]:
+    return list({(state.name, state.topic_id): state for state in states}.values())
+
+
+def _find(image: MetadataImage, state: DeleteTopicState) -> TopicImage | None:
+    if state.name is not None:
+        return image.topics.by_name.get(state.name) if state.topic_id == NO_TOPIC_ID else None
+    return image.topics.by_id.get(TopicId(state.topic_id))
+
+
+def _delete_topic(
+    image: MetadataImage, state: DeleteTopicState, seen: Mapping[TopicId, int]
+) -> tuple[DeletableTopicResult, TopicImage | None]:
+    topic = _find(image, state)
+    if topic is not None and seen[topic.topic_id] == 1:
+        return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id), topic
+    is_by_id = state.topic_id != NO_TOPIC_ID
+    if topic is not None:
+        code, text = ErrorCode.INVALID_REQUEST, f"topic {topic.name} stands more than once in the request"
+    elif is_by_id and state.name is not None:
+        code, text = ErrorCode.INVALID_REQUEST, "a topic is deleted by its name or by its id, not by both"
+    elif is_by_id:
+        code, text = ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id"
+    elif state.name is None:
+        code, text = ErrorCode.INVALID_REQUEST, "neither a name nor an id says which topic is meant"
+    else:
+        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {state.name}"
+    return DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=code, error_message=text), None

@@ -1,0 +1,69 @@
+"""Feature levels: what this software can keep, and what a new cluster begins with.
+
+Decides whether a cluster's finalized levels can be served. Names and levels are Kafka's: metadata.version 30 is 4.3-IV0. A feature that is
+not listed here has level 0, which is how clients learn that it is not there.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from log_service.common.errors import StorageError
+from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
+
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+METADATA_VERSION_LEVEL = 30
+
+SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
+    KRAFT_VERSION: (0, 1),
+    METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
+}
+"""Lowest and highest level of each feature that this software keeps."""
+
+
+def is_supported(name: str, level: int) -> bool:
+    """Whether a finalized level can be served."""
+    lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
+    return lowest <= level <= highest
+
+
+def first_feature_records() -> list[MetadataRecord]:
+    """Return the records with which a new cluster begins. The KRaft version is a control record, not one of these."""
+    return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)]
+
+
+def bootstrap_records(found: Iterable[MetadataRecord]) -> list[MetadataRecord]:
+    """Return what of a directory's bootstrap records an empty metadata log begins with.
+
+    Optional features that this software does not have are left at level 0; the metadata version is not negotiable.
+
+    Raises:
+        StorageError: the directory was formatted for another metadata version.
+    """
+    records: list[MetadataRecord] = []
+    for record in found:
+        if isinstance(record, FeatureLevelRecord) and not is_supported(record.name, record.feature_level):
+            if record.name == METADATA_VERSION:
+                raise StorageError(_unsupported(record.name, record.feature_level))
+            continue
+        records.append(record)
+    return records or first_feature_records()
+
+
+def validate_levels(levels: Mapping[str, int]) -> None:
+    """Check the finalized levels of a cluster that is there already.
+
+    Raises:
+        StorageError: one of them cannot be served.
+    """
+    for name, level in sorted(levels.items()):
+        if not is_supported(name, level):
+            raise StorageError(_unsupported(name, level))
+
+
+def _unsupported(name: str, level: int) -> str:
+    lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
+    span = str(lowest) if lowest == highest else f"{lowest} to {highest}"
+    return (
+        f"the cluster of this directory has feature {name} at level {level}, this version serves {span}; "
+        "change the level with kafka-features.sh while the software that wrote it still runs, or start with an empty directory"
+    )
