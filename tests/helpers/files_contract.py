@@ -164,11 +164,23 @@ class FilesContract:
         leased.release()
         leased.release()
 
-    def test_slice_of_a_file_that_became_too_short_is_an_error(self, files: Files, path: Path) -> None:
+    def test_leased_slice_keeps_its_bytes_although_the_file_is_cut_and_goes_on(self, files: Files, path: Path) -> None:
         file = files.open(path)
         file.append_gathered([b"abcdef"])
         leased = file.slice(2, 4)
         file.truncate(3)
+        file.append_gathered([b"XYZ"])
+        assert leased.read() == b"cdef"
+        assert file.read(0, 10) == b"abcXYZ"
+        leased.release()
+        file.append_gathered([b"!"])
+        assert files.read_bytes(path) == b"abcXYZ!"
+        file.close()
+
+    def test_slice_of_more_than_there_is_is_an_error(self, files: Files, path: Path) -> None:
+        file = files.open(path)
+        file.append_gathered([b"abcdef"])
+        leased = file.slice(2, 5)
         with pytest.raises(OSError, match=r".+"):
             leased.read()
         leased.release()

@@ -8,7 +8,7 @@ Each crash begins a new generation: whatever was opened before raises ``Crashed`
 """
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -31,12 +31,15 @@ class Inode:
     pending: list[Write] = field(default_factory=list)
     forgotten_count: int = 0  # pending operations that were synced so far; marks stay valid
     modified_ms: int = 0
+    on_truncate: list[Callable[[int], None]] = field(default_factory=list)  # of leases, which keep what they were given
 
     def write(self, position: int, content: bytes) -> None:
         _apply(self.content, (position, content))
         self.pending.append((position, content))
 
     def truncate(self, size_bytes: int) -> None:
+        for keep in list(self.on_truncate):
+            keep(size_bytes)
         _apply(self.content, (size_bytes, None))
         self.pending.append((size_bytes, None))
 

@@ -248,8 +248,8 @@ class MemoryFile:
 
     def truncate(self, size_bytes: int) -> None:
         self._check("truncate")
-        if size_bytes > self.size_bytes:
-            raise ValueError(f"{self.path} has {self.size_bytes} bytes and cannot be cut to {size_bytes}")
+        if size_bytes >= self.size_bytes:
+            return
         self._files.disk.space_bytes += self.size_bytes - size_bytes
         self._inode.truncate(size_bytes)
         self._files.touch(self._inode)
@@ -300,6 +300,8 @@ class MemoryFileSlice:
         self._size_bytes = size_bytes
         self._generation = files.disk.generation
         self._is_released = False
+        self._kept: bytes | None = None
+        inode.on_truncate.append(self._keep)
         files.lease_count += 1
 
     def __len__(self) -> int:
@@ -311,7 +313,7 @@ class MemoryFileSlice:
         if self._is_released:
             raise OSError(errno.EBADF, "the lease was released")
         self._files.check("read", path_of(self._inode))
-        content = bytes(self._inode.content[self._position : self._position + self._size_bytes])
+        content = self._content() if self._kept is None else self._kept
         if len(content) < self._size_bytes:
             raise OSError(errno.EIO, f"{path_of(self._inode)} ended {self._size_bytes - len(content)} bytes early")
         return content
@@ -319,8 +321,17 @@ class MemoryFileSlice:
     def release(self) -> None:
         if not self._is_released:
             self._is_released = True
+            self._inode.on_truncate.remove(self._keep)
             if self._generation == self._files.disk.generation:
                 self._files.lease_count -= 1
+
+    def _content(self) -> bytes:
+        return bytes(self._inode.content[self._position : self._position + self._size_bytes])
+
+    def _keep(self, size_bytes: int) -> None:
+        """The file is being cut: what was leased stays readable."""
+        if self._kept is None and self._position + self._size_bytes > size_bytes:
+            self._kept = self._content()
 
 
 class MemoryDirectoryLock:
