@@ -11,6 +11,7 @@ Headers are read with one unpacking and never copy the records. Bytes that are n
 
 from collections.abc import Iterator
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - it is a class
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -163,12 +164,13 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     Raises:
         CorruptBatch: fewer bytes than a header, another magic, a length or count that no batch has.
     """
-    if len(buffer) - position < HEADER_SIZE:
+    try:
+        fields = _unpack_header(buffer, position)
+    except StructError:
         text = f"{len(buffer) - position} bytes at position {position} where a batch header takes {HEADER_SIZE}"
-        raise CorruptBatch(text)
-    header: BatchHeader = _new(BatchHeader, _unpack_header(buffer, position))
-    _, batch_length, _, magic, _, _, last_offset_delta, _, _, _, _, _, record_count = header
-    if magic != MAGIC or batch_length < MIN_BATCH_LENGTH or last_offset_delta < 0 or record_count < 0:
+        raise CorruptBatch(text) from None
+    header = _new(BatchHeader, fields)
+    if fields[3] != MAGIC or fields[1] < MIN_BATCH_LENGTH or fields[6] < 0 or fields[12] < 0:  # last offset delta, record count
         raise CorruptBatch(_header_fault(header, position))
     return header
 

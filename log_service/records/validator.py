@@ -90,11 +90,11 @@ def validate_for_append(
         RejectedRecordsError: the same codes, where single records are to blame.
     """
     header = _check_shape(buffer, max_batch_size_bytes)
+    if not is_crc_valid(buffer):  # before anything it covers is believed: what was damaged on its way may be sent again
+        text = f"the checksum of the batch of {header.record_count} records does not hold"
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
     if not _are_fields_right(header):
         raise _field_fault(header)
-    if not is_crc_valid(buffer):
-        text = f"the checksum of the batch of {header.record_count} records does not hold: it was damaged on its way"
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
     codec = header.compression
     target = codec if compression_type == PRODUCER_CODEC else Codec.of_name(compression_type)
     earliest_ms, latest_ms = -FOREVER_MS, FOREVER_MS

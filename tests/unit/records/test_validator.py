@@ -121,9 +121,11 @@ def test_second_batch_is_invalid() -> None:
     assert "one batch" in str(error)
 
 
-def test_damaged_batch_is_corrupt() -> None:
+@pytest.mark.parametrize("position", [17, 22, 60, -1])
+def test_damaged_batch_is_corrupt_whatever_the_damage_says(position: int) -> None:
+    """A producer sends it again; INVALID_RECORD would make it give the records up."""
     batch = bytearray(batch_of())
-    batch[-1] ^= 1
+    batch[position] ^= 0x28
     assert refusal(batch).code is ErrorCode.CORRUPT_MESSAGE
 
 
