@@ -1,0 +1,50 @@
+"""What is checked in is what the generator writes, and nothing else lies beside it."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.generate_messages import PROTOCOL, main, modules
+from tools.message_facts import load_message, snake_case
+
+GENERATED = dict(modules())
+HAND_WRITTEN = {"__init__.py", "serde.py"}
+
+
+@pytest.mark.parametrize("path", GENERATED, ids=lambda path: path.stem)
+def test_module_is_what_the_generator_writes(path: Path) -> None:
+    assert path.read_text() == GENERATED[path]
+
+
+def test_nothing_else_lies_in_the_generated_folders() -> None:
+    found = {path for folder in ("messages", "stored") for path in (PROTOCOL / folder).glob("*.py") if path.name not in HAND_WRITTEN}
+    assert found == set(GENERATED)
+
+
+def test_check_passes_on_the_tree() -> None:
+    assert main(["--check"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kafka", "ours"),
+    [
+        ("ErrorCode", "error_code"),
+        ("KRaftVersionFeature", "kraft_version_feature"),
+        ("groupInstanceId", "group_instance_id"),
+        ("LastKnownElr", "last_known_elr"),
+        ("ISR", "isr"),
+    ],
+)
+def test_names_become_python_names(kafka: str, ours: str) -> None:
+    assert snake_case(kafka) == ours
+
+
+def test_versions_that_are_not_spoken_bring_no_fields() -> None:
+    names = {field.name for field in load_message("ListOffsetsResponse", "1-11").struct.fields[1].struct.fields[1].struct.fields}  # type: ignore[union-attr]
+    assert "offset" in names
+    assert "old_style_offsets" not in names
+
+
+def test_unknown_message_is_said_to_be_missing() -> None:
+    with pytest.raises(FileNotFoundError):
+        load_message("NoSuchRequest")
