@@ -18,8 +18,8 @@ from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decom
 if TYPE_CHECKING:
     from log_service.records.columns import OpenBatch
 
-DEFAULT_CHUNK_BYTES = 32 * 1024 * 1024
-"""How much is turned into columns at once: enough that the cost of each step does not count."""
+DEFAULT_CHUNK_BYTES = 4 * 1024 * 1024
+"""How much is turned into columns at once: enough that the cost of each step does not count, and no more than caches hold."""
 
 DEFAULT_MAX_BATCH_BYTES = 1_000_000
 """How large a batch made of columns becomes before compression; below every default ``max.message.bytes``."""
