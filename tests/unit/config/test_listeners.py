@@ -1,0 +1,80 @@
+"""What the listener keys mean together."""
+
+import pytest
+
+from log_service.common.errors import ConfigError
+from log_service.config.server import parse_server_properties
+from log_service.config.views import NodeConfig
+
+
+def parse(text: str) -> NodeConfig:
+    return parse_server_properties("node.id=1\n" + text, host_name="this-host")[0]
+
+
+def test_a_listener_on_every_address_is_advertised_by_the_hosts_name() -> None:
+    (listener,) = parse("listeners=PLAINTEXT://:9092").listeners
+    assert (listener.host, listener.advertised_host, listener.advertised_port) == ("", "this-host", 9092)
+
+
+def test_clients_are_told_what_advertised_listeners_says() -> None:
+    (listener,) = parse("listeners=PLAINTEXT://0.0.0.0:9092\nadvertised.listeners=PLAINTEXT://broker.example:19092").listeners
+    assert (listener.host, listener.port) == ("0.0.0.0", 9092)
+    assert (listener.advertised_host, listener.advertised_port) == ("broker.example", 19092)
+
+
+def test_several_listeners_keep_their_order_and_names() -> None:
+    node = parse(
+        "listeners=INSIDE://10.0.0.1:9092,OUTSIDE://127.0.0.1:9093\n"
+        "listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT\n"
+        "inter.broker.listener.name=outside"
+    )
+    assert [listener.name for listener in node.listeners] == ["INSIDE", "OUTSIDE"]
+    assert node.inter_broker_listener_name == "OUTSIDE"
+
+
+def test_an_ipv6_address_stands_in_brackets() -> None:
+    (listener,) = parse("listeners=PLAINTEXT://[::1]:9092").listeners
+    assert listener.host == "::1"
+
+
+def test_port_zero_may_be_asked_for_more_than_once() -> None:
+    node = parse("listeners=A://127.0.0.1:0,B://127.0.0.1:0\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT")
+    assert [listener.port for listener in node.listeners] == [0, 0]
+
+
+def test_the_same_port_on_two_addresses_is_fine() -> None:
+    node = parse("listeners=A://127.0.0.1:9092,B://127.0.0.2:9092\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT")
+    assert len(node.listeners) == 2
+
+
+def test_a_node_without_a_controller_listener_has_none() -> None:
+    assert parse("listeners=PLAINTEXT://127.0.0.1:9092").controller_listener is None
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("listeners=PLAINTEXT//h:1", "PLAINTEXT//h:1"),
+        ("listeners=PLAINTEXT://h:99999", "65535"),
+        ("listeners=", "must not be empty"),
+        ("listeners=PLAINTEXT://a:1,PLAINTEXT://b:2", "PLAINTEXT twice"),
+        ("listeners=A://:1,B://127.0.0.1:1\nlistener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT", "both use port 1"),
+        ("listeners=CONTROLLER://127.0.0.1:1", "no listener for clients"),
+        ("listeners=SASL_SSL://127.0.0.1:1", "SASL_SSL asks for SASL_SSL"),
+        ("listeners=SSL://127.0.0.1:1", "only PLAINTEXT"),
+        ("listeners=HOME://127.0.0.1:1", "HOME has no security protocol"),
+        ("listeners=PLAINTEXT://0.0.0.0:1", "advertised.listeners"),
+        ("listeners=PLAINTEXT://:1\nadvertised.listeners=PLAINTEXT://0.0.0.0:1", "which is no address"),
+        ("listeners=PLAINTEXT://:1\nadvertised.listeners=PLAINTEXT://:1", "an empty host"),
+        ("listeners=PLAINTEXT://:1\nadvertised.listeners=OTHER://h:1", "must name the same ones"),
+        ("inter.broker.listener.name=OTHER", "name one of them"),
+        ("security.inter.broker.protocol=SSL", "security.inter.broker.protocol is SSL"),
+        ("listener.security.protocol.map=PLAINTEXT:ROT13", "PLAINTEXT:ROT13"),
+        ("controller.listener.names=CONTROLLER\nlisteners=PLAINTEXT://h:1,CONTROLLER://h:2\n"
+         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SSL", "CONTROLLER asks for SSL"),
+    ],
+)  # fmt: skip
+def test_a_listener_that_cannot_be_is_refused_by_name(text: str, named: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse(text)
+    assert named in str(raised.value)

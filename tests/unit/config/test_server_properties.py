@@ -1,0 +1,188 @@
+"""A node's configuration from Kafka's own server properties."""
+
+from pathlib import Path
+
+import pytest
+
+from log_service.common.errors import ConfigError
+from log_service.config.server import parse_server_properties
+from log_service.config.views import ListenerConfig, NodeConfig
+
+KAFKAS_SAMPLE = """
+# The sample of a combined node that Apache Kafka ships says this.
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=data/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+def parse(text: str = "", *overrides: str) -> NodeConfig:
+    return parse_server_properties("node.id=1\n" + text, overrides)[0]
+
+
+def refusal(text: str, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        parse_server_properties(text, overrides)
+    return str(raised.value)
+
+
+def test_kafkas_own_sample_is_accepted_without_a_warning() -> None:
+    node, settings = parse_server_properties(KAFKAS_SAMPLE)
+    assert settings.warning is None
+    assert node.listeners == (ListenerConfig(name="PLAINTEXT", host="", port=9092, advertised_host="localhost", advertised_port=9092),)
+    assert node.controller_listener is not None
+    assert (node.controller_listener.name, node.controller_listener.port) == ("CONTROLLER", 9093)
+    assert node.log_manager.log_dirs == (Path("data/kraft-combined-logs"),)
+    assert node.log_manager.recovery_threads_per_data_dir == 1
+    assert node.disk_pool_threads == 8
+
+
+def test_a_node_needs_nothing_but_its_number() -> None:
+    node = parse()
+    assert node.node_id == 1
+    assert [(listener.host, listener.port) for listener in node.listeners] == [("127.0.0.1", 9092)]
+    assert node.inter_broker_listener_name == "PLAINTEXT"
+    assert node.metadata_log_dir == node.log_manager.log_dirs[0]
+
+
+def test_values_reach_the_views_that_use_them() -> None:
+    node = parse(
+        """
+        broker.rack=r1
+        num.partitions=4
+        auto.create.topics.enable=false
+        delete.topic.enable=false
+        default.replication.factor=1
+        group.initial.rebalance.delay.ms=0
+        group.min.session.timeout.ms=1000
+        group.max.size=10
+        offsets.retention.minutes=2
+        offsets.topic.num.partitions=8
+        message.max.bytes=2000000
+        min.insync.replicas=1
+        log.cleanup.policy=compact,delete
+        log.flush.interval.messages=1
+        fetch.max.bytes=2048
+        max.incremental.fetch.session.cache.slots=7
+        max.connections.per.ip=5
+        max.connections.per.ip.overrides=127.0.0.1:50,::1:60
+        connections.max.idle.ms=-1
+        queued.max.request.bytes=1000
+        producer.id.expiration.ms=9
+        metadata.log.dir=meta
+        metadata.log.max.record.bytes.between.snapshots=1000
+        """
+    )
+    assert node.rack == "r1"
+    assert (node.topics.partition_count, node.topics.is_auto_created, node.topics.is_deletion_enabled) == (4, False, False)
+    assert (node.groups.initial_rebalance_delay_ms, node.groups.min_session_timeout_ms, node.groups.max_size) == (0, 1000, 10)
+    assert (node.groups.offsets_retention_ms, node.groups.offsets_topic_partitions) == (120_000, 8)
+    assert (node.log.max_message_bytes, node.log.flush_messages) == (2_000_000, 1)
+    assert (node.log.is_compacted, node.log.is_deleted) == (True, True)
+    assert (node.fetch.max_bytes, node.fetch.max_session_cache_slots) == (2048, 7)
+    assert node.limits.max_connection_count_per_host_overrides == (("127.0.0.1", 50), ("::1", 60))
+    assert node.limits.idle_timeout_ms > 10**15
+    assert node.limits.max_request_bytes_in_flight == 1000
+    assert node.log_manager.producer_id_expiration_ms == 9
+    assert node.metadata_log_dir == Path("meta")
+    assert node.metadata_log.max_record_bytes_between_snapshots == 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "retention_ms"),
+    [
+        ("", 7 * 24 * 3_600_000),
+        ("log.retention.hours=2", 7_200_000),
+        ("log.retention.hours=2\nlog.retention.minutes=3", 180_000),
+        ("log.retention.hours=2\nlog.retention.minutes=3\nlog.retention.ms=4", 4),
+        ("log.retention.hours=-1", -1),
+    ],
+)
+def test_the_finest_unit_of_retention_wins(text: str, retention_ms: int) -> None:
+    assert parse(text).log.retention_ms == retention_ms
+
+
+def test_the_finest_unit_of_rolling_wins() -> None:
+    assert parse("log.roll.hours=1").log.segment_ms == 3_600_000
+    assert parse("log.roll.hours=1\nlog.roll.ms=5000").log.segment_ms == 5000
+
+
+def test_overrides_win_over_the_file() -> None:
+    assert parse("num.partitions=2", "num.partitions=3").topics.partition_count == 3
+
+
+def test_an_override_without_equals_is_refused() -> None:
+    assert "num.partitions" in refusal("node.id=1", "num.partitions")
+
+
+def test_unknown_keys_are_named_in_one_warning_with_what_was_meant() -> None:
+    _, settings = parse_server_properties("node.id=1\nlog.retnetion.ms=1\nzookeeper.connect=h:1")
+    assert settings.unknown_keys == ("log.retnetion.ms", "zookeeper.connect")
+    assert settings.warning is not None
+    assert "did you mean log.retention.ms?" in settings.warning
+    assert "zookeeper.connect" in settings.warning
+
+
+def test_broker_id_is_an_older_name_of_node_id() -> None:
+    assert parse_server_properties("broker.id=7")[0].node_id == 7
+    assert parse_server_properties("broker.id=7\nnode.id=7")[0].node_id == 7
+    assert "they name the same thing" in refusal("broker.id=7\nnode.id=8")
+
+
+def test_a_single_voter_that_is_this_node_is_accepted() -> None:
+    assert parse("controller.quorum.voters=1@localhost:9093").node_id == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "node.id is missing"),
+        ("node.id=one", "node.id"),
+        ("node.id=-1", "at least 0"),
+        ("node.id=1\nprocess.roles=controller", "lacks broker"),
+        ("node.id=1\nprocess.roles=broker", "lacks controller"),
+        ("node.id=1\nprocess.roles=broker,dancer", "dancer"),
+        ("node.id=1\ncontroller.quorum.voters=1@a:1,2@b:2", "several voters"),
+        ("node.id=1\ncontroller.quorum.bootstrap.servers=a:1,b:2", "several voters"),
+        ("node.id=1\ncontroller.quorum.voters=2@a:1", "names node 2, but this is node 1"),
+        ("node.id=1\ncontroller.quorum.voters=a:1", "not id@host:port"),
+        ("node.id=1\nauthorizer.class.name=org.example.Authorizer", "access control"),
+        ("node.id=1\nremote.log.storage.system.enable=true", "remote storage"),
+        ("node.id=1\nlog.dirs=a,a", "twice"),
+        ("node.id=1\nlog.dirs=a,,b", "no directory"),
+        ("node.id=1\nlog.retention.ms=soon", "log.retention.ms"),
+        ("node.id=1\nlog.segment.bytes=14", "at least 1048576"),
+        ("node.id=1\nfetch.max.bytes=1", "at least 1024"),
+        ("node.id=1\ngroup.min.session.timeout.ms=10\ngroup.max.session.timeout.ms=9", "group.min.session.timeout.ms is 10"),
+        ("node.id=1\nmax.connections.per.ip.overrides=1.2.3.4", "not host:count"),
+        ("node.id=1\nauto.create.topics.enable=yes", "true or false"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(text: str, named: str) -> None:
+    assert named in refusal(text)
+
+
+def test_settings_hold_what_was_set_as_it_was_written() -> None:
+    _, settings = parse_server_properties("node.id=1\nlog.retention.hours=2", ["num.partitions=3"])
+    assert dict(settings.texts) == {"node.id": "1", "log.retention.hours": "2", "num.partitions": "3"}
