@@ -17,14 +17,12 @@ from log_service.protocol.source import FIXED_FORMATS, FIXED_SIZES, SourceWriter
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 """(buffer, position, budget of list elements) -> (message, position behind it)."""
 
-NO_UUID = UUID(int=0)
-
 RUNTIME = {
     "new": object.__new__,
     "unpack_from": struct.unpack_from,
     "StructError": struct.error,
-    "UUID": UUID,
-    "NO_UUID": NO_UUID,
+    "NO_UUID": reader.NO_UUID,
+    "uuid_of": reader.uuid_of,
     "long_uvarint": reader.read_long_uvarint,
     "skip_tags": reader.skip_tags,
     "overrun": reader.overrun,
@@ -108,7 +106,7 @@ class _DecoderCompiler:
         self._source.line(f"pos += {packed.size}")
         for kind, target in run:
             if kind == "16s":
-                self._source.line(f"{target} = UUID(bytes={target}) if any({target}) else NO_UUID")
+                self._source.line(f"{target} = uuid_of({target})")
 
     def _struct(self, cls: type[Message], target: str, path: str) -> None:
         """Write the decoding of a struct into the new object ``target``."""

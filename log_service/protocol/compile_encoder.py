@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 from log_service.protocol import reader, writer
-from log_service.protocol.compile_decoder import NO_UUID
 from log_service.protocol.schema import Chunk, Field, Message, has_version
 from log_service.protocol.source import FIXED_FORMATS, SourceWriter
 
@@ -22,7 +21,7 @@ Encoder = Callable[[Any, bytearray, list[Chunk]], None]
 RUNTIME = {
     "pack": struct.pack,
     "StructError": struct.error,
-    "NO_UUID": NO_UUID,
+    "NO_UUID": reader.NO_UUID,
     "uvarint": writer.uvarint,
     "cannot_carry": writer.cannot_carry,
     "does_not_fit": writer.does_not_fit,

@@ -5,6 +5,7 @@ Decides which header version goes with which API version and nothing else. ``par
 """
 
 import struct
+from functools import cache
 from typing import NamedTuple
 
 from log_service.common.errors import ProtocolError
@@ -101,8 +102,7 @@ def encode_response(api_key: int, api_version: int, correlation_id: int, respons
     Raises:
         ProtocolError: the version is not served, or cannot carry a value.
     """
-    _, response_header_version = header_versions(api_key, api_version)
-    prefix = _FLEXIBLE_RESPONSE_PREFIX if response_header_version == 1 else _RESPONSE_PREFIX
+    prefix = _response_prefix(api_key, api_version)
     return _framed(bytearray(prefix.pack(0, correlation_id)), response, api_version)
 
 
@@ -129,6 +129,12 @@ def parse_correlation_id(buffer: Buffer) -> int:
         raise ends_early("response header", 0, len(buffer))
     correlation_id: int = _INT32.unpack_from(buffer)[0]
     return correlation_id
+
+
+@cache
+def _response_prefix(api_key: int, api_version: int) -> struct.Struct:
+    _, response_header_version = header_versions(api_key, api_version)
+    return _FLEXIBLE_RESPONSE_PREFIX if response_header_version == 1 else _RESPONSE_PREFIX
 
 
 def _framed(first: bytearray, message: Message, version: int) -> list[Chunk]:

@@ -3,10 +3,24 @@
 Invariants: a varint has at most five bytes (32 bits) or ten (64 bits); nothing here builds anything in proportion to a size it was told.
 """
 
+from functools import lru_cache
+from uuid import UUID
+
 from log_service.common.errors import ProtocolError
 
 MAX_STRING_BYTES = 0x7FFF
 """The longest string that the protocol can carry, in every version."""
+
+UUIDS_KEPT = 4096
+"""How many decoded uuids are remembered; topic ids come back in every request, and building one costs a microsecond."""
+
+NO_UUID = UUID(int=0)
+
+
+@lru_cache(maxsize=UUIDS_KEPT)
+def uuid_of(encoded: bytes) -> UUID:
+    """Return the uuid of 16 bytes."""
+    return UUID(bytes=encoded)
 
 
 def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from log_service.protocol.codec import encode
-from log_service.protocol.compile_decoder import NO_UUID
+from log_service.protocol.reader import NO_UUID
 from log_service.protocol.schema import Message, has_version
 from tests.unit.protocol.instances import instances, messages, named
 

@@ -70,7 +70,7 @@ def test_string_longer_than_the_protocol_allows_is_refused_both_ways() -> None:
     [
         ("0205000300", "tag 3 after tag 5"),
         ("0205000500", "tag 5 after tag 5"),
-        ("0105ff", "ends|length"),
+        ("0105ff", "end inside"),
         ("0105057777", "tag 5: a length of 5 with 2 bytes left"),
         ("ffffffff07", "a list of"),
     ],
