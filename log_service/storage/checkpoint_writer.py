@@ -1,10 +1,14 @@
 """The checkpoints of the log directories: recovery points, log start offsets, high watermarks.
 
 Decides which logs belong into which file, and that a file is written only when it would change. Knows nothing of when.
+
+Invariant: writes of one node's checkpoints follow each other, and each takes the offsets when its turn comes: a truncation that lowers a
+recovery point is never overtaken by a write that began before it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Lock
 
 from log_service.common.env import Files
 from log_service.common.types import TopicPartition
@@ -25,54 +29,50 @@ class CheckpointWriter:
         self._files = files
         self._logs = logs
         self._written: dict[Path, dict[TopicPartition, int]] = {}
+        self._guard = Lock()
 
     def write_recovery_points(self, directory: LogDirectory) -> bool:
         """Write the recovery points of one directory; blocks, durable on return. Says whether they had changed."""
-        return self._maybe_write(directory.path / RECOVERY_POINT_CHECKPOINT, self.recovery_points(directory))
+        return self._maybe_write(directory.path / RECOVERY_POINT_CHECKPOINT, lambda: self._recovery_points(directory))
 
     def write_start_offsets(self, directory: LogDirectory) -> bool:
-        """Write the log start offsets that are not those of the first segment; blocks. Says whether they had changed."""
-        return self._maybe_write(directory.path / LOG_START_OFFSET_CHECKPOINT, self.start_offsets(directory))
+        """Write the log start offsets that lie inside a first segment; blocks, durable on return. Says whether they had changed."""
+        return self._maybe_write(directory.path / LOG_START_OFFSET_CHECKPOINT, lambda: self._start_offsets(directory))
 
-    def recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        """Return the recovery point of each log of one directory."""
-        return {key: log.recovery_point for key, log in self._logs.items() if log.home is directory}
+    def write_high_watermarks(self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int]) -> bool:
+        """Write those of the directory's logs; blocks, durable on return. Says whether they had changed."""
+        offsets = {key: high_watermarks[key] for key in self._logs_of(directory) if key in high_watermarks}
+        return self._maybe_write(directory.path / REPLICATION_OFFSET_CHECKPOINT, lambda: offsets)
 
-    def start_offsets(self, directory: LogDirectory) -> dict[TopicPartition, int]:
-        """Return the log start offset of each log that begins inside its first segment."""
-        return {
-            key: log.log_start_offset
-            for key, log in self._logs.items()
-            if log.home is directory and log.log_start_offset > log.segments[0].base_offset
-        }
+    async def save(self, directory: LogDirectory, write: Callable[[], bool]) -> bool:
+        """Call one of the writes above in the pool; an offline directory is left alone.
 
-    async def save_recovery_points(self, directory: LogDirectory) -> None:
-        """Write them in the pool. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-        await self._save(directory, RECOVERY_POINT_CHECKPOINT, self.recovery_points(directory))
-
-    async def save_start_offsets(self, directory: LogDirectory) -> None:
-        """Write them in the pool. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-        await self._save(directory, LOG_START_OFFSET_CHECKPOINT, self.start_offsets(directory))
-
-    async def save_high_watermarks(self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write those of one directory's logs in the pool. Raises KafkaError: KAFKA_STORAGE_ERROR."""
-        offsets = {
-            key: offset for key, offset in high_watermarks.items() if (log := self._logs.get(key)) is not None and log.home is directory
-        }
-        await self._save(directory, REPLICATION_OFFSET_CHECKPOINT, offsets)
-
-    async def _save(self, directory: LogDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
-        path = directory.path / name
-        if self._written.get(path) == offsets:
-            return
-        try:
-            await self._files.run_in_pool(lambda: self._maybe_write(path, offsets))
-        except OSError as error:
-            raise directory.failed_write(error) from error
-
-    def _maybe_write(self, path: Path, offsets: dict[TopicPartition, int]) -> bool:
-        if self._written.get(path) == offsets:
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if directory.is_offline:
             return False
-        write_offsets(self._files, path, offsets)
-        self._written[path] = offsets
-        return True
+        try:
+            return await self._files.run_in_pool(write)
+        except OSError as error:
+            raise directory.answer_to(error) from error
+
+    def _logs_of(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
+        return {key: log for key, log in list(self._logs.items()) if log.home is directory}
+
+    def _recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, int]:
+        return {key: log.recovery_point for key, log in self._logs_of(directory).items()}
+
+    def _start_offsets(self, directory: LogDirectory) -> dict[TopicPartition, int]:
+        return {
+            key: log.log_start_offset for key, log in self._logs_of(directory).items() if log.log_start_offset > log.segments[0].base_offset
+        }
+
+    def _maybe_write(self, path: Path, current: Callable[[], dict[TopicPartition, int]]) -> bool:
+        with self._guard:
+            offsets = current()
+            if self._written.get(path) == offsets:
+                return False
+            write_offsets(self._files, path, offsets)
+            self._written[path] = offsets
+            return True

@@ -5,6 +5,7 @@ nor logs; ``files`` is the only user.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Sequence
@@ -30,8 +31,14 @@ class Descriptor:
         self.is_closing = False
 
     def lease(self) -> None:
-        """Keep it open until ``release``."""
+        """Keep it open until ``release``.
+
+        Raises:
+            OSError: EBADF, it is closed.
+        """
         with self._guard:
+            if self.is_closing and not self.lease_count:
+                raise OSError(errno.EBADF, "the file is closed")
             self.lease_count += 1
 
     def read(self, position: int, size_bytes: int) -> bytes:

@@ -34,12 +34,21 @@ OpenLog = Callable[[Path, TopicPartition, OpenedFrom], Log]
 Work = tuple[Path, TopicPartition, OpenedFrom]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedLog:
+    """A log that was not opened, because recovery refuses it; its files are as they were found."""
+
+    topic_partition: TopicPartition
+    directory: Path
+    error: StorageError
+
+
 @dataclass(slots=True, kw_only=True)
 class LoadedDirectory:
     """What a start found in one log directory. ``broker_epoch`` is the one of the last clean stop, None after any other stop."""
 
     logs: list[Log] = field(default_factory=list)
-    damaged: dict[TopicPartition, StorageError] = field(default_factory=dict)
+    damaged: list[DamagedLog] = field(default_factory=list)
     broker_epoch: int | None = None
 
 
@@ -100,7 +109,7 @@ class DirectoryLoader:
                 self._loaded.logs.append(self._open_one(path, topic_partition, known))
             except StorageError as error:
                 _log.error("%s stays offline: %s", topic_partition, error)
-                self._loaded.damaged[topic_partition] = error
+                self._loaded.damaged.append(DamagedLog(topic_partition=topic_partition, directory=path, error=error))
             except OSError as error:
                 self._error = error
 

@@ -4,7 +4,7 @@ Knows names only. Invariant: a name that was made here parses back to the same v
 nothing.
 """
 
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from log_service.common.types import TopicPartition
 
@@ -49,9 +49,9 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(digits))
 
 
-def set_aside_name(topic_partition: TopicPartition, suffix: str, unique: UUID | None = None) -> str:
+def set_aside_name(topic_partition: TopicPartition, suffix: str, unique: UUID) -> str:
     """Return ``<topic>-<partition>.<32 hex digits><suffix>``; a topic name that is too long for that is cut, as Kafka cuts it."""
-    tail = f".{(unique or uuid4()).hex}{suffix}"
+    tail = f".{unique.hex}{suffix}"
     return str(topic_partition)[: _MAX_DIRECTORY_NAME - len(tail)] + tail
 
 

@@ -84,7 +84,12 @@ class RealFile:
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return at most ``size_bytes`` from ``position``."""
-        return self._descriptor.read(position, size_bytes)
+        descriptor = self._descriptor
+        descriptor.lease()
+        try:
+            return descriptor.read(position, size_bytes)
+        finally:
+            descriptor.release()
 
     def write_at(self, position: int, buffer: Buffer) -> None:
         """Overwrite bytes that exist already."""

@@ -29,12 +29,12 @@ class _Index:
     __slots__ = ("_entries", "_written_bytes", "base_offset", "files", "max_bytes", "path")
     entry = _OFFSET_ENTRY
 
-    def __init__(self, files: Files, path: Path, base_offset: int, max_bytes: int, *, is_new: bool) -> None:
+    def __init__(self, files: Files, path: Path, base_offset: int, max_bytes: int) -> None:
         self.files = files
         self.path = path
         self.base_offset = base_offset
         self.max_bytes = max_bytes
-        self._entries: bytearray | None = bytearray() if is_new else None
+        self._entries: bytearray | None = None
         self._written_bytes = 0
 
     def __len__(self) -> int:
@@ -70,11 +70,6 @@ class _Index:
 
     def check(self, content: bytearray) -> None:
         """Raise IndexInDoubt where the entries cannot be right; looks at the ends, not at every entry."""
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the entries are in memory."""
-        return self._entries is not None
 
     @property
     def is_dirty(self) -> bool:
@@ -118,9 +113,9 @@ class _Index:
         self._written_bytes = len(entries)
 
     def unload(self) -> None:
-        """Give the memory back where the file says the same."""
-        if not self.is_dirty:
-            self._entries = None
+        """Give the memory back; who still reads gets the entries from the file. Nothing may be dirty."""
+        assert not self.is_dirty, "unwritten entries would be lost"
+        self._entries = None
 
 
 class OffsetIndex(_Index):

@@ -135,7 +135,7 @@ class Log(ReadableLog):
                 segment = self._roll(max(self.log_end_offset, last_offset - MAX_RELATIVE_OFFSET), now_ms)
             return segment, segment.append([buffer])
         except OSError as error:
-            raise self.home.failed_write(error) from error
+            raise self.home.answer_to(error) from error
 
     def roll(self) -> bool:
         """Begin a new segment; an empty active segment stays. Says whether it rolled.
@@ -148,7 +148,7 @@ class Log(ReadableLog):
         try:
             self._roll(self.log_end_offset, self.clock.wall_ms())
         except OSError as error:
-            raise self.home.failed_write(error) from error
+            raise self.home.answer_to(error) from error
         return True
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
@@ -186,34 +186,39 @@ class Log(ReadableLog):
             return self.recovery_point
         if self.home.is_offline or self.is_closed:
             raise self._refused()
-        older = [segment for segment in self.segments.from_offset(self.recovery_point) if segment is not active]
         try:
-            if older or self._is_directory_dirty or self.leader_epochs.is_dirty:
-                epochs, self._is_directory_dirty = self.leader_epochs.take_changes(), False
-                await self.files.run_in_pool(lambda: self._sync_older(older, epochs))
+            await self._sync_older([segment for segment in self.segments.from_offset(self.recovery_point) if segment is not active])
             if target > active.base_offset and active.synced_bytes < (size_bytes := active.size_bytes) and not active.is_removed:
                 await active.file.sync()
                 active.synced_bytes = max(active.synced_bytes, min(size_bytes, active.size_bytes))
         except OSError as error:
-            raise self.home.fail(error) from error
+            raise self.home.answer_to_sync(error) from error
         if truncation_count == self._truncation_count:
             self.recovery_point = max(self.recovery_point, target)
             self.synced_ms = self.clock.monotonic_ms()
         return self.recovery_point
 
-    def _sync_older(self, segments: list[Segment], epochs: bytes | None) -> None:
-        """Make rolled segments, their indexes, snapshots, leader epochs and names durable; blocks, runs in the pool."""
-        for segment in segments:
-            if segment.synced_bytes < segment.size_bytes and not segment.is_removed:
-                segment.file.sync_nowait()
-                segment.flush_indexes(is_synced=True)
-                segment.synced_bytes = segment.size_bytes
-        self.producer_snapshots.sync()
-        if epochs is not None:
-            self.files.write_atomically(self.leader_epochs.path, epochs)
-        sync_topic_id(self.files, self.directory)
-        self.files.sync_directory(self.directory)
-        self.files.sync_directory(self.directory.parent)
+    async def _sync_older(self, segments: list[Segment]) -> None:
+        """Make durable in the pool what stands before the active segment: older ones with indexes, snapshots, leader epochs, names."""
+        if not segments and not self._is_directory_dirty and not self.leader_epochs.is_dirty:
+            return
+        epochs, self._is_directory_dirty = self.leader_epochs.take_changes(), False
+
+        def sync() -> None:
+            for segment in segments:
+                segment.sync()
+            self.producer_snapshots.sync()
+            if epochs is not None:
+                self.files.write_atomically(self.leader_epochs.path, epochs)
+            sync_topic_id(self.files, self.directory)
+            self.files.sync_directory(self.directory)
+            self.files.sync_directory(self.directory.parent)
+
+        try:
+            await self.files.run_in_pool(sync)
+        except OSError:
+            self._is_directory_dirty = self.leader_epochs.is_dirty = True
+            raise
 
     # Cutting
 
@@ -254,7 +259,7 @@ class Log(ReadableLog):
             self._set_aside(doomed)
             self.producer_snapshots.remove_needless(segment.base_offset for segment in self.segments)
         except OSError as error:
-            raise self.home.failed_write(error) from error
+            raise self.home.answer_to(error) from error
         return RetentionOutcome(count, size_bytes, self.log_start_offset)
 
     def _set_aside(self, segments: list[Segment]) -> None:
@@ -273,6 +278,7 @@ class Log(ReadableLog):
             return False
         self._check_readable()
         self._truncation_count += 1
+        self._clean_end_offset = None
         try:
             if self.recovery_point > offset:
                 self.recovery_point = offset
@@ -280,7 +286,7 @@ class Log(ReadableLog):
             self.producer_snapshots.remove_above(offset)
             self._truncate_segments(offset)
         except OSError as error:
-            raise self.home.failed_write(error) from error
+            raise self.home.answer_to(error) from error
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_from_end(offset)
@@ -324,16 +330,21 @@ class Log(ReadableLog):
         """
         if self.is_closed:
             return
-        if self.home.is_offline:
+        if self.home.is_offline or not self.has_changes:
             self.close_files()
             return
-        await self.sync()
         try:
+            await self.sync()
             await self.files.run_in_pool(self._write_for_next_start)
         except OSError as error:
-            raise self.home.fail(error) from error
+            raise self.home.answer_to_sync(error) from error
         finally:
             self.close_files()
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether closing has anything to write: what changed since the log was opened after a clean stop."""
+        return self._clean_end_offset != self.log_end_offset or self.leader_epochs.is_dirty
 
     def _write_for_next_start(self) -> None:
         self.segments.active.finish_indexes()

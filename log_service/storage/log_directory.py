@@ -13,6 +13,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 
 _FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_PASSING_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EBADF, errno.ENOENT})
 
 
 class LogDirectory:
@@ -41,12 +42,21 @@ class LogDirectory:
             self.on_failed(self, error)
         return self.refused()
 
-    def failed_write(self, error: OSError) -> KafkaError:
-        """Return what to answer to a write that failed: a full disk costs that write, anything else the directory."""
+    def answer_to(self, error: OSError) -> KafkaError:
+        """Return what to answer to a read or write that failed; an error of the disk itself takes the directory offline.
+
+        A full disk costs the append, missing descriptors or a file that retention has just removed cost the request.
+        """
         if error.errno in _FULL_DISK_ERRORS:
             text = f"nothing can be written to log directory {self.path}: {error.strerror}; make room, reads go on"
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        if error.errno in _PASSING_ERRORS:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path}: {error}; the request may be sent again")
         return self.fail(error)
+
+    def answer_to_sync(self, error: OSError) -> KafkaError:
+        """Return what to answer to a sync that failed: that is final, unless nothing was synced yet."""
+        return self.answer_to(error) if error.errno in _PASSING_ERRORS else self.fail(error)
 
     def refused(self) -> KafkaError:
         """Return what to answer while ``append_refusal`` stands."""

@@ -9,6 +9,7 @@ one. A log is in ``logs`` exactly while it is open. Retention touches only logs 
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from log_service.config.views import LogConfig, LogManagerConfig
 from log_service.storage import checkpoints
 from log_service.storage.checkpoint_writer import CheckpointWriter
 from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH, write_marker
-from log_service.storage.directory_loader import DirectoryLoader, LoadedDirectory
+from log_service.storage.directory_loader import DamagedLog, DirectoryLoader, LoadedDirectory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, set_aside_name
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
@@ -33,6 +34,7 @@ from log_service.storage.upkeep import Upkeep
 
 _log = logging.getLogger(__name__)
 _LOGS_PER_TURN = 64
+_CLOSING_COUNT = 16
 
 
 class LogManager:
@@ -53,7 +55,7 @@ class LogManager:
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.logs: dict[TopicPartition, Log] = {}
-        self.damaged: dict[TopicPartition, StorageError] = {}
+        self.damaged: dict[TopicPartition, DamagedLog] = {}
         self.directories: list[LogDirectory] = []
         self.directory_ids: dict[Path, UUID] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -143,7 +145,7 @@ class LogManager:
                 )
                 raise StorageError(text)
             self.logs[log.topic_partition] = log
-        self.damaged.update(found.damaged)
+        self.damaged.update({damaged.topic_partition: damaged for damaged in found.damaged})
         try:
             self.high_watermarks.update(
                 checkpoints.read_offsets(self.env.files, directory.path / checkpoints.REPLICATION_OFFSET_CHECKPOINT)
@@ -185,7 +187,7 @@ class LogManager:
         """
         log = self.logs.get(topic_partition)
         if log is None and topic_partition in self.damaged:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.damaged[topic_partition]))
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.damaged[topic_partition].error))
         return log
 
     def create_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
@@ -210,7 +212,7 @@ class LogManager:
         try:
             log = self._open(directory, path, topic_partition, config, known=OpenedFrom(is_clean=True), topic_id=topic_id)
         except OSError as error:
-            raise directory.failed_write(error) from error
+            raise directory.answer_to(error) from error
         except StorageError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.logs[topic_partition] = log
@@ -228,35 +230,52 @@ class LogManager:
         return min(online, key=lambda directory: counts[directory])
 
     def delete_log(self, topic_partition: TopicPartition) -> bool:
-        """Drop a partition's log; its files go ``file.delete.delay.ms`` later. Says whether there was one.
+        """Drop a partition's log, a damaged one too; its files go ``file.delete.delay.ms`` later. Says whether there was one.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        log = self.get_log(topic_partition)
-        if log is None:
+        log = self.logs.get(topic_partition)
+        damaged = self.damaged.get(topic_partition)
+        if log is not None:
+            target = self._set_aside(log, DELETE_DIRECTORY_SUFFIX)
+            delay_ms = log.config.file_delete_delay_ms
+        elif damaged is not None:
+            home = next(directory for directory in self.directories if directory.path == damaged.directory.parent)
+            target = self._rename(topic_partition, damaged.directory, home, DELETE_DIRECTORY_SUFFIX)
+            delay_ms = self.default_log_config.file_delete_delay_ms
+            del self.damaged[topic_partition]
+        else:
             return False
-        target = self._set_aside(log, DELETE_DIRECTORY_SUFFIX)
-        self.removals.schedule([target], self.env.clock.monotonic_ms() + log.config.file_delete_delay_ms)
+        self.removals.schedule([target], self.env.clock.monotonic_ms() + delay_ms)
         self._upkeep.wake()
         return True
 
     def set_aside_strays(self, is_known: Callable[[Log], bool]) -> list[Path]:
-        """Rename the directories of logs that ``is_known`` does not know to ``-stray``, and return where they are; nothing is removed."""
+        """Rename the directories of logs that ``is_known`` does not know to ``-stray``, and return where they are; nothing is removed.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
         strays = [log for log in self.logs.values() if not is_known(log)]
         return [self._set_aside(log, STRAY_DIRECTORY_SUFFIX) for log in strays]
 
     def _set_aside(self, log: Log, suffix: str) -> Path:
-        target = log.home.path / set_aside_name(log.topic_partition, suffix, UUID(int=self.env.rng.getrandbits(128), version=4))
-        try:
-            self.env.files.rename(log.directory, target)
-        except OSError as error:
-            raise log.home.failed_write(error) from error
+        target = self._rename(log.topic_partition, log.directory, log.home, suffix)
         log.close_files()
         del self.logs[log.topic_partition]
         self._claimed.discard(log.topic_partition)
         if suffix == STRAY_DIRECTORY_SUFFIX:
             _log.warning("%s: the log there is of no topic of this cluster; it was moved to %s", log.topic_partition, target)
+        return target
+
+    def _rename(self, topic_partition: TopicPartition, path: Path, home: LogDirectory, suffix: str) -> Path:
+        unique = UUID(int=self.env.rng.getrandbits(128), version=4)
+        target = home.path / set_aside_name(topic_partition, suffix, unique)
+        try:
+            self.env.files.rename(path, target)
+        except OSError as error:
+            raise home.answer_to(error) from error
         return target
 
     # Upkeep
@@ -286,9 +305,9 @@ class LogManager:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
+        writer = self.checkpoint_writer
         for directory in self.directories:
-            if not directory.is_offline:
-                await self.checkpoint_writer.save_high_watermarks(directory, high_watermarks)
+            await writer.save(directory, partial(writer.write_high_watermarks, directory, high_watermarks))
 
     def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         _log.error("log directory %s failed and is offline: %s", directory.path, error)
@@ -304,19 +323,24 @@ class LogManager:
         if self._is_closed:
             return
         self._is_closed = True
-        unclean: set[LogDirectory] = set()
-        for turn, log in enumerate(list(self.logs.values())):
-            if turn % _LOGS_PER_TURN == _LOGS_PER_TURN - 1:
-                await trio.lowlevel.checkpoint()
-            try:
-                await log.close()
-            except KafkaError as error:
-                _log.error("%s could not be closed in order: %s", log.topic_partition, error)
-                unclean.add(log.home)
+        unclean: list[LogDirectory] = []
+        limiter = trio.CapacityLimiter(_CLOSING_COUNT)
+        async with trio.open_nursery() as nursery:
+            for log in list(self.logs.values()):
+                if log.has_changes:
+                    nursery.start_soon(self._close_log, log, limiter, unclean)
         for directory in self.directories:
             if not directory.is_offline and directory not in unclean:
                 await self._close_directory(directory, broker_epoch)
         self.release()
+
+    async def _close_log(self, log: Log, limiter: trio.CapacityLimiter, unclean: list[LogDirectory]) -> None:
+        async with limiter:
+            try:
+                await log.close()
+            except KafkaError as error:
+                _log.error("%s could not be closed in order: %s", log.topic_partition, error)
+                unclean.append(log.home)
 
     async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         def write() -> None:

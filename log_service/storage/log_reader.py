@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from log_service.common.env import FileSlice
-from log_service.records.batch import BatchHeader, CorruptBatch, iterate_headers, iterate_records
+from log_service.records.batch import BatchHeader, iterate_headers, iterate_records
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
 from log_service.storage.segment import BatchPlace, Segment
@@ -118,11 +118,7 @@ def offset_of_max_timestamp(segments: Segments, start_offset: int) -> TimestampO
 
 def _first_record(segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int) -> TimestampOffset | None:
     """Open one batch and return its first record at or above both."""
-    batch = segment.file.read(position, header.size_bytes)
-    if len(batch) < header.size_bytes:
-        text = f"the batch at position {position} of segment {segment.base_offset} is cut off"
-        raise CorruptBatch(text)
-    for record in iterate_records(batch):
+    for record in iterate_records(segment.batch(position, header.size_bytes)):
         if record.timestamp >= timestamp and record.offset >= start_offset:
             return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
     return None

@@ -41,6 +41,7 @@ class ReadableLog:
         producer_snapshots: ProducerSnapshots,
         log_start_offset: int,
         recovery_point: int,
+        clean_end_offset: int | None,
     ) -> None:
         self.files = files
         self.clock = clock
@@ -61,6 +62,7 @@ class ReadableLog:
         self.is_closed = False
         self._is_directory_dirty = True
         self._truncation_count = 0
+        self._clean_end_offset = clean_end_offset
 
     def __repr__(self) -> str:
         return (
@@ -105,7 +107,7 @@ class ReadableLog:
                 is_one_batch_guaranteed=is_one_batch_guaranteed,
             )
         except OSError as error:
-            raise self.home.fail(error) from error
+            raise self.home.answer_to(error) from error
 
     def read_batches(self, start_offset: int, end_offset: int | None = None, *, chunk_bytes: int = 1 << 20) -> Iterator[bytes]:
         """Yield chunks of whole batches that hold [start_offset, end_offset); the first and last batch may hold more. May run in the pool.
@@ -118,7 +120,7 @@ class ReadableLog:
         try:
             yield from log_reader.read_batches(self.segments, max(start_offset, self.log_start_offset), end_offset, chunk_bytes)
         except OSError as error:
-            raise self.home.fail(error) from error
+            raise self.home.answer_to(error) from error
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """Return the first record whose timestamp is at or above ``timestamp`` (ms); opens one batch, so it belongs into the pool.
@@ -130,7 +132,7 @@ class ReadableLog:
         try:
             return log_reader.offset_for_timestamp(self.segments, timestamp, self.log_start_offset)
         except OSError as error:
-            raise self.home.fail(error) from error
+            raise self.home.answer_to(error) from error
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """Return the first record that has the largest timestamp of the log; opens one batch, so it belongs into the pool.
@@ -142,7 +144,7 @@ class ReadableLog:
         try:
             return log_reader.offset_of_max_timestamp(self.segments, self.log_start_offset)
         except OSError as error:
-            raise self.home.fail(error) from error
+            raise self.home.answer_to(error) from error
 
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """Return (largest epoch at or below ``leader_epoch``, the offset where it ends); (-1, -1) where that cannot be said."""

@@ -114,6 +114,7 @@ def open_log(
         producer_state=producers,
         producer_snapshots=snapshots,
         log_start_offset=log_start_offset,
+        clean_end_offset=log_end_offset if known.is_clean and (log_end_offset == 0 or log_end_offset in snapshots.offsets) else None,
         recovery_point=log_end_offset if known.is_clean else min(known.recovery_point, log_end_offset),
     )
 
@@ -234,9 +235,7 @@ class _Loader:
             raise StorageError(text)
 
     def _assign_epochs(self, segment: Segment, valid_bytes: int) -> None:
-        for position, header in segment.headers(0):
-            if position >= valid_bytes:
-                return
+        for _, header in segment.headers(0, end=valid_bytes):
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def _cut(self, segments: list[Segment], index: int, valid_bytes: int, fault: str) -> list[Segment]:

@@ -1,12 +1,13 @@
-"""One segment: a file of batches back to back, and its two indexes.
+"""One segment: a file of batches back to back, and its indexes.
 
-Decides when an index entry is due, where an offset lies, what a rebuild of the indexes finds, and which files belong together. Knows
-nothing of other segments, retention and leaders; offsets to expect are the log's.
+Decides where an offset lies, when a segment is full, what of a file is whole, and which files belong together. Knows nothing of other
+segments, retention and leaders; offsets to expect are the log's.
 
-Invariants: files and indexes are opened at first use. ``size_bytes`` is the end of the last whole batch. Index entries are what a rebuild
-from the file would write: one where more than ``index.interval.bytes`` lie between a batch and the last entry.
+Invariants: files and indexes are opened at first use and may be unloaded at any time. ``size_bytes`` is the end of the last whole batch.
+The places of the newest batches are remembered, so that who reads at the end looks nothing up.
 """
 
+import errno
 from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,16 +17,10 @@ from log_service.common.env import File, Files, FileSlice
 from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.config.views import LogConfig
 from log_service.records.batch import BatchHeader, CorruptBatch
-from log_service.storage.file_names import (
-    DELETED_SUFFIX,
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    SEGMENT_SUFFIXES,
-    TIME_INDEX_SUFFIX,
-    file_name,
-)
+from log_service.storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, file_name
 from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
 from log_service.storage.scanning import scan_batches, scan_headers
+from log_service.storage.segment_indexes import SegmentIndexes
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 _RECENT_COUNT = 128
@@ -45,21 +40,14 @@ class Segment:
     __slots__ = (
         "_file",
         "_first_timestamp",
-        "_index_bytes",
-        "_index_interval_bytes",
-        "_last_index_position",
-        "_max_timestamp",
-        "_max_timestamp_offset",
-        "_offset_index",
+        "_indexes",
         "_recent_floor",
         "_recent_last_offsets",
         "_recent_positions",
-        "_time_index",
         "base_offset",
         "created_ms",
         "directory",
         "files",
-        "is_index_full",
         "is_removed",
         "size_bytes",
         "synced_bytes",
@@ -69,30 +57,24 @@ class Segment:
     def __init__(
         self, files: Files, directory: Path, base_offset: int, config: LogConfig, *, created_ms: int, size_bytes: int | None = None
     ) -> None:
-        """``size_bytes`` of a segment whose file exists; None makes a new one, whose leftover files are not believed."""
+        """``size_bytes`` of a segment whose file exists; None begins a new one, and what the files of that name held is lost."""
         self.files = files
         self.directory = directory
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.is_removed = False
-        self.is_index_full = False
         self.was_used = True
         self.size_bytes = self.synced_bytes = size_bytes or 0
-        self._index_bytes = config.segment_index_bytes
-        self._index_interval_bytes = config.index_interval_bytes
         self._file: File | None = None
-        self._offset_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
-        self._last_index_position = 0
+        self._indexes = SegmentIndexes(files, directory, base_offset, config)
         self._first_timestamp: int | None = None
-        self._max_timestamp: int | None = None
-        self._max_timestamp_offset = base_offset
         self._recent_floor = base_offset
         self._recent_last_offsets: list[int] = []
         self._recent_positions: list[int] = []
         if size_bytes is None:
-            self.file.truncate(0)
-            self._start_empty()
+            self._file = files.open(self.path())
+            self._file.truncate(0)
+            self._indexes.reset()
 
     def __repr__(self) -> str:
         return f"<Segment {self.base_offset} size={self.size_bytes}>"
@@ -107,58 +89,43 @@ class Segment:
     @property
     def file(self) -> File:
         """The file of batches, opened at first use."""
-        if self._file is None:
-            self._file = self.files.open(self.path())
-        return self._file
+        file = self._file
+        if file is None:
+            file = self._file = self.files.open(self.path(), create=False)
+        return file
+
+    def _read(self, position: int, size_bytes: int) -> bytes:
+        """Read from the file, also where another thread has just unloaded it."""
+        try:
+            return self.file.read(position, size_bytes)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            self._file = None
+            return self.file.read(position, size_bytes)
+
+    @property
+    def indexes(self) -> SegmentIndexes:
+        """The indexes, read (or built again where a file is in doubt) at first use."""
+        if not self._indexes.is_loaded:
+            try:
+                if self.size_bytes:
+                    self._indexes.load(self.size_bytes)
+                else:
+                    self._indexes.reset()
+            except IndexInDoubt:
+                self.rebuild_indexes()
+        return self._indexes
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The offset index, read (or built again where the file is in doubt) at first use."""
-        if self._offset_index is None:
-            self._open_indexes()
-            assert self._offset_index is not None
-        return self._offset_index
+        """The offset index."""
+        return self.indexes.offset_index
 
     @property
     def time_index(self) -> TimeIndex:
-        """The time index, read (or built again where the file is in doubt) at first use."""
-        if self._time_index is None:
-            self._open_indexes()
-            assert self._time_index is not None
-        return self._time_index
-
-    def _new_indexes(self, *, is_new: bool) -> tuple[OffsetIndex, TimeIndex]:
-        base_offset, files, max_bytes = self.base_offset, self.files, self._index_bytes
-        return (
-            OffsetIndex(files, self.path(OFFSET_INDEX_SUFFIX), base_offset, max_bytes // 8 * 8, is_new=is_new),
-            TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset, max_bytes // 12 * 12, is_new=is_new),
-        )
-
-    def _start_empty(self) -> None:
-        self._offset_index, self._time_index = self._new_indexes(is_new=True)
-        self._offset_index.reset()
-        self._time_index.reset()
-        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-        self._first_timestamp = None
-        self._last_index_position = 0
-        self.is_index_full = False
-
-    def _open_indexes(self) -> None:
-        if self.size_bytes == 0:
-            self._start_empty()
-            return
-        offset_index, time_index = self._new_indexes(is_new=False)
-        try:
-            position = offset_index.last_position(self.size_bytes)
-            max_timestamp, max_timestamp_offset = time_index.last_entry
-        except IndexInDoubt:
-            self.rebuild_indexes()
-            return
-        self._offset_index, self._time_index = offset_index, time_index
-        self._last_index_position = position
-        self.is_index_full = offset_index.is_full or time_index.is_full
-        if self._max_timestamp is None:
-            self._max_timestamp, self._max_timestamp_offset = max_timestamp, max_timestamp_offset
+        """The time index."""
+        return self.indexes.time_index
 
     # Appending
 
@@ -172,18 +139,12 @@ class Segment:
 
     def note_batch(self, position: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
         """Take a batch that was written at ``position`` into the indexes and the memory of recent places."""
-        if self._max_timestamp is None or self._offset_index is None:
-            self._open_indexes()
-        assert self._max_timestamp is not None
-        if max_timestamp > self._max_timestamp:
-            self._max_timestamp, self._max_timestamp_offset = max_timestamp, last_offset
+        indexes = self._indexes
+        if not indexes.is_loaded:
+            indexes = self.indexes
+        indexes.note(position, last_offset, max_timestamp)
         if position == 0:
             self._first_timestamp = max_timestamp
-        if position - self._last_index_position > self._index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
-            self._last_index_position = position
-            self.is_index_full = self.offset_index.is_full or self.time_index.is_full
         last_offsets = self._recent_last_offsets
         if not last_offsets:
             self._recent_floor = base_offset
@@ -205,7 +166,7 @@ class Segment:
             self.size_bytes > config.segment_bytes - size_bytes
             or (max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - self.created_ms) > config.segment_ms
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
-            or self.is_index_full
+            or (self._indexes if self._indexes.is_loaded else self.indexes).is_full
         )
 
     @property
@@ -221,17 +182,16 @@ class Segment:
     @property
     def max_timestamp(self) -> int:
         """Largest timestamp of all batches, -1 where there is none."""
-        if self._max_timestamp is None:
-            self._open_indexes()
-            assert self._max_timestamp is not None
-        return self._max_timestamp
+        timestamp = self._indexes.max_timestamp
+        if timestamp is None:
+            timestamp = self.indexes.max_timestamp
+            assert timestamp is not None
+        return timestamp
 
     @property
     def max_timestamp_offset(self) -> int:
         """Last offset of the first batch that has ``max_timestamp``; base_offset where there is none."""
-        if self._max_timestamp is None:
-            self._open_indexes()
-        return self._max_timestamp_offset
+        return (self.indexes if self._indexes.max_timestamp is None else self._indexes).max_timestamp_offset
 
     def age_timestamp(self) -> int:
         """Return what retention by time goes by: the largest timestamp, or the file's own time where records have none."""
@@ -240,9 +200,9 @@ class Segment:
 
     # Finding
 
-    def headers(self, position: int, *, chunk_bytes: int = _LOOKUP_CHUNK_BYTES) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of the batches from ``position``, where one begins."""
-        return scan_headers(self.file.read, position, self.size_bytes, first_chunk_bytes=chunk_bytes)
+    def headers(self, position: int, *, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield (position, header) of the batches from ``position``, where one begins, to ``end``."""
+        return scan_headers(self._read, position, self.size_bytes if end is None else end, first_chunk_bytes=_LOOKUP_CHUNK_BYTES)
 
     def locate(self, offset: int) -> BatchPlace | None:
         """Return the place of the first batch whose last offset is at or above ``offset``; None where the segment ends before."""
@@ -263,16 +223,34 @@ class Segment:
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
         """Lease a range of the file."""
-        return (self._file or self.file).slice(position, size_bytes)
+        try:
+            return (self._file or self.file).slice(position, size_bytes)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            self._file = None
+            return self.file.slice(position, size_bytes)
+
+    def batch(self, position: int, size_bytes: int) -> bytes:
+        """Return the bytes of the batch at ``position``.
+
+        Raises:
+            CorruptBatch: they are not all there.
+        """
+        content = self._read(position, size_bytes)
+        if len(content) < size_bytes:
+            text = f"the batch at position {position} of {self.path()} is cut off"
+            raise CorruptBatch(text)
+        return content
 
     def next_offset(self) -> int:
         """Return the offset after the last batch, read from the file."""
-        last_offset, position = self.base_offset - 1, self.offset_index.last_entry[1]
-        for _, header in self.headers(position):
+        last_offset = self.base_offset - 1
+        for _, header in self.headers(self.offset_index.last_entry[1]):
             last_offset = header.last_offset
         return last_offset + 1
 
-    # Checking and rebuilding
+    # Checking and cutting
 
     def rebuild_indexes(self) -> None:
         """Build both indexes from the headers of the file, which is believed.
@@ -280,19 +258,17 @@ class Segment:
         Raises:
             CorruptBatch: it should not have been.
         """
-        self._start_empty()
-        self._forget_recent()
+        self._start_over()
         for position, header in self.headers(0):
             self.note_batch(position, header.base_offset, header.last_offset, header.max_timestamp)
 
     def recover(self, expected_offset: int) -> tuple[int, int, str | None]:
         """Verify every batch and build the indexes again; return (valid bytes, next offset, why it ended early or None)."""
-        self._start_empty()
-        self._forget_recent()
+        self._start_over()
         self.synced_bytes = 0
         valid_bytes, next_offset = 0, expected_offset
         try:
-            for position, header, _ in scan_batches(self.file.read, 0, self.size_bytes):
+            for position, header, _ in scan_batches(self._read, 0, self.size_bytes):
                 last_offset = header.last_offset
                 if header.base_offset < next_offset or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
                     text = f"the batch at position {position} has base offset {header.base_offset} where {next_offset} is due"
@@ -303,59 +279,55 @@ class Segment:
             return valid_bytes, next_offset, str(error)
         return valid_bytes, next_offset, None
 
+    def _start_over(self) -> None:
+        self._indexes.reset()
+        self._first_timestamp = None
+        self._forget_recent()
+
     def _forget_recent(self) -> None:
         self._recent_last_offsets = []
         self._recent_positions = []
 
     def truncate_to_position(self, size_bytes: int) -> None:
         """Cut the file at the beginning of a batch, and the indexes with it."""
-        indexes = self.offset_index, self.time_index
-        next_header = next(self.headers(size_bytes), None) if size_bytes < self.size_bytes else None
+        indexes = self.indexes
+        _, header = next(self.headers(size_bytes))
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
         self.synced_bytes = min(self.synced_bytes, size_bytes)
-        self._forget_recent()
         if size_bytes == 0:
-            self._start_empty()
-        elif next_header is not None:
-            for index in indexes:
-                index.truncate_to(next_header[1].base_offset)
-            self._last_index_position = self.offset_index.last_entry[1]
-            self._find_max_timestamp()
+            self._start_over()
+            return
+        self._forget_recent()
+        for _, kept in self.headers(indexes.truncate_to(header.base_offset)):
+            indexes.raise_max_timestamp(kept.max_timestamp, kept.last_offset)
 
     def cut_torn_tail(self, size_bytes: int) -> None:
         """Cut the file behind what ``recover`` found valid; the indexes know nothing of the rest."""
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
 
-    def _find_max_timestamp(self) -> None:
-        """Find the largest timestamp again: the index knows it up to its last entry, the rest is read."""
-        self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry
-        _, position = self.offset_index.last_entry
-        for _, header in self.headers(position):
-            if header.max_timestamp > self._max_timestamp:
-                self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
-
     # Ending
 
     def finish_indexes(self) -> None:
         """Give the time index its last entry and write both; for a segment that rolls or closes."""
-        if self.size_bytes and self._max_timestamp is not None:
-            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
-        self.flush_indexes()
+        self._indexes.finish()
 
-    def flush_indexes(self, *, is_synced: bool = False) -> None:
-        """Bring the index files up to date; blocks."""
-        for index in (self._offset_index, self._time_index):
-            if index is not None:
-                index.flush(is_synced=is_synced)
+    def sync(self) -> None:
+        """Make a segment that rolled durable, with its indexes; blocks. One that was removed meanwhile needs nothing."""
+        try:
+            if self.synced_bytes < self.size_bytes and not self.is_removed:
+                self.file.sync_nowait()
+                self._indexes.flush(is_synced=True)
+                self.synced_bytes = self.size_bytes
+        except OSError as error:
+            if not self.is_removed or error.errno not in {errno.EBADF, errno.ENOENT}:
+                raise
 
     def unload(self) -> None:
         """Close the file and give the indexes' memory back where they are on disk; the next use opens them again."""
         self.close_file()
-        offset_index, time_index = self._offset_index, self._time_index
-        if offset_index is not None and time_index is not None and not offset_index.is_dirty and not time_index.is_dirty:
-            self._offset_index = self._time_index = None
+        self._indexes.unload()
         self._forget_recent()
 
     def maybe_unload(self) -> bool:

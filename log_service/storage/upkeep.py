@@ -8,6 +8,7 @@ is taken offline where it failed.
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -120,14 +121,14 @@ class Upkeep:
                 await log.sync()
 
     async def _save_recovery_points(self) -> None:
+        writer = self._manager.checkpoint_writer
         for directory in self._manager.directories:
-            if not directory.is_offline:
-                await self._manager.checkpoint_writer.save_recovery_points(directory)
+            await writer.save(directory, partial(writer.write_recovery_points, directory))
 
     async def _save_start_offsets(self) -> None:
+        writer = self._manager.checkpoint_writer
         for directory in self._manager.directories:
-            if not directory.is_offline:
-                await self._manager.checkpoint_writer.save_start_offsets(directory)
+            await writer.save(directory, partial(writer.write_start_offsets, directory))
 
     async def _expire_producers(self) -> None:
         now_ms = self._manager.env.clock.wall_ms()

@@ -53,6 +53,8 @@ class LogContext:
     def __init__(self, files: Files | None = None, root: Path = Path("/logs"), clock: SettableClock | None = None, **config: Any) -> None:
         self.clock = clock or SettableClock()
         self.files: Any = files if files is not None else MemoryFiles(rng=Random(1), clock=self.clock)
+        self.files.make_directory(root)
+        self.files.sync_directory(root.parent)
         self.directory = root / str(PARTITION)
         self.config = LogConfig(**config)
         self.log: Log = self.open()

@@ -1,0 +1,130 @@
+"""The two indexes of one segment, kept in step: when an entry is due, the largest timestamp so far, and their files.
+
+Decides that an entry is due where more than ``index.interval.bytes`` lie between a batch and the last entry. Knows nothing of the file of
+batches: whoever meets ``IndexInDoubt`` starts over with ``reset`` and notes every batch again.
+
+Invariants: loaded both or none; what was noted batch by batch equals what a rebuild notes. The largest timestamp outlives ``unload``.
+"""
+
+from pathlib import Path
+
+from log_service.common.env import Files
+from log_service.common.types import NO_TIMESTAMP
+from log_service.config.views import LogConfig
+from log_service.storage.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from log_service.storage.indexes import OffsetIndex, TimeIndex
+
+
+class SegmentIndexes:
+    """The indexes of the segment that begins at ``base_offset``; empty until ``reset`` or ``load``."""
+
+    __slots__ = (
+        "_files",
+        "_interval_bytes",
+        "_last_position",
+        "_max_bytes",
+        "base_offset",
+        "directory",
+        "is_full",
+        "is_loaded",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "time_index",
+    )
+
+    def __init__(self, files: Files, directory: Path, base_offset: int, config: LogConfig) -> None:
+        self._files = files
+        self._max_bytes = config.segment_index_bytes
+        self._interval_bytes = config.index_interval_bytes
+        self._last_position = 0
+        self.directory = directory
+        self.base_offset = base_offset
+        self.is_full = False
+        self.is_loaded = False
+        self.max_timestamp: int | None = None
+        self.max_timestamp_offset = base_offset
+        self.offset_index: OffsetIndex
+        self.time_index: TimeIndex
+
+    def __repr__(self) -> str:
+        return f"<SegmentIndexes {self.base_offset} {'loaded' if self.is_loaded else 'not loaded'} max_timestamp={self.max_timestamp}>"
+
+    def _make(self) -> tuple[OffsetIndex, TimeIndex]:
+        offset_path = self.directory / file_name(self.base_offset, OFFSET_INDEX_SUFFIX)
+        time_path = self.directory / file_name(self.base_offset, TIME_INDEX_SUFFIX)
+        return (
+            OffsetIndex(self._files, offset_path, self.base_offset, self._max_bytes // 8 * 8),
+            TimeIndex(self._files, time_path, self.base_offset, self._max_bytes // 12 * 12),
+        )
+
+    def load(self, size_bytes: int) -> None:
+        """Read both files, which describe ``size_bytes`` of batches.
+
+        Raises:
+            IndexInDoubt: one is missing or damaged.
+        """
+        offset_index, time_index = self._make()
+        position = offset_index.last_position(size_bytes)
+        max_timestamp, max_timestamp_offset = time_index.last_entry
+        self.offset_index, self.time_index = offset_index, time_index
+        self.is_loaded = True
+        self.is_full = offset_index.is_full or time_index.is_full
+        self._last_position = position
+        if self.max_timestamp is None:
+            self.max_timestamp, self.max_timestamp_offset = max_timestamp, max_timestamp_offset
+
+    def reset(self) -> None:
+        """Begin without entries, whatever the files say; they are replaced by the next flush."""
+        self.offset_index, self.time_index = self._make()
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.is_loaded = True
+        self.is_full = False
+        self._last_position = 0
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+
+    def note(self, position: int, last_offset: int, max_timestamp: int) -> None:
+        """Take the next batch into account; the indexes are loaded."""
+        assert self.max_timestamp is not None, "indexes are loaded before they take a batch"
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
+        if position - self._last_position > self._interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self._last_position = position
+            self.is_full = self.offset_index.is_full or self.time_index.is_full
+
+    def truncate_to(self, offset: int) -> int:
+        """Forget batches at or above ``offset``, and return the position from which the largest timestamp has to be looked for."""
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.is_full = self.offset_index.is_full or self.time_index.is_full
+        _, self._last_position = self.offset_index.last_entry
+        self.max_timestamp, self.max_timestamp_offset = self.time_index.last_entry
+        return self._last_position
+
+    def raise_max_timestamp(self, max_timestamp: int, last_offset: int) -> None:
+        """Count a batch that has no entry of its own, after ``truncate_to``."""
+        if self.max_timestamp is None or max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
+
+    def finish(self) -> None:
+        """Give the time index its last entry and write both files; for a segment that rolls or closes."""
+        if self.is_loaded:
+            if self.max_timestamp is not None and self.max_timestamp >= 0:
+                self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self.flush()
+
+    def flush(self, *, is_synced: bool = False) -> None:
+        """Bring the files up to date, and with ``is_synced`` onto the disk; blocks."""
+        if self.is_loaded:
+            self.offset_index.flush(is_synced=is_synced)
+            self.time_index.flush(is_synced=is_synced)
+
+    def unload(self) -> None:
+        """Give the memory back where the files say the same."""
+        if self.is_loaded and not self.offset_index.is_dirty and not self.time_index.is_dirty:
+            self.is_loaded = False
+            self.offset_index.unload()
+            self.time_index.unload()

@@ -1,0 +1,210 @@
+"""Reading: which batches answer a fetch, lookups by time, ranges for loaders, leases."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.records.batch import iterate_headers
+from log_service.storage.files import RealFiles
+from tests.unit.storage.context import NOW_MS, LogContext, batch
+
+SIZE = len(batch(1))
+
+
+def three_segments() -> LogContext:
+    """Offsets 0-1, 2-3, 4-5 in three segments, one record per batch."""
+    context = LogContext(segment_bytes=2 * SIZE)
+    context.append_records(1, 1, 1, 1, 1, 1)
+    assert context.segment_offsets() == [0, 2, 4]
+    return context
+
+
+def test_a_read_begins_with_the_batch_that_holds_the_offset() -> None:
+    context = LogContext()
+    context.append_records(3, 3, 3)
+    assert context.base_offsets(0) == [0, 3, 6]
+    assert context.base_offsets(4) == [3, 6]
+    assert context.base_offsets(8) == [6]
+
+
+def test_a_read_stays_in_one_segment() -> None:
+    context = three_segments()
+    assert [context.base_offsets(offset) for offset in range(6)] == [[0, 1], [1], [2, 3], [3], [4, 5], [5]]
+
+
+def test_a_read_at_the_end_is_empty_and_beyond_it_out_of_range() -> None:
+    context = three_segments()
+    assert context.read(6) == b""
+    for offset in (-1, 7):
+        with pytest.raises(KafkaError) as caught:
+            context.read(offset)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_read_below_the_log_start_offset_is_out_of_range() -> None:
+    context = three_segments()
+    context.log.advance_log_start_offset(3)
+    assert context.base_offsets(3) == [3]
+    with pytest.raises(KafkaError) as caught:
+        context.read(2)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_max_bytes_may_cut_the_last_batch_but_not_the_first() -> None:
+    context = LogContext()
+    context.append_records(1, 1, 1)
+    assert len(context.read(0, max_bytes=2 * SIZE + 10)) == 2 * SIZE + 10
+    assert len(context.read(0, max_bytes=10)) == SIZE
+    assert context.read(0, max_bytes=10, is_one_batch_guaranteed=False) == b""
+    assert context.read(0, max_bytes=0, is_one_batch_guaranteed=False) == b""
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_nothing_at_or_above_the_upper_offset_is_read(is_reopened: bool) -> None:
+    context = three_segments()
+    if is_reopened:
+        context.reopen_clean()
+    assert context.base_offsets(4, upper_offset=5) == [4]
+    assert context.base_offsets(0, upper_offset=1) == [0]
+    assert context.base_offsets(0, upper_offset=2) == [0, 1]
+    assert context.base_offsets(5, upper_offset=5) == []
+    assert context.base_offsets(5, upper_offset=99) == [5]
+
+
+def test_reads_far_from_the_end_go_through_the_index() -> None:
+    context = LogContext(index_interval_bytes=10 * SIZE)
+    context.append_records(*[1] * 1_000)
+    assert len(context.log.segments.active.offset_index) > 80
+    for offset in (0, 1, 10, 11, 12, 500, 871, 872, 873, 999):
+        assert context.base_offsets(offset, max_bytes=1) == [offset]
+    context.reopen_clean()
+    for offset in (0, 11, 500, 999):
+        assert context.base_offsets(offset, max_bytes=1) == [offset]
+
+
+def test_a_hole_of_compaction_is_read_over() -> None:
+    context = LogContext()
+    for base_offset in (0, 10, 20):
+        context.log.append_as_follower(batch(1, base_offset=base_offset))
+    assert context.base_offsets(1) == [10, 20]
+    assert context.base_offsets(11) == [20]
+    context.reopen_clean()
+    assert context.base_offsets(1) == [10, 20]
+
+
+def test_a_damaged_index_is_built_again_where_it_is_used() -> None:
+    context = LogContext(index_interval_bytes=1)
+    context.append_records(*[1] * 20)
+    trio.run(context.log.close)
+    path = context.directory / "00000000000000000000.index"
+    context.files.open(path).write_at(0, b"\xff" * 8)
+    context.open(is_clean=True)
+    assert context.log.log_end_offset == 20
+    assert context.base_offsets(10, max_bytes=1) == [10]
+
+
+def test_find_by_timestamp() -> None:
+    context = LogContext(segment_bytes=1_000, index_interval_bytes=1)
+    for number in range(30):
+        context.append(batch(2, timestamp=NOW_MS + 10 * number))
+    assert len(context.log.segments) > 2
+
+    def find(timestamp: int) -> tuple[int, int] | None:
+        found = context.log.offset_for_timestamp(timestamp)
+        return None if found is None else (found.offset, found.timestamp)
+
+    assert find(0) == (0, NOW_MS)
+    assert find(NOW_MS + 1) == (1, NOW_MS + 1)
+    assert find(NOW_MS + 2) == (2, NOW_MS + 10)
+    assert find(NOW_MS + 155) == (32, NOW_MS + 160)
+    assert find(NOW_MS + 291) == (59, NOW_MS + 291)
+    assert find(NOW_MS + 292) is None
+    context.log.advance_log_start_offset(5)
+    assert find(0) == (5, NOW_MS + 21)
+
+
+def test_find_by_timestamp_where_time_goes_back() -> None:
+    context = LogContext(index_interval_bytes=1)
+    for timestamp in (100, 50, 200, 60):
+        context.append(batch(1, timestamp=timestamp), leader_epoch=9)
+    found = context.log.offset_for_timestamp(101)
+    assert found == (200, 2, 9)
+
+
+def test_offset_of_the_largest_timestamp() -> None:
+    context = LogContext(segment_bytes=4 * SIZE)
+    assert context.log.offset_of_max_timestamp() is None
+    for timestamp in (100, 900, 300, 900, 800, 10):
+        context.append(batch(1, timestamp=timestamp), leader_epoch=2)
+    assert context.log.offset_of_max_timestamp() == (900, 1, 2)
+    context.reopen_clean()
+    assert context.log.offset_of_max_timestamp() == (900, 1, 2)
+
+
+def test_loaders_read_whole_batches_across_segments() -> None:
+    context = three_segments()
+    chunks = list(context.log.read_batches(1, 5, chunk_bytes=1))
+    assert [header.base_offset for chunk in chunks for _, header in iterate_headers(chunk)] == [1, 2, 3, 4]
+    assert [offset for offset, _ in context.all_values()] == list(range(6))
+
+
+def test_a_lease_outlives_retention(tmp_path: Path) -> None:
+    context = LogContext(RealFiles(), tmp_path, segment_bytes=2 * SIZE, retention_bytes=0)
+    context.append_records(1, 1, 1)
+    leased = context.log.read(0, max_bytes=1_000, upper_offset=3, is_one_batch_guaranteed=True)
+    assert leased.file_slice is not None
+    context.log.apply_retention(NOW_MS, 3)
+    context.clock.advance(120_000)
+    assert trio.run(context.log.removals.run_due, context.clock.now_ms) > 0
+    assert not any(name.endswith(".deleted") for name in context.names())
+    assert len(leased.file_slice.read()) == leased.size_bytes
+    leased.file_slice.release()
+
+
+def test_a_lease_outlives_truncation(tmp_path: Path) -> None:
+    context = LogContext(RealFiles(), tmp_path)
+    context.append_records(1, 1, 1)
+    before = context.read(0)
+    leased = context.log.read(0, max_bytes=1_000, upper_offset=3, is_one_batch_guaranteed=True)
+    assert leased.file_slice is not None
+    context.log.truncate_to(1)
+    context.append_records(1, leader_epoch=1)
+    assert leased.file_slice.read() == before
+    leased.file_slice.release()
+    context.open()
+    assert context.base_offsets(0) == [0, 1]
+    assert context.log.leader_epochs.entries == [(0, 0), (1, 1)]
+
+
+def test_idle_files_are_given_back_and_opened_again() -> None:
+    context = three_segments()
+    context.read(0)
+    assert context.files.open_count == 3
+    assert context.log.unload_idle() == 0
+    assert context.log.unload_idle() == 3
+    assert context.files.open_count == 0
+    assert context.base_offsets(2) == [2, 3]
+    context.append_records(1)
+    assert context.base_offsets(6) == [6]
+
+
+def test_a_closed_log_answers_with_an_error_that_sends_clients_elsewhere() -> None:
+    context = three_segments()
+    trio.run(context.log.close)
+    with pytest.raises(KafkaError) as caught:
+        context.read(0)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(KafkaError):
+        context.append_records(1)
+
+
+def test_a_file_that_somebody_removed_costs_the_request_only() -> None:
+    context = three_segments()
+    context.reopen_clean()
+    context.files.remove(context.directory / "00000000000000000000.log")
+    with pytest.raises(KafkaError) as caught:
+        context.read(0)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert context.base_offsets(4) == [4, 5]

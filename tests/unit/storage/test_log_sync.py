@@ -1,0 +1,127 @@
+"""Durability: what a sync covers, how callers share one, what a failed one means."""
+
+import errno
+
+import pytest
+import trio
+
+from log_service.common.errors import ErrorCode, KafkaError
+from tests.unit.storage.context import LogContext, batch
+
+SIZE = len(batch(1))
+
+
+def test_a_sync_moves_the_recovery_point_to_the_end() -> None:
+    context = LogContext()
+    context.append_records(2)
+    assert context.log.recovery_point == 0
+    assert trio.run(context.log.sync) == 2
+    assert context.log.recovery_point == 2
+
+
+def test_a_second_sync_without_appends_touches_nothing() -> None:
+    context = LogContext()
+    context.append_records(2)
+    trio.run(context.log.sync)
+    count = context.files.sync_count
+    trio.run(context.log.sync)
+    assert context.files.sync_count == count
+
+
+def test_appends_during_a_sync_wait_for_the_next() -> None:
+    context = LogContext()
+    context.files.sync_seconds = (0.1, 0.1)
+
+    async def main() -> None:
+        context.append_records(1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(context.log.sync)
+            await trio.sleep(0.05)
+            context.append_records(1)
+        assert context.log.recovery_point == 1
+        assert await context.log.sync() == 2
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_rolled_segment_is_synced_with_its_indexes_before_the_point_passes_it() -> None:
+    context = LogContext(segment_bytes=2 * SIZE, index_interval_bytes=1)
+    context.append_records(*[1] * 5)
+    assert trio.run(context.log.sync_rolled) == 4
+    context.files.crash()
+    context.open(recovery_point=4)
+    assert context.segment_offsets()[:2] == [0, 2]
+    assert [len(segment.offset_index) for segment in list(context.log.segments)[:2]] == [1, 1]
+    assert context.files.read_bytes(context.directory / "00000000000000000000.index") != b""
+
+
+def test_leader_epochs_and_topic_id_are_durable_with_the_first_sync() -> None:
+    context = LogContext()
+    context.append_records(1, leader_epoch=4)
+    trio.run(context.log.sync)
+    context.files.crash()
+    assert context.files.read_bytes(context.directory / "leader-epoch-checkpoint") == b"0\n1\n4 0\n"
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_failed_sync_is_final(error: int) -> None:
+    context = LogContext()
+    context.append_records(1)
+    context.files.fail_next("sync", error=error)
+    failures: list[OSError] = []
+    context.log.home.on_failed = lambda _directory, failure: failures.append(failure)
+    with pytest.raises(KafkaError) as caught:
+        trio.run(context.log.sync)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(failures) == 1
+    assert context.log.recovery_point == 0
+    with pytest.raises(KafkaError):
+        trio.run(context.log.sync)
+    with pytest.raises(KafkaError):
+        context.append_records(1)
+
+
+def test_missing_descriptors_do_not_cost_the_directory() -> None:
+    context = LogContext(segment_bytes=SIZE)
+    context.append_records(1, 1)
+    context.log.unload_idle()
+    context.log.unload_idle()
+    context.files.fail_next("open", error=errno.EMFILE)
+    with pytest.raises(KafkaError):
+        trio.run(context.log.sync)
+    assert not context.log.home.is_offline
+    assert trio.run(context.log.sync) == 2
+    assert context.log.leader_epochs.is_dirty is False
+
+
+def test_a_truncation_during_a_sync_keeps_the_point_down() -> None:
+    context = LogContext()
+    context.files.sync_seconds = (0.1, 0.1)
+
+    async def main() -> None:
+        context.append_records(1, 1, 1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(context.log.sync)
+            await trio.sleep(0.05)
+            context.log.truncate_to(1)
+            context.append_records(1, 1, 1)
+        assert context.log.recovery_point == 0
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_closing_a_log_of_a_failed_directory_only_closes_it() -> None:
+    context = LogContext()
+    context.append_records(1)
+    context.log.home.fail(OSError(errno.EIO, "broken"))
+    trio.run(context.log.close)
+    assert context.log.is_closed
+    assert "leader-epoch-checkpoint" not in context.names()
+
+
+def test_closing_twice_is_closing_once() -> None:
+    context = LogContext()
+    context.append_records(1)
+    trio.run(context.log.close)
+    trio.run(context.log.close)
+    assert context.files.open_count == 0
