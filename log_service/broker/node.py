@@ -4,7 +4,7 @@ Decides nothing: the broker fills a ``Node`` while it starts, the dispatcher han
 ``Node`` per broker and no other place where handlers find state.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ class Node:
     """The rooms of one running broker, as its handlers see them."""
 
     config: NodeConfig
+    static_texts: Mapping[str, str]
     cluster_id: str
     clock: Clock
     timers: TimerQueue

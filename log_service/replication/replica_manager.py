@@ -43,13 +43,14 @@ class ReplicaManager:
         clock: Clock,
         timers: TimerQueue,
         logs: LogManager,
-        default_log_config: LogConfig,
+        default_log_config_of: Callable[[MetadataImage], LogConfig],
         checkpoint_interval_ms: int,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
         self._logs = logs
-        self._default_log_config = default_log_config
+        self._default_log_config_of = default_log_config_of
+        self._default_log_config = default_log_config_of(EMPTY_IMAGE)
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._checkpointed: dict[TopicPartition, int] = dict(logs.high_watermarks)
         self._syncing: set[Partition] = set()
@@ -179,15 +180,17 @@ class ReplicaManager:
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Create, delete, lead, follow and reconfigure as ``image`` says where ``delta`` changed it."""
         self._image = image
+        is_default_changed = any(resource_type == ResourceType.BROKER for resource_type, _ in delta.changed_configs)
+        if is_default_changed:
+            self._default_log_config = self._default_log_config_of(image)
         for topic in delta.deleted_topics.values():
             self._delete_topic(topic)
         for changed in delta.changed_topics.values():
             for index, registration in sorted(changed.changed_partitions.items()):
                 self._apply(changed.topic, index, registration)
-        for resource_type, name in delta.changed_configs:
-            configured = image.topics.by_name.get(name)
-            if resource_type == ResourceType.TOPIC and configured is not None:
-                self._reconfigure(configured)
+        names = {name for resource_type, name in delta.changed_configs if resource_type == ResourceType.TOPIC}
+        for name in sorted(image.topics.by_name if is_default_changed else names & image.topics.by_name.keys()):
+            self._reconfigure(image.topics.by_name[name])
 
     def _delete_topic(self, topic: TopicImage) -> None:
         for index in sorted(topic.partitions):

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from log_service.broker.node import Call, Node, Response
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_LEADER_EPOCH
 from log_service.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -31,6 +32,7 @@ FIRST_VERSION_OF: Mapping[int, int] = {
     OffsetSpec.LATEST_TIERED: 9,
     OffsetSpec.EARLIEST_PENDING_UPLOAD: 11,
 }
+FIRST_VERSION_WITH_EPOCH = 4
 _NEVER = 2**15
 
 
@@ -72,8 +74,9 @@ def _find(node: Node, call: Call, topic: str, wanted: ListOffsetsPartition) -> L
         found = partition.find_offset(wanted.timestamp, wanted.current_leader_epoch)
     except KafkaError as error:
         return _failed(wanted.partition_index, error.code)
+    epoch = found.leader_epoch if call.version >= FIRST_VERSION_WITH_EPOCH else NO_LEADER_EPOCH
     return ListOffsetsPartitionResponse(
-        partition_index=wanted.partition_index, timestamp=found.timestamp, offset=found.offset, leader_epoch=found.leader_epoch
+        partition_index=wanted.partition_index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch
     )
 
 

@@ -1,0 +1,269 @@
+"""The composition root of a node: puts the rooms together, starts them in order, and stops them in order.
+
+Decides only the order. Start: identity, logs, metadata log, controller, bound listeners, registration, partitions, coordinators, and at
+last connections. A graceful stop goes back: no new connections, requests that wait are answered, the broker is fenced, coordinators give
+up their shards, high watermarks are written, logs are closed in order, then the metadata log. Cancelling ``run`` instead writes nothing
+more, as a crash would.
+
+Invariants: nothing is served before the controller has let the broker in; a task that fails takes the whole node down, because its room
+cannot be trusted any more.
+"""
+
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import trio
+
+from log_service.broker.bound_network import BoundNetwork
+from log_service.broker.dispatch import Dispatcher
+from log_service.broker.fetch_session import FetchSessionCache
+from log_service.broker.handler_table import HANDLERS
+from log_service.broker.identity import identify
+from log_service.broker.lifecycle import Lifecycle
+from log_service.broker.node import Node
+from log_service.broker.offsets_leadership import OffsetsLeadership
+from log_service.broker.one_error import one_error
+from log_service.broker.producer_ids import ProducerIds
+from log_service.broker.timer_task import TimerTask
+from log_service.common.env import Env, Listener, NodeEnv
+from log_service.common.errors import TidelogError
+from log_service.common.timers import TimerQueue
+from log_service.common.types import NodeId
+from log_service.config.resolve import log_defaults
+from log_service.config.views import ListenerConfig, LogConfig, NodeConfig
+from log_service.controller.controller import ControllerConfig
+from log_service.controller.driver import ControllerDriver
+from log_service.coordinator.group_service import GroupService
+from log_service.metadata.image import Endpoint, MetadataImage, ResourceType
+from log_service.metadata.loader import MetadataLoader
+from log_service.metadata.snapshot import snapshot_records
+from log_service.network.server import Server, ServerBudget
+from log_service.raft.driver import RaftDriver
+from log_service.raft.format import NodeIdentity, random_id, read_bootstrap_records
+from log_service.replication.replica_manager import ReplicaManager
+from log_service.storage.log_manager import LogManager
+
+DRAIN_DEADLINE_MS = 5_000
+ALL_BROKERS = ""
+NO_TEXTS: Mapping[str, str] = MappingProxyType({})
+
+logger = logging.getLogger(__name__)
+
+
+class Broker:
+    """One node. ``run`` it in a nursery; ``stop`` ends it gracefully, cancelling it ends it at once.
+
+    ``static_texts`` are the keys of the node's file as they were given, for those who ask what is configured.
+    """
+
+    def __init__(self, env: NodeEnv, config: NodeConfig, *, static_texts: Mapping[str, str] = NO_TEXTS) -> None:
+        self._env = env
+        self._config = config
+        self._static_texts = static_texts
+        self._timers = TimerQueue()
+        self._timer_task = TimerTask(self._timers, env.clock)
+        self._loader = MetadataLoader()
+        self._raft = RaftDriver(env, config.metadata_log_dir, node_id=NodeId(config.node_id), config=config.metadata_log)
+        self._raft.subscribe(self._loader)
+        self._servers: list[Server] = []
+        self._listeners: list[Listener] = []
+        self.is_stopped_gracefully = False
+        self._stop_requested = trio.Event()
+        self._stopped = trio.Event()
+        self._logs: LogManager
+        self._controller: ControllerDriver
+        self._lifecycle: Lifecycle
+        self._replicas: ReplicaManager
+        self._groups: GroupService
+        self._offsets: OffsetsLeadership
+
+    def __repr__(self) -> str:
+        return f"<Broker {self._config.node_id} {self._loader.image!r}>"
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed metadata."""
+        return self._loader.image
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        """The partitions of this node."""
+        return self._replicas
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the first listener, as clients are told."""
+        return self.addresses[self._config.listeners[0].name]
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Host and port of each listener by name, as clients are told."""
+        return {
+            config.name: (config.advertised_host, config.advertised_port or listener.port)
+            for config, listener in zip(self._config.listeners, self._listeners, strict=True)
+        }
+
+    # Running
+
+    async def run(self, *, task_status: trio.TaskStatus["Broker"] = trio.TASK_STATUS_IGNORED) -> None:
+        """Start, tell ``task_status`` once connections are answered, and serve until stopped or cancelled.
+
+        Raises:
+            StorageError: a directory is in use, of another node, or damaged; or a disk failed that the node cannot do without.
+            OSError: a listener cannot be bound.
+        """
+        try:
+            with one_error():
+                async with trio.open_nursery() as nursery:
+                    await self._start(nursery)
+                    task_status.started(self)
+                    await self._stop_requested.wait()
+                    await self._stop()
+                    self.is_stopped_gracefully = True
+                    nursery.cancel_scope.cancel()
+        finally:
+            for listener in self._listeners:
+                listener.close()
+            if hasattr(self, "_logs"):
+                self._logs.release()
+            self._stopped.set()
+
+    async def stop(self) -> None:
+        """Stop gracefully, and return when everything is closed."""
+        self._stop_requested.set()
+        await self._stopped.wait()
+
+    async def wait_stopped(self) -> None:
+        """Wait until everything is closed, for whatever reason."""
+        await self._stopped.wait()
+
+    # Starting
+
+    async def _start(self, nursery: trio.Nursery) -> None:
+        identity = await identify(self._env, self._config)
+        self._logs = self._new_logs(identity)
+        await self._logs.load()
+        await self._raft.open()
+        await nursery.start(self._timer_task.run)
+        await nursery.start(self._raft.run, lambda: snapshot_records(self.image))
+        await self._start_controller(identity)
+        await self._bind()
+        await self._join(identity)
+        await self._start_rooms(nursery)
+        node = self._new_node(identity)
+        await self._serve(nursery, Dispatcher(node, HANDLERS, nursery.start_soon))
+        await nursery.start(self._lifecycle.run)
+
+    def _new_logs(self, identity: NodeIdentity) -> LogManager:
+        config = self._config
+        return LogManager(self._env, config.log_manager, config.log, node_id=config.node_id, cluster_id=identity.cluster_id)
+
+    async def _start_controller(self, identity: NodeIdentity) -> None:
+        config = ControllerConfig(
+            node_id=NodeId(self._config.node_id),
+            cluster_id=identity.cluster_id,
+            topics=self._config.topics,
+            broker_session_timeout_ms=self._config.broker_session_timeout_ms,
+            static_texts=self._static_texts,
+        )
+        self._controller = ControllerDriver(self._env, self._raft, self._timers, config)
+        files, directory = self._env.files, self._config.metadata_log_dir
+        bootstrap = await files.run_in_pool(lambda: read_bootstrap_records(files, directory))
+        await self._controller.activate(self.image, bootstrap)
+
+    async def _bind(self) -> None:
+        for listener in self._config.listeners:
+            self._listeners.append(await self._env.network.listen(listener.host, listener.port, backlog=self._config.limits.backlog))
+
+    async def _join(self, identity: NodeIdentity) -> None:
+        self._lifecycle = Lifecycle(self._config, self._controller, lambda: self.image)
+        endpoints = {name: Endpoint(host=host, port=port) for name, (host, port) in self.addresses.items()}
+        await self._lifecycle.register(
+            cluster_id=identity.cluster_id,
+            incarnation_id=random_id(self._env.rng.getrandbits),
+            endpoints=endpoints,
+            log_dirs=tuple(sorted(identity.directory_ids.values())),
+        )
+        await self._lifecycle.unfence()
+
+    async def _start_rooms(self, nursery: trio.Nursery) -> None:
+        """Partitions and coordinators, as the image says that there are."""
+        self._groups = GroupService(
+            clock=self._env.clock,
+            rng=self._env.rng,
+            config=self._config.groups,
+            timers=self._timers,
+            run_in_pool=self._env.files.run_in_pool,
+        )
+        self._replicas = ReplicaManager(
+            node_id=NodeId(self._config.node_id),
+            clock=self._env.clock,
+            timers=self._timers,
+            logs=self._logs,
+            default_log_config_of=self._log_defaults,
+            checkpoint_interval_ms=self._config.high_watermark_checkpoint_interval_ms,
+        )
+        await nursery.start(self._groups.run)
+        await nursery.start(self._replicas.run)
+        self._offsets = OffsetsLeadership(self._replicas, self._groups)
+        self._loader.add_publisher(self._replicas)
+        self._loader.add_publisher(self._offsets)
+        self._logs.set_aside_strays(lambda log: log.topic_id in self.image.topics.by_id)
+        await nursery.start(self._logs.run)
+
+    def _log_defaults(self, image: MetadataImage) -> LogConfig:
+        cluster = image.configs.of(ResourceType.BROKER, ALL_BROKERS)
+        own = image.configs.of(ResourceType.BROKER, str(self._config.node_id))
+        return log_defaults(self._static_texts, cluster, own) if cluster or own else self._config.log
+
+    def _new_node(self, identity: NodeIdentity) -> Node:
+        return Node(
+            config=self._config,
+            static_texts=self._static_texts,
+            cluster_id=identity.cluster_id,
+            clock=self._env.clock,
+            timers=self._timers,
+            image=lambda: self._loader.image,
+            run_in_pool=self._env.files.run_in_pool,
+            replicas=self._replicas,
+            groups=self._groups,
+            controller=self._controller,
+            fetch_sessions=FetchSessionCache(self._config.fetch, self._env.rng),
+            producer_ids=ProducerIds(self._next_producer_ids),
+        )
+
+    async def _next_producer_ids(self) -> tuple[int, int]:
+        block = await self._controller.allocate_producer_ids(NodeId(self._config.node_id), self._lifecycle.broker_epoch)
+        return block.first, block.count
+
+    async def _serve(self, nursery: trio.Nursery, dispatcher: Dispatcher) -> None:
+        budget = ServerBudget(self._config.limits)
+        for config, listener in zip(self._config.listeners, self._listeners, strict=True):
+            await self._serve_one(nursery, dispatcher, budget, config, listener)
+
+    async def _serve_one(
+        self, nursery: trio.Nursery, dispatcher: Dispatcher, budget: ServerBudget, config: ListenerConfig, listener: Listener
+    ) -> None:
+        env = Env(clock=self._env.clock, rng=self._env.rng, network=BoundNetwork(self._env.network, listener))
+        server = Server(env=env, listener=config, limits=self._config.limits, handler=dispatcher, shared=budget)
+        await nursery.start(server.run)
+        self._servers.append(server)
+
+    # Stopping
+
+    async def _stop(self) -> None:
+        async with trio.open_nursery() as draining:
+            for server in self._servers:
+                draining.start_soon(server.drain, DRAIN_DEADLINE_MS)
+            self._replicas.delayed_fetches.expire_all()
+            self._replicas.delayed_produces.expire_all()
+            self._offsets.resign_all()
+        try:
+            await self._lifecycle.leave()
+        except TidelogError as error:
+            logger.warning("The controller did not take note that this broker stops: %s", error)
+        self._controller.resign()
+        await self._replicas.checkpoint_high_watermarks()
+        await self._logs.close(broker_epoch=self._lifecycle.broker_epoch)
+        await self._raft.close()

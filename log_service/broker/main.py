@@ -1,0 +1,134 @@
+"""``serve``: runs one node in the foreground from a file of server properties, until a signal stops it.
+
+Decides what the operator is told, and with which exit code: 0 stopped gracefully, 2 the configuration cannot be honoured, 3 a listener
+cannot be bound, 4 a log directory cannot be used or failed, 5 the disk is full, 1 anything else. The first SIGTERM or SIGINT stops
+gracefully, the second at once (exit code 1).
+"""
+
+import errno
+import gc
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from enum import IntEnum
+from pathlib import Path
+
+import trio
+
+from log_service.broker.broker import Broker
+from log_service.broker.env import real_env
+from log_service.broker.one_error import one_error
+from log_service.common.errors import ConfigError, KafkaError, StorageError, TidelogError
+from log_service.config.server import ServerSettings, parse_server_properties
+from log_service.config.views import NodeConfig
+
+logger = logging.getLogger(__name__)
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+_FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
+_CANNOT_BIND = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES})
+
+
+class ExitCode(IntEnum):
+    """What the process ends with."""
+
+    OK = 0
+    FAILED = 1
+    BAD_CONFIGURATION = 2
+    CANNOT_BIND = 3
+    BAD_LOG_DIRECTORY = 4
+    DISK_FULL = 5
+
+
+def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> int:
+    """Run a node until it is told to stop, and return the exit code.
+
+    ``properties_path`` may be None where ``overrides`` (``key=value``) say everything.
+    """
+    logging.basicConfig(format=LOG_FORMAT, stream=sys.stderr)
+    logging.getLogger("log_service").setLevel(logging.INFO)
+    try:
+        config, settings = read_configuration(properties_path, overrides)
+        if settings.warning is not None:
+            logger.warning("%s", settings.warning)
+        return trio.run(_run, config, settings)
+    except ConfigError as error:
+        return _end(ExitCode.BAD_CONFIGURATION, str(error))
+    except StorageError as error:
+        return _end(_storage_code(error), str(error))
+    except KafkaError as error:
+        return _end(ExitCode.FAILED, f"the controller does not let this broker in: {error}")
+    except TidelogError as error:
+        return _end(ExitCode.FAILED, str(error))
+    except OSError as error:
+        return _end_of_system(error)
+
+
+def read_configuration(properties_path: Path | str | None, overrides: Sequence[str]) -> tuple[NodeConfig, ServerSettings]:
+    """Return the configuration of a file with overrides over it.
+
+    Raises:
+        ConfigError: the file cannot be read, or asks for what is not there.
+    """
+    text = ""
+    if properties_path is not None:
+        try:
+            text = Path(properties_path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{properties_path} cannot be read: {error}") from error
+    return parse_server_properties(text, overrides)
+
+
+async def _run(config: NodeConfig, settings: ServerSettings) -> int:
+    broker = Broker(real_env(config), config, static_texts=settings.texts)
+    with one_error(), trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_watch_signals, signals, broker, nursery)
+            await nursery.start(broker.run)
+            _announce(config, broker)
+            await broker.wait_stopped()
+            is_graceful = broker.is_stopped_gracefully
+            nursery.cancel_scope.cancel()
+    return ExitCode.OK if is_graceful else ExitCode.FAILED
+
+
+def _announce(config: NodeConfig, broker: Broker) -> None:
+    gc.collect()
+    gc.freeze()
+    addresses = ", ".join(f"{host}:{port}" for host, port in broker.addresses.values())
+    logger.info("tidelog node %d is ready on %s", config.node_id, addresses)
+
+
+async def _watch_signals(signals: AsyncIterator[int], broker: Broker, nursery: trio.Nursery) -> None:
+    """Stop gracefully at the first signal, at once at the second."""
+    is_first = True
+    async for number in signals:
+        name = signal.Signals(number).name
+        if not is_first:
+            logger.warning("%s again: stopping at once", name)
+            nursery.cancel_scope.cancel()
+            return
+        logger.info("%s: stopping; once more stops at once", name)
+        nursery.start_soon(broker.stop)
+        is_first = False
+
+
+def _storage_code(error: StorageError) -> ExitCode:
+    cause = error.__cause__
+    is_full = isinstance(cause, OSError) and cause.errno in _FULL_DISK
+    return ExitCode.DISK_FULL if is_full else ExitCode.BAD_LOG_DIRECTORY
+
+
+def _end_of_system(error: OSError) -> ExitCode:
+    if error.errno in _CANNOT_BIND:
+        return _end(ExitCode.CANNOT_BIND, f"a listener cannot be bound: {error}; stop what listens there, or change listeners")
+    if error.errno in _FULL_DISK:
+        return _end(ExitCode.DISK_FULL, f"the disk is full: {error}; make room, or name another directory in log.dirs")
+    return _end(ExitCode.BAD_LOG_DIRECTORY, f"the node cannot use its files: {error}")
+
+
+def _end(code: ExitCode, text: str) -> ExitCode:
+    logger.error("%s", text)
+    return code
