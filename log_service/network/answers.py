@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from log_service.common.env import FileSlice
 from log_service.common.types import Buffer
@@ -20,6 +20,7 @@ from log_service.network.budget import ServerBudget
 logger = logging.getLogger(__name__)
 
 Chunk = Buffer | FileSlice
+BUFFER_TYPES: Final = (bytes, bytearray, memoryview)  # a tuple, because a union would be made anew for every chunk
 
 
 @dataclass(slots=True)
@@ -105,22 +106,22 @@ class FrameHandler(Protocol):
 
 
 class AnswerQueue:
-    """Answers in the order of their requests, from the first that was not ready. Bounded by whoever fills it."""
+    """Answers in the order of their requests, from the first that was not ready. Bounded by whoever fills it.
 
-    __slots__ = ("_answers", "_budget", "_on_head_ready")
+    ``answers`` is for looking: whether there are any, and how many.
+    """
+
+    __slots__ = ("_budget", "_on_head_ready", "answers")
 
     def __init__(self, budget: ServerBudget, on_head_ready: Callable[[], None]) -> None:
-        self._answers: deque[PendingAnswer] = deque()
+        self.answers: deque[PendingAnswer] = deque()
         self._budget = budget
         self._on_head_ready = on_head_ready
-
-    def __len__(self) -> int:
-        return len(self._answers)
 
     @property
     def is_head_ready(self) -> bool:
         """Whether the answer whose turn it is can be sent."""
-        return bool(self._answers) and self._answers[0].is_done
+        return bool(self.answers) and self.answers[0].is_done
 
     def append_ready(self, chunks: list[Chunk]) -> None:
         """Queue an answer that only waits for its turn."""
@@ -130,7 +131,7 @@ class AnswerQueue:
 
     def append(self, answer: PendingAnswer) -> None:
         """Queue an answer, complete or not."""
-        self._answers.append(answer)
+        self.answers.append(answer)
         if answer.is_done:
             self._budget.hold_answer(answer.size_bytes)
         else:
@@ -140,8 +141,8 @@ class AnswerQueue:
         """Take complete answers from the head, in order, until they have ``max_bytes`` in memory."""
         chunks: list[Chunk] = []
         size_bytes = 0
-        while self._answers and self._answers[0].is_done and size_bytes < max_bytes:
-            answer = self._answers.popleft()
+        while self.answers and self.answers[0].is_done and size_bytes < max_bytes:
+            answer = self.answers.popleft()
             size_bytes += answer.size_bytes
             chunks += answer.take()
         if size_bytes:
@@ -150,25 +151,25 @@ class AnswerQueue:
 
     def discard(self) -> None:
         """Drop everything, complete or not."""
-        while self._answers:
-            answer = self._answers.popleft()
+        while self.answers:
+            answer = self.answers.popleft()
             if answer.is_done:
                 self._budget.release_answer(answer.size_bytes)
             answer.discard()
 
     def _completed(self, answer: PendingAnswer) -> None:
         self._budget.hold_answer(answer.size_bytes)
-        if self._answers and self._answers[0] is answer:
+        if self.answers and self.answers[0] is answer:
             self._on_head_ready()
 
 
 def memory_bytes(chunks: Sequence[Chunk]) -> int:
     """Bytes of memory that chunks take; slices of files take none."""
-    return sum(len(chunk) for chunk in chunks if isinstance(chunk, bytes | bytearray | memoryview))
+    return sum(len(chunk) for chunk in chunks if isinstance(chunk, BUFFER_TYPES))
 
 
 def release_slices(chunks: Sequence[Chunk]) -> None:
     """Give back every lease among ``chunks``."""
     for chunk in chunks:
-        if not isinstance(chunk, bytes | bytearray | memoryview):
+        if not isinstance(chunk, BUFFER_TYPES):
             chunk.release()

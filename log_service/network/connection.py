@@ -21,12 +21,13 @@ from log_service.common.env import Connection
 from log_service.common.errors import ProtocolError
 from log_service.common.types import Buffer
 from log_service.config.views import NetworkLimits
-from log_service.network.answers import AnswerQueue, Chunk, ConnectionContext, FrameHandler, PendingAnswer, release_slices
+from log_service.network.answers import BUFFER_TYPES, AnswerQueue, Chunk, ConnectionContext, FrameHandler, PendingAnswer, release_slices
 from log_service.network.budget import ServerBudget
 
 SIZE_BYTES = 4
 JOIN_BYTES = 256 << 10  # ready answers are sent once they are this many bytes, so that one wake-up cannot pile up more
 SMALL_SLICE_BYTES = 16 << 10  # below this, reading a slice and sending it with its neighbours beats a sendfile of its own
+COPY_BYTES = 8 << 10  # up to this many, copying answers into one buffer is cheaper than handing the kernel many
 INITIAL_BUFFER_BYTES = 4 << 10  # grows when it was too small once: ten thousand idle connections cost what they need
 
 logger = logging.getLogger(__name__)
@@ -42,8 +43,41 @@ class _Next(enum.Enum):
     WAIT = enum.auto()  # enough requests are unanswered
 
 
+RECEIVE, RECEIVE_LARGE, SEND, WAIT = _Next  # names of their own: cheaper to look up than members
+
+
 class ServerConnection:
     """A connection that a listener accepted, from its first byte until it is closed."""
+
+    __slots__ = (
+        "_answers",
+        "_budget",
+        "_buffer",
+        "_end",
+        "_handle_frame",
+        "_has_slices",
+        "_has_writer",
+        "_is_held",
+        "_is_stopping",
+        "_max_buffer_bytes",
+        "_max_frame_bytes",
+        "_max_unanswered_count",
+        "_memory_scope",
+        "_queue",
+        "_reader_lot",
+        "_ready",
+        "_ready_bytes",
+        "_start_task",
+        "_stream",
+        "_view",
+        "_writer_lot",
+        "bytes_received",
+        "context",
+        "is_closed",
+        "is_mid_frame",
+        "is_sending",
+        "request_count",
+    )
 
     def __init__(
         self,
@@ -73,7 +107,9 @@ class ServerConnection:
         self._end = 0  # of what was received and not handled yet
         self._ready: list[Chunk] = []
         self._ready_bytes = 0
+        self._has_slices = False  # among what is ready
         self._queue = AnswerQueue(budget, self._wake_writer)
+        self._answers = self._queue.answers
         self._has_writer = False
         self._is_held = False  # the reading task waits for room among the unanswered requests
         self._is_stopping = False
@@ -83,7 +119,7 @@ class ServerConnection:
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "sending" if self.is_sending else "open"
-        return f"<ServerConnection {self.context.connection_id} {self.context.peer_host} {state} queued={len(self._queue)}>"
+        return f"<ServerConnection {self.context.connection_id} {self.context.peer_host} {state} queued={len(self._answers)}>"
 
     @property
     def bytes_sent(self) -> int:
@@ -93,7 +129,7 @@ class ServerConnection:
     @property
     def queued_answer_count(self) -> int:
         """Requests that are not answered yet."""
-        return len(self._queue)
+        return len(self._answers)
 
     async def serve(self) -> None:
         """Read until the peer leaves, the connection is closed or stopped, or bytes make no sense.
@@ -102,8 +138,9 @@ class ServerConnection:
             OSError: the peer is gone, or ``close`` was called.
             ProtocolError: from the handler, or a frame's size is out of bounds; ready answers before it were sent.
         """
+        receive_into = self._stream.receive_into
         while not self._is_stopping:
-            received = await self._stream.receive_into(self._view[self._end :])
+            received = await receive_into(self._view[self._end :] if self._end else self._view)
             if not received:
                 return
             self.bytes_received += received
@@ -143,18 +180,18 @@ class ServerConnection:
                 raise
             if self._ready:
                 await self._send_ready()
-            if following is _Next.RECEIVE:
+            if following is RECEIVE:
                 self.is_mid_frame = self._end > 0
                 return
-            if following is _Next.RECEIVE_LARGE:
+            if following is RECEIVE_LARGE:
                 await self._receive_large()
-            elif following is _Next.WAIT:
+            elif following is WAIT:
                 await self._wait_for_room()
 
     def _handle_buffered(self) -> _Next:
         """Hand over complete frames until there is none, or something has to be waited for."""
         buffer, view, start, end = self._buffer, self._view, 0, self._end
-        following, needed_bytes = _Next.RECEIVE, 0
+        following, needed_bytes = RECEIVE, 0
         self.is_mid_frame = False
         while end - start >= SIZE_BYTES:
             size = _read_size(buffer, start)[0]
@@ -164,17 +201,20 @@ class ServerConnection:
             if frame_end > end:
                 needed_bytes = SIZE_BYTES + size
                 break
-            if self._queue and self._is_full():
-                following = _Next.WAIT
+            if self._answers and self._is_full():
+                following = WAIT
                 break
             if self._handle(view[start + SIZE_BYTES : frame_end]):
-                following = _Next.SEND
+                following = SEND
             start = frame_end
-            if following is _Next.SEND:
+            if following is SEND:
                 break
         if needed_bytes > self._max_buffer_bytes:
-            following = _Next.RECEIVE_LARGE
-        self._keep_rest(start, end, needed_bytes)
+            following = RECEIVE_LARGE
+        if start == end < len(buffer):
+            self._end = 0
+        else:
+            self._keep_rest(start, end, needed_bytes)
         return following
 
     def _handle(self, frame: memoryview) -> bool:
@@ -187,12 +227,14 @@ class ServerConnection:
             self._queue.append(answer)
             self._start_writer()
             return False
-        if self._queue or self.is_sending:
+        if self._answers or self.is_sending:
             self._queue.append_ready(answer)
             return False
         for chunk in answer:
-            if isinstance(chunk, bytes | bytearray | memoryview):
+            if isinstance(chunk, BUFFER_TYPES):
                 self._ready_bytes += len(chunk)
+            else:
+                self._has_slices = True
         self._ready += answer
         return self._ready_bytes >= JOIN_BYTES
 
@@ -240,14 +282,14 @@ class ServerConnection:
             rest = rest[received:]
 
     def _is_full(self) -> bool:
-        return len(self._queue) >= self._max_unanswered_count or self._budget.is_exhausted
+        return len(self._answers) >= self._max_unanswered_count or self._budget.is_exhausted
 
     async def _wait_for_room(self) -> None:
-        while self._queue and self._is_full():
+        while self._answers and self._is_full():
             await self._hold()
 
     async def _wait_until_drained(self) -> None:
-        while self._queue or self.is_sending:
+        while self._answers or self.is_sending:
             await self._hold()
 
     async def _hold(self) -> None:
@@ -284,28 +326,38 @@ class ServerConnection:
             self.close()
 
     def _close_if_drained(self) -> None:
-        if self._is_stopping and not self._queue and not self.is_sending and not self._is_held:
+        if self._is_stopping and not self._answers and not self.is_sending and not self._is_held:
             self.close()
 
     async def _send_ready(self) -> None:
         """Send what is ready, and after it what has become ready meanwhile."""
+        chunks, has_slices = self._ready, self._has_slices
+        if not has_slices and len(chunks) > 1 and self._ready_bytes <= COPY_BYTES:
+            chunks = [b"".join(chunks)]  # type: ignore[arg-type]  # there is no slice among them
+        self._ready, self._ready_bytes, self._has_slices = [], 0, False
         self.is_sending = True
         try:
-            chunks, self._ready, self._ready_bytes = self._ready, [], 0
-            while chunks or self._queue.is_head_ready:
-                await self._send(chunks)
-                chunks = self._queue.take_ready(JOIN_BYTES)
-                self._reader_lot.unpark_all()
+            while True:
+                if has_slices:
+                    await self._send_mixed(chunks)
+                elif chunks:
+                    await self._stream.send_gathered(chunks)  # type: ignore[arg-type]
+                if self._is_held:
+                    self._reader_lot.unpark_all()
+                if not self._queue.is_head_ready:
+                    break
+                chunks, has_slices = self._queue.take_ready(JOIN_BYTES), True
         finally:
             self.is_sending = False
-            self._reader_lot.unpark_all()
+            if self._is_held:
+                self._reader_lot.unpark_all()
 
-    async def _send(self, chunks: Sequence[Chunk]) -> None:
+    async def _send_mixed(self, chunks: Sequence[Chunk]) -> None:
         """Send bytes gathered, and slices of files after the bytes before them; release every slice."""
         unsent: list[Buffer] = []
         try:
             for chunk in chunks:
-                if isinstance(chunk, bytes | bytearray | memoryview):
+                if isinstance(chunk, BUFFER_TYPES):
                     unsent.append(chunk)
                 elif len(chunk) <= SMALL_SLICE_BYTES:
                     unsent.append(chunk.read())

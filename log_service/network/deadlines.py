@@ -54,9 +54,14 @@ class ConnectionWatch:
         has_received = connection.bytes_received != self.bytes_received
         if has_sent or has_received or connection.queued_answer_count:
             self.active_ms = now_ms
-        self.sending_ms = self._since(connection.is_sending, has_sent, self.sending_ms, now_ms)
-        has_finished_frame = connection.request_count != self.request_count
-        self.frame_ms = self._since(connection.is_mid_frame, has_finished_frame, self.frame_ms, now_ms)
+        if not connection.is_sending:
+            self.sending_ms = None
+        elif has_sent or self.sending_ms is None:
+            self.sending_ms = now_ms
+        if not connection.is_mid_frame:
+            self.frame_ms = None
+        elif connection.request_count != self.request_count or self.frame_ms is None:
+            self.frame_ms = now_ms
         self.bytes_received, self.bytes_sent = connection.bytes_received, connection.bytes_sent
         self.request_count = connection.request_count
         return self._verdict(now_ms)
@@ -70,9 +75,3 @@ class ConnectionWatch:
         if now_ms - self.active_ms >= self.limits.idle_timeout_ms:
             return f"it was idle for {self.limits.idle_timeout_ms} ms"
         return None
-
-    @staticmethod
-    def _since(is_waiting: bool, has_moved: bool, since_ms: int | None, now_ms: int) -> int | None:
-        if not is_waiting:
-            return None
-        return now_ms if has_moved or since_ms is None else since_ms

@@ -60,14 +60,27 @@ class SocketConnection:
     async def receive_into(self, buffer: bytearray | memoryview) -> int:
         """Wait for bytes and put them at the front of ``buffer``; 0 is the end of the stream."""
         while True:
-            await self._wait_readable()
+            if self._descriptor < 0:
+                raise _closed()
             try:
+                await wait_readable(self._descriptor)
                 return self._socket.recv_into(buffer)
             except BlockingIOError:
                 continue  # readiness was a false alarm
+            except trio.ClosedResourceError as error:
+                raise _closed() from error
 
     async def send_gathered(self, buffers: Sequence[Buffer]) -> None:
         """Send all buffers, in order, with as few system calls as possible."""
+        if len(buffers) == 1:  # by far the most common: an answer, or several that were joined
+            try:
+                sent = self._socket.send(buffers[0])
+            except BlockingIOError:
+                sent = 0
+            self.bytes_sent += sent
+            if sent == len(buffers[0]):
+                return
+            buffers = _unsent(buffers, sent)
         await self._send_all(buffers, 0)
 
     async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
@@ -118,12 +131,6 @@ class SocketConnection:
                 raise OSError(errno.EIO, f"the file ended {size_bytes} bytes before the end of the leased range, at position {position}")
             self.bytes_sent += sent
             return sent
-
-    async def _wait_readable(self) -> None:
-        try:
-            await wait_readable(self._require_descriptor())
-        except trio.ClosedResourceError as error:
-            raise _closed() from error
 
     async def _wait_writable(self) -> None:
         try:
@@ -237,7 +244,7 @@ class SocketNetwork:
 
 
 async def _bind(host: str, port: int, backlog: int) -> socket.socket:
-    addresses = await trio.socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = addresses[0]
     return socket.create_server(address[:2], family=family, backlog=backlog)
 
