@@ -1,6 +1,6 @@
 """``LogClient`` over ``log_service.client``: the same calls against our log service and any Kafka cluster.
 
-Decides how the client's values become the platform's: topic ids become texts, errors become sentences that name the address. Knows no table.
+Decides how the client's values become the platform's: topic ids become texts, errors sentences that name the address. Knows no table.
 """
 
 from base64 import urlsafe_b64encode

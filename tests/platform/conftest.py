@@ -1,0 +1,36 @@
+"""Real Spark, Delta and Dagster for the tests of this folder; one JVM per test process."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration.settings import load_settings
+from orchestration.spark.session import open_session
+
+THIRD_PARTY_WARNINGS = (
+    "ignore:module 'sre_:DeprecationWarning",  # Great Expectations imports them
+    "ignore::DeprecationWarning:great_expectations",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            for warning in THIRD_PARTY_WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(warning))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    data_directory = tmp_path_factory.mktemp("spark")
+    settings = load_settings({"TIDELOG_DATA": str(data_directory), "TIDELOG_SPARK_MASTER": "local[2]", "TIDELOG_SPARK_DRIVER_MEMORY": "1g"})
+    session = open_session(settings)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def lake_root(tmp_path: Path) -> Path:
+    return tmp_path / "lake"

@@ -1,0 +1,132 @@
+"""A run killed at any step, and rivals at the same time: each record ends up in exactly one place."""
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestration.dead_letters import DeadLetters
+from orchestration.settings import load_settings
+from orchestration.spark.server import SparkServer
+from orchestration.tables import Lake
+from tests.platform.killed_run import KILLED, STEPS
+from tests.platform.pipeline import order
+from tests.unit.orchestration.memory_log import MemoryLog
+
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(400)]
+ROOT = Path(__file__).resolve().parents[2]
+START_TIMEOUT_S = 120
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    data_directory = tmp_path_factory.mktemp("server")
+    settings = load_settings({"TIDELOG_DATA": str(data_directory), "TIDELOG_SPARK_MASTER": "local[2]", "TIDELOG_SPARK_DRIVER_MEMORY": "1g"})
+    server = SparkServer(settings=settings, port=free_port())
+    with (data_directory / "server.log").open("wb") as output:
+        child = subprocess.Popen(
+            server.argv(), env=server.environment(os.environ), cwd=data_directory, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not server.is_ready():
+            assert child.poll() is None, (data_directory / "server.log").read_text()[-2000:]
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        yield server.url
+    finally:
+        child.send_signal(signal.SIGTERM)
+        child.wait(30)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def start(remote: str, log: Path, limit: int, step: str, *lakes: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.platform.killed_run", remote, str(log), str(limit), step, *map(str, lakes)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(child: "subprocess.Popen[str]") -> tuple[int, str]:
+    output, _ = child.communicate(timeout=200)
+    return child.returncode, output
+
+
+def append_orders(log: MemoryLog, round_number: int) -> None:
+    for number, partition in enumerate(log.topics["orders"].partitions):
+        for position in range(12):
+            name = f"{round_number}-{number}-{position}"
+            partition.append(order(name, position - 2))
+        partition.append(b"nonsense")
+        partition.append(order(name))
+        partition.skip(2)
+
+
+def stored(log: MemoryLog, path: Path) -> Path:
+    path.write_bytes(pickle.dumps(log))
+    return path
+
+
+def places(log: MemoryLog) -> Counter[tuple[str, int, int]]:
+    topic = log.topics["orders"]
+    return Counter((topic.topic_id, number, offset) for number, one in enumerate(topic.partitions) for offset in one.records)
+
+
+def found_places(lake_root: Path) -> Counter[tuple[str, int, int]]:
+    lake = Lake(lake_root)
+    columns = ["_topic_id", "_partition", "_offset"]
+    target = lake.snapshot("clean_orders")
+    tables = [DeadLetters(lake).committed().to_table(columns=columns)]
+    tables += [target.dataset().to_table(columns=columns)] if target else []
+    return Counter(tuple(row.values()) for table in tables for row in table.to_pylist())
+
+
+def test_a_run_killed_at_any_step_neither_doubles_nor_loses_a_record(remote: str, tmp_path: Path) -> None:
+    log = MemoryLog()
+    log.add_topic("orders", 2)
+    append_orders(log, 1)
+    first = places(log)
+    first_path = stored(log, tmp_path / "first")
+    append_orders(log, 2)
+    second_path = stored(log, tmp_path / "second")
+    lakes = {step: tmp_path / step for step in STEPS}
+    late = [lakes[step] for step in STEPS if "table-is-created" not in step]
+    assert finish(start(remote, first_path, 1000, "none", *late))[0] == 0
+
+    for step, lake in lakes.items():
+        code, output = finish(start(remote, second_path, 1000, step, lake))
+        assert code == KILLED, output
+        expected = places(log) if step == "after-target" else first if lake in late else Counter()
+        assert found_places(lake) == expected, f"killed {step}"
+
+    code, output = finish(start(remote, second_path, 25, "none", *lakes.values()))
+    assert code == 0, output
+    code, output = finish(start(remote, second_path, 1000, "none", *lakes.values()))
+    assert code == 0, output
+    for step, lake in lakes.items():
+        assert found_places(lake) == places(log), f"recovered from {step}"
+        assert DeadLetters(Lake(lake)).pending().count_rows() == 0
+
+
+def test_rivals_commit_each_record_once(remote: str, tmp_path: Path) -> None:
+    log = MemoryLog()
+    log.add_topic("orders", 2)
+    append_orders(log, 1)
+    path = stored(log, tmp_path / "log")
+    lake = tmp_path / "lake"
+    rivals = [start(remote, path, limit, "none", lake, lake) for limit in (1000, 17)]
+    outcomes = [finish(one) for one in rivals]
+    assert [code for code, _ in outcomes] == [0, 0], outcomes
+    assert found_places(lake) == places(log)

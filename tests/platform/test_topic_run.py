@@ -1,0 +1,241 @@
+"""A table that follows a topic: rows, rejections and offsets of one batch after the other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration.checkpoints import ProgressError
+from orchestration.schemas import SchemaConflictError
+from orchestration.spark.source import read_ranges
+from orchestration.tables import Lake
+from orchestration.transforms.errors import NotReadyError, TransformError
+from orchestration.transforms.topic_run import run_topic_table
+from tests.platform.pipeline import SUITE, Notes, letters_of, order, orders_table, rows_of, run_context
+from tests.unit.orchestration.memory_log import MemoryLog
+
+pytestmark = pytest.mark.platform
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    made = MemoryLog()
+    made.add_topic("orders", 2)
+    return made
+
+
+def test_each_record_becomes_a_row_or_a_dead_letter_with_its_reason(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    first, second = log.topics["orders"].partitions
+    for value in [order("a", 5, note="hi"), order("b", -1), b"nonsense", order("a", 7), None, b'{"id": "x"}', order("c", "many")]:
+        first.append(value)
+    second.append(order("d", 2000))
+    second.append(b"\xff\xfe")
+
+    result = run_topic_table(orders_table(suite=SUITE), run_context(log, lake_root, spark))
+
+    assert rows_of(lake_root) == [(0, 0, "a"), (1, 0, "d")]
+    assert letters_of(lake_root) == [
+        (0, 1, "amount_is_positive", "amount > 0 does not hold"),
+        (0, 2, "schema", "the value is not JSON"),
+        (0, 3, "unique_by", "duplicate"),
+        (0, 4, "schema", "the value is null"),
+        (0, 5, "schema", "field amount is required and missing"),
+        (0, 6, "schema", "field amount is not INT"),
+        (1, 1, "schema", "the value is not UTF-8 text"),
+    ]
+    assert result.batch is not None
+    assert result.batch.violations == {"amount_is_positive": 1, "amount_is_small": 1, "id_is_short": 0}
+    assert [one.is_met for one in result.outcomes] == [True, True]
+    snapshot = Lake(lake_root).existing("clean_orders")
+    assert {partition: one.next_offset for partition, one in snapshot.checkpoints("id-of-orders", [0, 1]).items()} == {0: 7, 1: 2}
+
+
+def test_next_run_reads_only_what_is_new_and_knows_the_keys_of_the_table(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    partition = log.topics["orders"].partitions[0]
+    partition.append(order("a"))
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    partition.append(order("a"))
+    partition.append(order("b"))
+
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+
+    assert log.reads == [("orders", 0, 0, 1), ("orders", 0, 1, 3)]
+    assert rows_of(lake_root) == [(0, 0, "a"), (0, 2, "b")]
+    assert letters_of(lake_root) == [(0, 1, "unique_by", "duplicate")]
+
+
+def test_nothing_new_commits_nothing_and_starts_no_spark(log: MemoryLog, lake_root: Path) -> None:
+    def no_session() -> Any:
+        pytest.fail("no session is needed")
+
+    result = run_topic_table(orders_table(), run_context(log, lake_root, None, session=no_session))
+
+    assert result.version is None
+    assert Lake(lake_root).names() == ("dead_letters",)
+
+
+def test_offsets_are_committed_where_every_record_was_rejected_or_there_was_none(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    first, second = log.topics["orders"].partitions
+    first.append(b"nonsense")
+    second.skip(3)
+
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+
+    snapshot = Lake(lake_root).existing("clean_orders")
+    assert {partition: one.next_offset for partition, one in snapshot.checkpoints("id-of-orders", [0, 1]).items()} == {0: 1, 1: 3}
+    assert rows_of(lake_root) == []
+
+
+def test_a_failed_rule_or_expectation_commits_nothing(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    log.topics["orders"].partitions[0].append(order("x" * 30))
+    result = run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    assert result.failures == ("rule id_is_short: 1 rows violate length(id) < 20",)
+    assert result.version is None
+    assert Lake(lake_root).snapshot("clean_orders") is None
+
+
+def test_last_stable_offset_bounds_the_run_and_the_limit_leaves_a_backlog(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    partition = log.topics["orders"].partitions[0]
+    for number in range(10):
+        partition.append(order(f"o{number}"))
+    partition.last_stable_offset = 6
+
+    result = run_topic_table(orders_table(), run_context(log, lake_root, spark, records_per_run=4))
+
+    assert [row[1] for row in rows_of(lake_root)] == [0, 1, 2, 3]
+    assert result.backlog == 2
+
+
+def test_recreated_topic_starts_at_its_log_start_and_says_so(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    log.topics["orders"].partitions[0].append(order("a"))
+    log.topics["orders"].partitions[0].append(order("b"))
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    log.add_topic("orders", 1, topic_id="another-id").partitions[0].append(order("c"))
+    notes = Notes()
+
+    run_topic_table(orders_table(), run_context(log, lake_root, spark, reporter=notes))
+
+    assert rows_of(lake_root, columns=("_topic_id", "_offset", "id")) == [
+        ("another-id", 0, "c"),
+        ("id-of-orders", 0, "a"),
+        ("id-of-orders", 1, "b"),
+    ]
+    assert "was recreated: its id is now another-id" in notes.notes[0]
+
+
+def test_truncated_log_is_refused(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    partition = log.topics["orders"].partitions[0]
+    partition.leader_epoch = 4
+    for number in range(3):
+        partition.append(order(f"o{number}"))
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    partition.epoch_ends[4] = 2
+    partition.skip(5)
+    with pytest.raises(ProgressError, match="leader epoch 4 ends at offset 2, below the table's checkpoint 3"):
+        run_topic_table(orders_table(), run_context(log, lake_root, spark))
+
+
+def test_a_transform_that_throws_is_named_and_commits_nothing(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    log.topics["orders"].partitions[0].append(order("a"))
+
+    def throws(records: Any) -> Any:
+        raise ZeroDivisionError("three over zero")
+
+    with pytest.raises(TransformError, match="table clean_orders raised ZeroDivisionError: three over zero"):
+        run_topic_table(orders_table(function=throws), run_context(log, lake_root, spark))
+    with pytest.raises(TransformError, match="DIVIDE_BY_ZERO"):
+        run_topic_table(
+            orders_table(function=lambda records: records.selectExpr("*", "1 / (amount - 1) AS x")), run_context(log, lake_root, spark)
+        )
+    assert Lake(lake_root).names() == ("dead_letters",)
+
+
+def test_result_without_or_with_foreign_provenance_is_refused(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    log.topics["orders"].partitions[0].append(order("a"))
+    with pytest.raises(TransformError, match="lacks _topic_id, _offset"):
+        run_topic_table(
+            orders_table(function=lambda records: records.select("_partition", "id", "amount")), run_context(log, lake_root, spark)
+        )
+    with pytest.raises(TransformError, match="are not of the batch"):
+        run_topic_table(
+            orders_table(function=lambda records: records.selectExpr("_topic_id", "_partition", "_offset + 5 AS _offset", "id", "amount")),
+            run_context(log, lake_root, spark),
+        )
+
+
+def test_changed_columns_are_refused_unless_the_table_may_evolve(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    partition = log.topics["orders"].partitions[0]
+    partition.append(order("a"))
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    partition.append(order("b", 3))
+
+    def more(records: Any) -> Any:
+        return records.selectExpr("_topic_id", "_partition", "_offset", "_timestamp", "id", "amount", "amount * 2 AS twice")
+
+    with pytest.raises(SchemaConflictError, match=r"note \(string\) is in the table and not in the result; twice \(int32\)"):
+        run_topic_table(orders_table(function=more), run_context(log, lake_root, spark))
+    run_topic_table(orders_table(function=more, is_evolving=True), run_context(log, lake_root, spark))
+    assert rows_of(lake_root, columns=("id", "note", "twice")) == [("a", None, None), ("b", None, 6)]
+
+
+def test_a_record_made_into_several_rows_is_rejected_as_a_whole(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    partition = log.topics["orders"].partitions[0]
+    partition.append(order("a", 2))
+    partition.append(order("b", 1))
+
+    def exploded(records: Any) -> Any:
+        return records.selectExpr("_topic_id", "_partition", "_offset", "id", "amount", "explode(sequence(1, amount)) AS step")
+
+    rules = orders_table().rules[1:] + (
+        orders_table().rules[0].__class__(name="first", condition="step < 2", severity=orders_table().rules[0].severity),
+    )
+    run_topic_table(orders_table(function=exploded, unique_by=("id", "step"), rules=rules), run_context(log, lake_root, spark))
+    assert rows_of(lake_root) == [(0, 1, "b")]
+    assert letters_of(lake_root) == [(0, 0, "first", "step < 2 does not hold")]
+
+
+def test_records_that_misfit_are_found_where_spark_skips_a_part_of_the_input(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    partition = log.topics["orders"].partitions[0]
+    partition.append(order("a"))
+    partition.append(b"nonsense")
+    nothing = orders_table(function=lambda records: records.where("false"))
+    result = run_topic_table(nothing, run_context(log, lake_root, spark))
+    assert [one[:3] for one in letters_of(lake_root)] == [(0, 1, "schema")]
+    assert result.batch is not None
+    assert result.batch.filtered == 1
+
+
+def test_missing_topic_names_the_asset_that_creates_it(lake_root: Path) -> None:
+    with pytest.raises(NotReadyError, match="materialize topics/orders"):
+        run_topic_table(orders_table(), run_context(MemoryLog(), lake_root, None))
+
+
+def test_large_ranges_are_read_by_sparks_workers_with_the_same_result(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    first, second = log.topics["orders"].partitions
+    for number in range(300):
+        first.append(order(f"a{number}", number - 5))
+        second.append(order(f"b{number}"))
+    second.append(b"nonsense")
+
+    result = run_topic_table(orders_table(), run_context(log, lake_root, spark, arrow_records=100))
+
+    assert result.statistics is not None
+    assert result.statistics.records == 601
+    assert result.statistics.leader_epochs == {0: 0, 1: 0}
+    assert len(rows_of(lake_root)) == 594
+    assert len(letters_of(lake_root)) == 7
+    assert {(0, 0), (1, 300)} <= {one[:2] for one in letters_of(lake_root)}
+
+
+def test_both_ways_of_reading_give_the_same_statistics(log: MemoryLog, spark: Any, lake_root: Path) -> None:
+    partition = log.topics["orders"].partitions[0]
+    partition.append(order("a"), key=b"k")
+    partition.append(None)
+    from orchestration.offsets import OffsetRange, OffsetRanges
+
+    ranges = OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=0, end=2),))
+    small = read_ranges(spark, log.range_reader(), ranges, arrow_records=10)
+    large = read_ranges(spark, log.range_reader(), ranges, arrow_records=0)
+    assert small.statistics == large.statistics
+    assert small.frame.orderBy("_offset").collect() == large.frame.orderBy("_offset").collect()
+    large.release()

@@ -1,0 +1,127 @@
+"""A log service in memory that keeps ``LogClient``'s promises: for tests of what the platform does with a log, not of the log."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from orchestration.checkpoints import PartitionOffsets
+from orchestration.log_client import RECORD_SCHEMA, LogServiceError, RangeReader, TopicDescription
+from orchestration.offsets import OffsetRange
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryPartition:
+    records: dict[int, tuple[int, int, bytes | None, bytes | None]] = field(default_factory=dict)
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    last_stable_offset: int | None = None
+    leader_epoch: int = 0
+    epoch_ends: dict[int, int] = field(default_factory=dict)
+
+    def append(self, value: bytes | None, key: bytes | None = None, timestamp_ms: int = 1_700_000_000_000) -> int:
+        offset = self.log_end_offset
+        self.records[offset] = (timestamp_ms, self.leader_epoch, key, value)
+        self.log_end_offset += 1
+        return offset
+
+    def skip(self, count: int) -> None:
+        """Offsets without records, as markers and compaction leave them."""
+        self.log_end_offset += count
+
+
+@dataclass(slots=True, kw_only=True)
+class MemoryTopic:
+    topic_id: str
+    partitions: list[MemoryPartition]
+    replication_factor: int = 1
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReader:
+    topics: dict[str, MemoryTopic]
+    reads: list[tuple[str, int, int, int]]
+
+    def __call__(self, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        self.reads.append((topic, wanted.partition, wanted.start, wanted.end))
+        partition = self.topics[topic].partitions[wanted.partition]
+        if wanted.start < partition.log_start_offset:
+            raise LogServiceError("OFFSET_OUT_OF_RANGE")
+        chosen = [(offset, *partition.records[offset]) for offset in sorted(partition.records) if offset in wanted]
+        for at in range(0, len(chosen), 1_000):
+            columns = list(zip(*chosen[at : at + 1_000], strict=True))
+            stamps = [datetime.fromtimestamp(ms / 1000, UTC) for ms in columns[1]]
+            yield pa.record_batch([columns[0], stamps, columns[2], columns[3], columns[4]], schema=RECORD_SCHEMA)
+
+
+class MemoryLog:
+    """Topics by name; reads and mirrored offsets are noted for tests."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, MemoryTopic] = {}
+        self.reads: list[tuple[str, int, int, int]] = []
+        self.mirrored: dict[str, dict[int, int]] = {}
+        self.calls: list[str] = []
+
+    def add_topic(self, name: str, partitions: int = 1, topic_id: str | None = None) -> MemoryTopic:
+        topic = MemoryTopic(topic_id=topic_id or f"id-of-{name}", partitions=[MemoryPartition() for _ in range(partitions)])
+        self.topics[name] = topic
+        return topic
+
+    def describe_topic(self, topic: str) -> TopicDescription | None:
+        found = self.topics.get(topic)
+        if found is None:
+            return None
+        return TopicDescription(
+            topic=topic, topic_id=found.topic_id, partitions=len(found.partitions), replication_factor=found.replication_factor
+        )
+
+    def partition_offsets(self, topic: str) -> tuple[PartitionOffsets, ...]:
+        return tuple(
+            PartitionOffsets(
+                partition=number,
+                log_start_offset=one.log_start_offset,
+                last_stable_offset=one.log_end_offset if one.last_stable_offset is None else one.last_stable_offset,
+                high_watermark=one.log_end_offset,
+            )
+            for number, one in enumerate(self.topics[topic].partitions)
+        )
+
+    def leader_epoch_ends(self, topic: str, epochs: Mapping[int, int]) -> dict[int, int]:
+        partitions = self.topics[topic].partitions
+        return {
+            partition: partitions[partition].epoch_ends.get(epoch, partitions[partition].log_end_offset)
+            for partition, epoch in epochs.items()
+        }
+
+    def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int | None]:
+        return {
+            number: min((offset for offset, record in one.records.items() if record[0] >= timestamp_ms), default=None)
+            for number, one in enumerate(self.topics[topic].partitions)
+        }
+
+    def range_reader(self) -> RangeReader:
+        return MemoryReader(self.topics, self.reads)
+
+    def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
+        self.calls.append("create_topic")
+        created = self.add_topic(topic, partitions)
+        created.replication_factor = replication_factor
+        created.configs.update(configs)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        self.calls.append("add_partitions")
+        partitions = self.topics[topic].partitions
+        partitions.extend(MemoryPartition() for _ in range(total - len(partitions)))
+
+    def topic_configs(self, topic: str) -> dict[str, str]:
+        return {"cleanup.policy": "delete", **self.topics[topic].configs}
+
+    def alter_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        self.calls.append("alter_topic_configs")
+        self.topics[topic].configs.update(configs)
+
+    def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
+        self.mirrored[group_id] = dict(offsets)
