@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from log_service.common.errors import ProtocolError
-from log_service.protocol.codec import decode, encode, encode_chunks
-from log_service.protocol.messages.create_topics import CreateTopicsRequest
+from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode, encode, encode_chunks
+from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, RequestCursor
 from log_service.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData, ReplicaState
 from log_service.protocol.messages.fetch import LeaderIdAndEpoch as FetchLeader
@@ -117,6 +117,17 @@ def test_list_of_cheap_elements_is_bounded_in_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_request_full_of_the_emptiest_topics_costs_tens_of_megabytes() -> None:
+    topics = encode(CreateTopicsRequest(topics=[CreatableTopic()] * 8000), 7)
+    tracemalloc.start()
+    try:
+        decode(CreateTopicsRequest, 7, topics, max_elements=MAX_REQUEST_ELEMENTS)
+        each_bytes = tracemalloc.get_traced_memory()[1] / 8000
+    finally:
+        tracemalloc.stop()
+    assert each_bytes * MAX_REQUEST_ELEMENTS < 100_000_000
 
 
 def test_budget_of_elements_is_one_for_the_whole_message() -> None:
