@@ -7,10 +7,11 @@ what only a consumer needs. The rooms, from the bottom up:
 - ``connection_pool``: one connection per node and purpose, versions negotiated on each.
 - ``cluster_view``, ``cluster_metadata``: what is known of the cluster, how it stays fresh, and how a call is tried again.
 - ``delivery``, ``accumulator``, ``sender``, ``producer``: records on their way in.
-- ``subscriptions``, ``membership``, ``fetcher``, ``consumer``: records on their way out.
+- ``subscriptions``, ``record_view``, ``fetcher``, ``positions``, ``commits``, ``membership``, ``rebalance``, ``consumer``: records on
+  their way out.
 - ``admin_values``, ``admin_topics``, ``admin_groups``, ``offsets``, ``admin``: questions about topics, groups and offsets.
 - ``range_reader``: exactly one range of offsets, as raw batches or as Arrow columns.
-- ``portal``, ``blocking``: the same for programs without an event loop.
+- ``portal``, ``blocking``, ``blocking_producer``: the same for programs without an event loop.
 """
 
 from importlib import import_module
@@ -37,12 +38,15 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicListing,
     )
-    from log_service.client.blocking import BlockingAdmin, BlockingDelivery, BlockingProducer
+    from log_service.client.blocking import BlockingAdmin, BlockingConsumer
+    from log_service.client.blocking_producer import BlockingDelivery, BlockingProducer
+    from log_service.client.consumer import Consumer
     from log_service.client.delivery import Delivery, RecordMetadata
     from log_service.client.env import real_env
     from log_service.client.partitioning import Partitioner, murmur2, partition_of_key
     from log_service.client.producer import Producer
     from log_service.client.range_reader import RawBatches, read_range, read_range_arrow
+    from log_service.client.record_view import ConsumerRecord
     from log_service.common.errors import ConfigError, ErrorCode, KafkaError
     from log_service.common.types import TopicPartition
 
@@ -67,11 +71,14 @@ _HOMES = {
         "TopicDescription",
         "TopicListing",
     ),
-    "log_service.client.blocking": ("BlockingAdmin", "BlockingDelivery", "BlockingProducer"),
+    "log_service.client.blocking": ("BlockingAdmin", "BlockingConsumer"),
+    "log_service.client.blocking_producer": ("BlockingDelivery", "BlockingProducer"),
+    "log_service.client.consumer": ("Consumer",),
     "log_service.client.delivery": ("Delivery", "RecordMetadata"),
     "log_service.client.env": ("real_env",),
     "log_service.client.partitioning": ("Partitioner", "murmur2", "partition_of_key"),
     "log_service.client.producer": ("Producer",),
+    "log_service.client.record_view": ("ConsumerRecord",),
     "log_service.client.range_reader": ("RawBatches", "read_range", "read_range_arrow"),
     "log_service.common.errors": ("ConfigError", "ErrorCode", "KafkaError"),
     "log_service.common.types": ("TopicPartition",),
@@ -80,12 +87,15 @@ _HOMES = {
 __all__ = [
     "Admin",
     "BlockingAdmin",
+    "BlockingConsumer",
     "BlockingDelivery",
     "BlockingProducer",
     "ClusterDescription",
     "ConfigEntry",
     "ConfigError",
     "ConfigResource",
+    "Consumer",
+    "ConsumerRecord",
     "Delivery",
     "EpochEnd",
     "ErrorCode",

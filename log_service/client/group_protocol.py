@@ -5,9 +5,9 @@ Decides the versions: what is written is version 3 of the subscription (owned pa
 1 of the assignment; what is read is any version, a newer one as the newest that is known here.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from struct import Struct, error
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from struct import Struct, error, iter_unpack
 
 from log_service.common.errors import ProtocolError
 from log_service.common.types import TopicPartition
@@ -23,7 +23,10 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 SUBSCRIPTION_VERSION = 3
 ASSIGNMENT_VERSION = 1
 NO_GENERATION = -1
-_VERSION = Struct(">h")
+STICKY = "sticky"
+COOPERATIVE_STICKY = "cooperative-sticky"
+_VERSION = _INT16 = Struct(">h")
+_INT32 = Struct(">i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,64 @@ def _grouped(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]
     return list(grouped.items())
 
 
-def is_same(first: Sequence[TopicPartition], second: Sequence[TopicPartition]) -> bool:
-    """Whether two assignments hold the same partitions."""
-    return sorted(first) == sorted(second)
+# What sticky assignors keep in the user data
+
+
+def subscription_for(assignor: str, topics: Iterable[str], owned: Iterable[TopicPartition], generation_id: int, rack: str) -> Subscription:
+    """Return what a member tells about itself to one assignor.
+
+    An eager assignor is told of no owned partitions, for they were given up; ``sticky`` finds the ones before in its user data (KIP-54).
+    """
+    previous = tuple(owned)
+    user_data = None
+    if assignor == COOPERATIVE_STICKY:
+        user_data = _INT32.pack(generation_id)
+    elif assignor == STICKY:
+        user_data = _encode_previous(previous, generation_id)
+    return Subscription(
+        topics=tuple(topics),
+        owned=previous if assignor == COOPERATIVE_STICKY else (),
+        generation_id=generation_id,
+        user_data=user_data,
+        rack=rack or None,
+    )
+
+
+def with_previous_assignment(assignor: str, subscription: Subscription) -> Subscription:
+    """Return a member's subscription as the leader's assignor needs it: owned partitions and generation from wherever they were told."""
+    if not subscription.user_data:
+        return subscription
+    if assignor == STICKY:
+        owned, generation_id = _decode_previous(subscription.user_data)
+        return replace(subscription, owned=owned, generation_id=generation_id)
+    if assignor == COOPERATIVE_STICKY and subscription.generation_id == NO_GENERATION and len(subscription.user_data) >= _INT32.size:
+        return replace(subscription, generation_id=_INT32.unpack_from(subscription.user_data)[0])
+    return subscription
+
+
+def _encode_previous(owned: Iterable[TopicPartition], generation_id: int) -> bytes:
+    topics = _grouped(owned)
+    parts = [_INT32.pack(len(topics))]
+    for topic, numbers in topics:
+        name = topic.encode()
+        parts += [_INT16.pack(len(name)), name, _INT32.pack(len(numbers)), *map(_INT32.pack, numbers)]
+    parts.append(_INT32.pack(generation_id))
+    return b"".join(parts)
+
+
+def _decode_previous(user_data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
+    """Read what ``_encode_previous`` (or another client) wrote; bytes that make no sense are a member without a past."""
+    owned: list[TopicPartition] = []
+    try:
+        (topic_count,), position = _INT32.unpack_from(user_data), 4
+        for _ in range(topic_count):
+            (size,) = _INT16.unpack_from(user_data, position)
+            topic = user_data[position + 2 : position + 2 + size].decode()
+            (count,) = _INT32.unpack_from(user_data, position + 2 + size)
+            position += 6 + size
+            owned += [TopicPartition(topic, number) for (number,) in iter_unpack(">i", user_data[position : position + 4 * count])]
+            position += 4 * count
+        generation_id = _INT32.unpack_from(user_data, position)[0] if position < len(user_data) else NO_GENERATION
+    except (error, UnicodeDecodeError):
+        return (), NO_GENERATION
+    return tuple(owned), generation_id

@@ -1,4 +1,4 @@
-"""One trio run in a thread of its own, and calls into it from other threads.
+"""One trio run in a thread of its own, calls into it from other threads, and what the blocking classes share.
 
 Decides how a call gets there, how its result comes back, and what an interrupted wait does: it cancels the call. Knows no clients.
 
@@ -9,15 +9,17 @@ daemon, so that it never keeps a process alive.
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
-from functools import partial
+from functools import partial, update_wrapper
 from threading import Thread
-from typing import Generic, TypeVar
+from types import TracebackType
+from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import trio
 
 from log_service.common.errors import ErrorCode, KafkaError
 
 C = TypeVar("C")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -69,6 +71,15 @@ class Portal(Generic[C]):
             if not future.done():
                 self._submit(scope.cancel)
             raise
+
+    def call_sync(self, function: Callable[[], T]) -> T:
+        """Run a plain function over there and return its result, or raise what it raised. Raises as ``call``."""
+
+        async def run() -> T:
+            await trio.lowlevel.checkpoint()
+            return function()
+
+        return self.call(run)
 
     def submit(self, function: Callable[[], None]) -> None:
         """Run a plain function over there, soon; it must not raise.
@@ -132,6 +143,48 @@ class Portal(Generic[C]):
                 self._nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise _only(group) from None
+
+
+class Blocking(Generic[C]):
+    """What the blocking classes share: opening, closing, and one call after the other."""
+
+    def __init__(self, client: C) -> None:
+        self._client = client
+        self._portal: Portal[C] = Portal(client, type(self).__name__)  # type: ignore[arg-type]
+
+    def __enter__(self) -> Self:
+        self._portal.open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'open' if self._portal.is_open else 'closed'}>"
+
+    def close(self) -> None:
+        """Close the client and its thread. Idempotent."""
+        self._portal.close()
+
+
+def blocking(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Concatenate[Blocking[C], P], T]:
+    """Return the method without ``await``: it runs in the client's thread while the caller waits."""
+
+    def call(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._portal.call(partial(method, self._client, *args, **kwargs))
+
+    update_wrapper(call, method)
+    return call
+
+
+def blocking_sync(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[Blocking[C], P], T]:
+    """Return a method that does not wait, run in the client's thread all the same: its state is touched nowhere else."""
+
+    def call(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._portal.call_sync(partial(method, self._client, *args, **kwargs))
+
+    update_wrapper(call, method)
+    return call
 
 
 class _Steps(Generic[T]):

@@ -1,0 +1,331 @@
+"""One member of a classic group: joining, the leader's assignment, heartbeats, leaving.
+
+Decides when the member has to join again and what the coordinator's errors mean for it. It never touches partitions: the consumer asks it
+to join with a subscription, takes the outcome when it polls, and is told when its partitions are lost. Joining runs in a task of its own,
+because a join that was sent must be waited for: a second one for the same member would leave the first unanswered.
+
+Invariants: one join at a time; heartbeats go out from the moment of the outcome until the member leaves, also while the application works;
+a member that does not poll for ``max_poll_interval_ms`` leaves (KIP-62).
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import trio
+
+from log_service.client.admin_groups import MOVED
+from log_service.client.assignors import ASSIGNORS, Member
+from log_service.client.cluster_metadata import ClusterMetadata
+from log_service.client.connection_pool import raise_for
+from log_service.client.group_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    NO_GENERATION,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    with_previous_assignment,
+)
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+from log_service.config.client import ConsumerConfig
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
+HEARTBEAT_PURPOSE = "heartbeat"
+REJOIN_AS_NEW = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+Subscribing = Callable[[str], bytes]
+"""Returns the subscription's bytes for an assignor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinOutcome:
+    """What a completed join gave."""
+
+    generation_id: int
+    assignor: str
+    assigned: tuple[TopicPartition, ...]
+
+
+class Membership:
+    """A consumer's membership. ``on_change`` is called whenever a poll should look at it."""
+
+    def __init__(self, cluster: ClusterMetadata, config: ConsumerConfig, group_id: str, on_change: Callable[[], None]) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._group_id = group_id
+        self._on_change = on_change
+        self._subscribing: Subscribing | None = None
+        self._wakeup = trio.Event()
+        self._outcome: JoinOutcome | None = None
+        self._error: KafkaError | None = None
+        self._is_lost = False
+        self._polled_ms = 0
+        self._is_polling = False
+        self._reason: str | None = None
+        self._leader_counts: dict[str, int] = {}
+        self.member_id = ""
+        self.generation_id = NO_GENERATION
+        self.is_join_needed = False
+
+    def __repr__(self) -> str:
+        return f"<Membership {self._group_id} member={self.member_id!r} generation={self.generation_id}>"
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a join is under way."""
+        return self._subscribing is not None
+
+    @property
+    def is_member(self) -> bool:
+        """Whether commits may carry the generation."""
+        return self.generation_id != NO_GENERATION
+
+    @property
+    def counts_as_leader(self) -> Mapping[str, int]:
+        """The partition counts by topic that this member, as the leader, assigned by; empty for followers."""
+        return self._leader_counts
+
+    # What a poll does
+
+    def note_poll(self, *, is_polling: bool) -> None:
+        """The application polls, or has polled."""
+        self._is_polling = is_polling
+        self._polled_ms = self._now_ms()
+
+    def start_join(self, subscribing: Subscribing) -> None:
+        """Join, or join again, with what ``subscribing`` returns for each assignor."""
+        assert not self.is_joining, "one join at a time"
+        self._subscribing = subscribing
+        self.is_join_needed = False
+        self._wakeup.set()
+
+    def request_join(self, reason: str) -> None:
+        """Join again at the next poll."""
+        if not self.is_join_needed:
+            self.is_join_needed = True
+            self._reason = reason
+            self._on_change()
+
+    def take_outcome(self) -> JoinOutcome | None:
+        """Return what the last join gave, once."""
+        outcome, self._outcome = self._outcome, None
+        return outcome
+
+    def take_lost(self) -> bool:
+        """Whether the partitions went to others without being given up; said once."""
+        is_lost, self._is_lost = self._is_lost, False
+        return is_lost
+
+    def raise_error(self) -> None:
+        """Raise what keeps this member from ever joining.
+
+        Raises:
+            KafkaError: FENCED_INSTANCE_ID, INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED and others.
+        """
+        if self._error is not None:
+            raise KafkaError(self._error.code, str(self._error))
+
+    def note_commit_error(self, code: ErrorCode) -> None:
+        """A commit was refused: that may mean that the group goes on without this member."""
+        if code in REJOIN_AS_NEW:
+            self._lose(f"a commit was refused: {code.name}", is_member_forgotten=code is ErrorCode.UNKNOWN_MEMBER_ID)
+        elif code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self.request_join("the group rebalances")
+        elif code is ErrorCode.FENCED_INSTANCE_ID:
+            self._fail(KafkaError(code, f"another member uses group_instance_id {self._config.group_instance_id!r}"))
+
+    # Tasks
+
+    async def run(self) -> None:
+        """Join whenever asked, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._beat)
+            while True:
+                await self._wakeup.wait()
+                self._wakeup = trio.Event()
+                if self._subscribing is not None:
+                    await self._join_until_settled(self._subscribing)
+                    self._subscribing = None
+                    self._on_change()
+
+    async def leave(self, reason: str) -> None:
+        """Tell the coordinator, if there is anything to tell; a static member stays in the group until its session ends (KIP-345)."""
+        member_id, self.member_id, self.generation_id = self.member_id, "", NO_GENERATION
+        if not member_id or self._config.group_instance_id is not None:
+            return
+        try:
+            connection = await self._cluster.coordinator(self._group_id, HEARTBEAT_PURPOSE)
+            request = LeaveGroupRequest(group_id=self._group_id)
+            if connection.version_of(ApiKey.LEAVE_GROUP) >= FIRST_LEAVE_VERSION_WITH_MEMBERS:
+                request.members = [MemberIdentity(member_id=member_id, reason=reason)]
+            else:
+                request.member_id = member_id
+            await connection.request(request, LeaveGroupResponse)
+        except KafkaError as error:
+            logger.info("leaving group %s: %s", self._group_id, error)
+
+    # Joining
+
+    async def _join_until_settled(self, subscribing: Subscribing) -> None:
+        attempt = 0
+        while True:
+            try:
+                self._outcome = await self._join_once(subscribing)
+            except KafkaError as error:
+                if not self._is_worth_another_try(error):
+                    self._fail(error)
+                    return
+                if error.code in {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS}:
+                    continue
+                if not self._cluster.view.nodes or error.code in MOVED:
+                    await self._refresh_quietly()
+                await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)
+                attempt += 1
+            else:
+                return
+
+    def _is_worth_another_try(self, error: KafkaError) -> bool:
+        if error.code in MOVED:
+            self._cluster.forget_coordinator(self._group_id)
+        if error.code in REJOIN_AS_NEW:
+            self.generation_id = NO_GENERATION
+            if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
+                self.member_id = ""
+            return True
+        return error.is_retriable or error.code in {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS}
+
+    async def _join_once(self, subscribing: Subscribing) -> JoinOutcome:
+        config = self._config
+        connection = await self._cluster.coordinator(self._group_id)
+        reason, self._reason = self._reason, None
+        request = JoinGroupRequest(
+            group_id=self._group_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            member_id=self.member_id,
+            group_instance_id=config.group_instance_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=subscribing(name)) for name in config.partition_assignment_strategy],
+            reason=reason,
+        )
+        response = await connection.request(request, JoinGroupResponse, waits_ms=config.max_poll_interval_ms + config.session_timeout_ms)
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
+        raise_for(response.error_code, None, f"joining group {self._group_id!r}")
+        self.member_id = response.member_id
+        assignor = response.protocol_name or ""
+        assignments = await self._assign(response, assignor) if response.leader == response.member_id else []
+        assigned = await self._sync(response.generation_id, assignor, assignments)
+        self.generation_id = response.generation_id
+        return JoinOutcome(generation_id=response.generation_id, assignor=assignor, assigned=assigned)
+
+    async def _sync(self, generation_id: int, assignor: str, assignments: list[SyncGroupRequestAssignment]) -> tuple[TopicPartition, ...]:
+        connection = await self._cluster.coordinator(self._group_id)
+        request = SyncGroupRequest(
+            group_id=self._group_id,
+            generation_id=generation_id,
+            member_id=self.member_id,
+            group_instance_id=self._config.group_instance_id,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_name=assignor,
+            assignments=assignments,
+        )
+        response = await connection.request(request, SyncGroupResponse, waits_ms=self._config.max_poll_interval_ms)
+        raise_for(response.error_code, None, f"assignment of group {self._group_id!r}")
+        return decode_assignment(response.assignment)
+
+    async def _assign(self, response: JoinGroupResponse, assignor: str) -> list[SyncGroupRequestAssignment]:
+        """Decide for the whole group, as its leader."""
+        members = [
+            Member(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                subscription=with_previous_assignment(assignor, decode_subscription(each.metadata)),
+            )
+            for each in response.members
+        ]
+        topics = {topic for member in members for topic in member.subscription.topics}
+        view = await self._cluster.refresh(topics)
+        counts = {topic: view.topics[topic].partition_count for topic in topics if topic in view.topics}
+        self._leader_counts = {topic: counts.get(topic, 0) for topic in topics}
+        if response.skip_assignment:
+            return []
+        assignment = ASSIGNORS[assignor].assign(members, counts)
+        return [
+            SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(partitions))
+            for member_id, partitions in assignment.items()
+        ]
+
+    async def _refresh_quietly(self) -> None:
+        try:
+            await self._cluster.refresh()
+        except KafkaError as error:
+            logger.info("group %s: %s", self._group_id, error)
+
+    # Staying
+
+    async def _beat(self) -> None:
+        """Tell the coordinator that this member lives, unless its application stopped polling."""
+        while True:
+            await trio.sleep(self._config.heartbeat_interval_ms / 1_000)
+            if not self.is_member or self.is_joining:
+                continue
+            if not self._is_polling and self._now_ms() - self._polled_ms > self._config.max_poll_interval_ms:
+                logger.warning(
+                    "group %s: no poll for %d ms (max_poll_interval_ms): leaving", self._group_id, self._config.max_poll_interval_ms
+                )
+                await self.leave("the application did not poll in time")
+                self._lose("the application did not poll in time", is_member_forgotten=True)
+                continue
+            try:
+                await self._beat_once()
+            except KafkaError as error:
+                self._note_heartbeat_error(error)
+
+    async def _beat_once(self) -> None:
+        connection = await self._cluster.coordinator(self._group_id, HEARTBEAT_PURPOSE)
+        request = HeartbeatRequest(
+            group_id=self._group_id,
+            generation_id=self.generation_id,
+            member_id=self.member_id,
+            group_instance_id=self._config.group_instance_id,
+        )
+        response = await connection.request(request, HeartbeatResponse)
+        raise_for(response.error_code, None, f"heartbeat to group {self._group_id!r}")
+
+    def _note_heartbeat_error(self, error: KafkaError) -> None:
+        if self.is_joining:
+            return  # it was about the generation before
+        if error.code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self.request_join("the group rebalances")
+        elif error.code in MOVED:
+            self._cluster.forget_coordinator(self._group_id)
+        elif error.code in REJOIN_AS_NEW:
+            self._lose(str(error), is_member_forgotten=error.code is ErrorCode.UNKNOWN_MEMBER_ID)
+        elif not error.is_retriable:
+            self._is_lost = True
+            self._fail(error)
+
+    def _lose(self, reason: str, *, is_member_forgotten: bool) -> None:
+        self.generation_id = NO_GENERATION
+        if is_member_forgotten:
+            self.member_id = ""
+        self._outcome = None
+        self._is_lost = True
+        self.request_join(reason)
+        self._on_change()
+
+    def _fail(self, error: KafkaError) -> None:
+        self._error = error
+        self.generation_id = NO_GENERATION
+        self._on_change()
+
+    def _now_ms(self) -> int:
+        return self._cluster.env.clock.monotonic_ms()

@@ -1,0 +1,81 @@
+"""Finding out where to read on: from the group's committed offsets, or from the log's ends and times.
+
+Decides in which order the two are asked, and what ``auto_offset_reset`` means. Knows nothing of fetching.
+
+Invariants: a position is set only if nobody moved the partition meanwhile; a call that fails leaves what it could not find unchanged.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from log_service.client import offsets
+from log_service.client.admin_groups import fetch_offsets, with_coordinator
+from log_service.client.admin_values import OffsetAndMetadata, OffsetSpec
+from log_service.client.cluster_metadata import ClusterMetadata
+from log_service.client.subscriptions import PartitionState, Start
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+from log_service.config.client import ConsumerConfig
+
+RESETS = {"earliest": Start.EARLIEST, "latest": Start.LATEST}
+SPECS = {Start.EARLIEST: OffsetSpec.earliest(), Start.LATEST: OffsetSpec.latest()}
+
+
+async def find_positions(cluster: ClusterMetadata, config: ConsumerConfig, states: Iterable[PartitionState]) -> None:
+    """Give every partition that has none a position.
+
+    Raises:
+        KafkaError: OFFSET_OUT_OF_RANGE, ``auto_offset_reset`` is none and nothing was committed; or what the cluster refused with.
+    """
+    waiting = [state for state in states if not state.has_position]
+    await _take_committed(cluster, config, [state for state in waiting if state.start is Start.COMMITTED])
+    reset = RESETS.get(config.auto_offset_reset)
+    for state in waiting:
+        if state.start is Start.RESET:
+            if reset is None:
+                text = f"{state.topic_partition} has no offset to read on at, and auto_offset_reset is none: seek, or set another"
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+            state.seek_to(reset)
+    await _take_ends(cluster, config, [state for state in waiting if state.start in SPECS])
+
+
+async def committed_offsets(
+    cluster: ClusterMetadata, config: ConsumerConfig, partitions: list[TopicPartition]
+) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    """Return what the group committed; stable offsets only under read_committed (KIP-447). Raises ``KafkaError`` as it is answered."""
+    group_id = config.group_id
+    assert group_id is not None, "without a group nothing is committed"
+
+    async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
+        connection = await cluster.coordinator(group_id)
+        return await fetch_offsets(connection, group_id, partitions, is_stable_required=bool(config.isolation))
+
+    async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
+        return await with_coordinator(cluster, group_id, ask)
+
+    return await cluster.retry(attempt, config.default_api_timeout_ms)
+
+
+async def _take_committed(cluster: ClusterMetadata, config: ConsumerConfig, states: list[PartitionState]) -> None:
+    if not states:
+        return
+    versions = {state.topic_partition: state.version for state in states}
+    found = await committed_offsets(cluster, config, list(versions)) if config.group_id is not None else {}
+    for state in states:
+        if state.version != versions[state.topic_partition] or state.start is not Start.COMMITTED:
+            continue
+        committed = found.get(state.topic_partition)
+        if committed is None:
+            state.seek_to(Start.RESET)
+        else:
+            state.seek(committed.offset, committed.leader_epoch)
+
+
+async def _take_ends(cluster: ClusterMetadata, config: ConsumerConfig, states: list[PartitionState]) -> None:
+    if not states:
+        return
+    versions = {state.topic_partition: state.version for state in states}
+    specs = {state.topic_partition: SPECS[state.start] for state in states if state.start in SPECS}
+    found = await offsets.list_offsets(cluster, specs, config.isolation, config.default_api_timeout_ms)
+    for state in states:
+        if state.version == versions[state.topic_partition]:
+            state.seek(found[state.topic_partition].offset)
