@@ -38,7 +38,8 @@ class BrokerProcess:
 
     def delete_topic(self, name: str) -> None:
         """Disk space is given back between figures."""
-        AdminClient({"bootstrap.servers": self.address}).delete_topics([name])[name].result(timeout=30)
+        admin = AdminClient({"bootstrap.servers": self.address})
+        admin.delete_topics([name])[name].result(timeout=30)
 
 
 def free_port() -> int:
