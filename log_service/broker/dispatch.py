@@ -71,7 +71,7 @@ class Dispatcher:
         call = Call(header, context)
         response = route.handle(self._node, call, request)
         if type(response) is Later:
-            return response.answer
+            return response.answer_now()
         if type(response) is CoroutineType:
             return self._answer_later(call, route, request, response)
         return None if response is None else call.encode(response)

@@ -17,7 +17,7 @@ from log_service.controller.driver import ControllerDriver
 from log_service.coordinator.group_service import GroupService, RequestClient
 from log_service.coordinator.runtime import RunInPool
 from log_service.metadata.image import MetadataImage
-from log_service.network.server import Chunk, ConnectionContext, PendingAnswer
+from log_service.network.server import Answer, Chunk, ConnectionContext, PendingAnswer
 from log_service.protocol.frames import RequestHeader, encode_response
 from log_service.replication.replica_manager import ReplicaManager
 
@@ -82,6 +82,10 @@ class Later:
     def is_wanted(self) -> bool:
         """Neither completed nor discarded."""
         return not self.answer.is_done
+
+    def answer_now(self) -> Answer:
+        """Return what the server is given: the chunks if the answer is there already, else the promise."""
+        return list(self.answer.take()) if self.answer.is_done else self.answer
 
     def on_discard(self, callback: Callable[[], None]) -> None:
         """Call back if the connection goes before the answer."""
