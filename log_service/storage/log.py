@@ -182,12 +182,12 @@ class Log(ReadableLog):
 
     async def _sync_up_to(self, target: int) -> int:
         truncation_count, active = self._truncation_count, self.segments.active
-        if target <= self.recovery_point:
+        if target <= self.recovery_point and not self._is_directory_dirty:
             return self.recovery_point
         if self.home.is_offline or self.is_closed:
             raise self._refused()
         try:
-            await self._sync_older([segment for segment in self.segments.from_offset(self.recovery_point) if segment is not active])
+            await self._sync_older([segment for segment in self.segments.from_offset(self.recovery_point - 1) if segment is not active])
             if target > active.base_offset and active.synced_bytes < (size_bytes := active.size_bytes) and not active.is_removed:
                 await active.file.sync()
                 active.synced_bytes = max(active.synced_bytes, min(size_bytes, active.size_bytes))

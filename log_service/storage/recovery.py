@@ -9,6 +9,8 @@ cut, removed and replaced only where the next attempt would do it again.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,6 +136,16 @@ def _remove_leftovers(files: Files, directory: Path) -> list[str]:
     return kept
 
 
+@contextmanager
+def _damage_named(segment: Segment) -> Iterator[None]:
+    """Refuse a log whose batches, of which nobody expected it, are damaged."""
+    try:
+        yield
+    except KafkaError as error:
+        text = f"{segment.path()} is damaged below the offset up to which it was synced: {error}; restore it, or move the directory away"
+        raise StorageError(text) from error
+
+
 class _Loader:
     """Loads the segments of one directory, once."""
 
@@ -181,28 +193,26 @@ class _Loader:
         return Segment(self._files, self._directory, base_offset, self._config, created_ms=self._now_ms, size_bytes=size_bytes)
 
     def _tail_offset(self, segment: Segment) -> int:
-        try:
-            return segment.next_offset()
-        except KafkaError as error:
-            text = f"{segment.path()} is damaged although it was closed in order: {error}"
-            raise StorageError(text) from error
+        with _damage_named(segment):
+            next_offset = segment.next_offset()
+        return next_offset
 
     def _complete_indexes(self, segments: list[Segment], names: set[str]) -> None:
         """Build the indexes whose files are missing now, in the pool, and not when somebody reads."""
         for segment in segments:
             index_names = {segment.path(OFFSET_INDEX_SUFFIX).name, segment.path(TIME_INDEX_SUFFIX).name}
             if segment.size_bytes and not index_names <= names:
-                try:
+                with _damage_named(segment):
                     segment.rebuild_indexes()
-                except KafkaError as error:
-                    text = f"{segment.path()} is damaged: {error}"
-                    raise StorageError(text) from error
                 segment.finish_indexes()
 
     def _recover(self, segments: list[Segment], names: set[str]) -> tuple[Segments, int]:
         """Verify the segments from the recovery point on, and cut the log where they stop being whole."""
         first = max(Segments(segments).index_of(self._known.recovery_point), 0)
         self._complete_indexes(segments[:first], names)
+        if first and segments[first - 1].size_bytes:
+            with _damage_named(segments[first - 1]):  # it may have rolled with all its records synced, and its indexes not
+                segments[first - 1].complete_indexes()
         expected_offset = segments[first].base_offset
         for index in range(first, len(segments)):
             segment = segments[index]

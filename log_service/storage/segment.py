@@ -44,6 +44,7 @@ class Segment:
         "_recent_floor",
         "_recent_last_offsets",
         "_recent_positions",
+        "are_indexes_synced",
         "base_offset",
         "created_ms",
         "directory",
@@ -64,6 +65,7 @@ class Segment:
         self.created_ms = created_ms
         self.is_removed = False
         self.was_used = True
+        self.are_indexes_synced = size_bytes is not None
         self.size_bytes = self.synced_bytes = size_bytes or 0
         self._file: File | None = None
         self._indexes = SegmentIndexes(files, directory, base_offset, config)
@@ -262,9 +264,23 @@ class Segment:
         for position, header in self.headers(0):
             self.note_batch(position, header.base_offset, header.last_offset, header.max_timestamp)
 
+    def complete_indexes(self) -> None:
+        """Build the indexes again where the offset index ends too early: the last pages of a file may be lost in a crash.
+
+        Raises:
+            CorruptBatch: the file of batches is damaged.
+        """
+        last_position = self.offset_index.last_entry[1]
+        for position, _ in self.headers(last_position):
+            if position - last_position > self._indexes.interval_bytes:
+                self.rebuild_indexes()
+                self.finish_indexes()
+                return
+
     def recover(self, expected_offset: int) -> tuple[int, int, str | None]:
         """Verify every batch and build the indexes again; return (valid bytes, next offset, why it ended early or None)."""
         self._start_over()
+        self.are_indexes_synced = False
         self.synced_bytes = 0
         valid_bytes, next_offset = 0, expected_offset
         try:
@@ -318,8 +334,10 @@ class Segment:
         try:
             if self.synced_bytes < self.size_bytes and not self.is_removed:
                 self.file.sync_nowait()
-                self._indexes.flush(is_synced=True)
                 self.synced_bytes = self.size_bytes
+            if not self.are_indexes_synced and not self.is_removed:
+                self.indexes.flush(is_synced=True)
+                self.are_indexes_synced = True
         except OSError as error:
             if not self.is_removed or error.errno not in {errno.EBADF, errno.ENOENT}:
                 raise

@@ -20,11 +20,11 @@ class SegmentIndexes:
 
     __slots__ = (
         "_files",
-        "_interval_bytes",
         "_last_position",
         "_max_bytes",
         "base_offset",
         "directory",
+        "interval_bytes",
         "is_full",
         "is_loaded",
         "max_timestamp",
@@ -36,7 +36,7 @@ class SegmentIndexes:
     def __init__(self, files: Files, directory: Path, base_offset: int, config: LogConfig) -> None:
         self._files = files
         self._max_bytes = config.segment_index_bytes
-        self._interval_bytes = config.index_interval_bytes
+        self.interval_bytes = config.index_interval_bytes
         self._last_position = 0
         self.directory = directory
         self.base_offset = base_offset
@@ -89,7 +89,7 @@ class SegmentIndexes:
         assert self.max_timestamp is not None, "indexes are loaded before they take a batch"
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
-        if position - self._last_position > self._interval_bytes:
+        if position - self._last_position > self.interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
             self._last_position = position
