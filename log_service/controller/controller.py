@@ -20,7 +20,7 @@ from log_service.controller.growth import create_partitions
 from log_service.controller.producer_ids import allocate_producer_ids
 from log_service.controller.topics import TopicRules, create_topics, delete_topics
 from log_service.metadata.delta import MetadataDelta
-from log_service.metadata.features import bootstrap_records, validate_levels
+from log_service.metadata.features import METADATA_VERSION, bootstrap_records, validate_levels
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.create_partitions import CreatePartitionsRequest
 from log_service.protocol.messages.create_topics import CreateTopicsRequest
@@ -84,7 +84,7 @@ class Controller:
         alive = [broker.node_id for broker in self.image.cluster.unfenced() if broker.node_id != self._config.node_id]
         for node_id in alive:
             self._contacts[node_id] = now_ms
-        records = () if self.image.features else bootstrap_records(bootstrap)
+        records = () if METADATA_VERSION in self.image.features else bootstrap_records(bootstrap)
         return Result(records=records, timers=[self._session_timer(node_id, now_ms) for node_id in alive])
 
     def handle_register_broker(self, request: RegisterBroker, now_ms: int, reply_to: Hashable) -> Decision:

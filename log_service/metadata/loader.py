@@ -11,15 +11,18 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.features import KRAFT_VERSION as KRAFT_VERSION_FEATURE
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
 from log_service.metadata.snapshot import snapshot_records
+from log_service.protocol.stored.control_records import KRaftVersionRecord
 from log_service.protocol.stored.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
     MetadataRecord,
 )
-from log_service.raft.batches import MetadataBatch
+from log_service.raft.batches import KRAFT_VERSION, MetadataBatch
 from log_service.raft.snapshots import Snapshot
 
 
@@ -50,6 +53,8 @@ class MetadataLoader:
         delta = MetadataDelta(EMPTY_IMAGE)
         for record in snapshot.records:
             delta.replay(record)
+        if snapshot.voters:
+            delta.replay(_kraft_feature(KRAFT_VERSION))
         self.last_timestamp_ms = snapshot.last_contained_timestamp_ms
         self._publish(delta, snapshot.id.end_offset - 1, snapshot.id.epoch)
 
@@ -63,6 +68,9 @@ class MetadataLoader:
         for batch in batches:
             for record in batch.records:
                 self._replay(delta, record)
+            for value in batch.control:
+                if isinstance(value, KRaftVersionRecord):
+                    delta.replay(_kraft_feature(value.kraft_version))
         self.last_timestamp_ms = batches[-1].timestamp_ms
         self._publish(delta, batches[-1].last_offset, batches[-1].epoch)
 
@@ -85,6 +93,11 @@ class MetadataLoader:
         self.image = delta.build(offset=offset, epoch=epoch)
         for publisher in self._publishers:
             publisher.on_image(delta, self.image)
+
+
+def _kraft_feature(level: int) -> FeatureLevelRecord:
+    """The KRaft version is a control record in the log; the image shows it among the features, as clients are told."""
+    return FeatureLevelRecord(name=KRAFT_VERSION_FEATURE, feature_level=level)
 
 
 def delta_from_nothing(image: MetadataImage) -> MetadataDelta:

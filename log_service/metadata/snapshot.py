@@ -1,12 +1,14 @@
 """An image as the records that build it, for snapshots of the metadata log.
 
-Decides the order: features first, because they say which records may follow, then brokers, topics with their partitions, configurations and
-producer ids. Replaying the records on an empty image gives an equal one.
+Decides the order: features first, because they say which records may follow, then controllers and brokers, topics with their partitions,
+configurations and producer ids. Replaying the records on an empty image gives an equal one, but for the KRaft version, which a snapshot has
+as a control record.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from log_service.metadata.features import KRAFT_VERSION, METADATA_VERSION
 from log_service.metadata.image import BrokerRegistration, ControllerRegistration, Endpoint, MetadataImage
 from log_service.metadata.partition import partition_record
 from log_service.protocol.stored.metadata_records import (
@@ -22,8 +24,6 @@ from log_service.protocol.stored.metadata_records import (
     RegisterControllerRecord,
     TopicRecord,
 )
-
-METADATA_VERSION = "metadata.version"
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
@@ -48,7 +48,7 @@ def _features(levels: Mapping[str, int]) -> Iterator[MetadataRecord]:
     if METADATA_VERSION in levels:
         yield FeatureLevelRecord(name=METADATA_VERSION, feature_level=levels[METADATA_VERSION])
     for name, level in sorted(levels.items()):
-        if name != METADATA_VERSION:
+        if name not in (METADATA_VERSION, KRAFT_VERSION):
             yield FeatureLevelRecord(name=name, feature_level=level)
 
 
