@@ -26,7 +26,7 @@ from log_service.network.budget import ServerBudget
 
 SIZE_BYTES = 4
 JOIN_BYTES = 256 << 10  # ready answers are sent once they are this many bytes, so that one wake-up cannot pile up more
-SMALL_SLICE_BYTES = 16 << 10  # below this, reading a slice and sending it with its neighbours beats a sendfile of its own
+SMALL_SLICE_BYTES = 128 << 10  # up to this many, reading a slice and sending it with its neighbours is cheaper than a sendfile
 COPY_BYTES = 8 << 10  # up to this many, copying answers into one buffer is cheaper than handing the kernel many
 INITIAL_BUFFER_BYTES = 4 << 10  # grows when it was too small once: ten thousand idle connections cost what they need
 
@@ -355,15 +355,20 @@ class ServerConnection:
     async def _send_mixed(self, chunks: Sequence[Chunk]) -> None:
         """Send bytes gathered, and slices of files after the bytes before them; release every slice."""
         unsent: list[Buffer] = []
+        read_bytes = 0
         try:
             for chunk in chunks:
                 if isinstance(chunk, BUFFER_TYPES):
                     unsent.append(chunk)
-                elif len(chunk) <= SMALL_SLICE_BYTES:
-                    unsent.append(chunk.read())
-                else:
+                elif len(chunk) > SMALL_SLICE_BYTES:
                     await self._stream.send_file(unsent, chunk)
                     unsent = []
+                else:
+                    unsent.append(chunk.read())
+                    read_bytes += len(chunk)
+                if read_bytes >= JOIN_BYTES:
+                    await self._stream.send_gathered(unsent)
+                    unsent, read_bytes = [], 0
             if unsent:
                 await self._stream.send_gathered(unsent)
         finally:

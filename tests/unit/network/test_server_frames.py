@@ -1,5 +1,6 @@
 """Frames in, answers out: however the bytes are cut, in whatever order the answers become complete."""
 
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -8,10 +9,25 @@ import pytest
 import trio
 
 from log_service.common.types import Buffer
-from log_service.network.connection import JOIN_BYTES
+from log_service.network.answers import Chunk
+from log_service.network.connection import JOIN_BYTES, SMALL_SLICE_BYTES
 from tests.sim import MemoryFiles, MemoryNetwork, Weather
 from tests.sim.network import MemoryConnection
 from tests.unit.network.harness import Stage, framed, play
+
+
+def watch_sends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the list to which the size of every send of the server will be added."""
+    sizes: list[int] = []
+    send_gathered = MemoryConnection.send_gathered
+
+    async def watched(connection: MemoryConnection, buffers: Sequence[Buffer]) -> None:
+        if connection.local_host == "server":
+            sizes.append(sum(map(len, buffers)))
+        await send_gathered(connection, buffers)
+
+    monkeypatch.setattr(MemoryConnection, "send_gathered", watched)
+    return sizes
 
 
 @pytest.mark.parametrize("max_chunk_bytes", [1, 3, 50, 0])
@@ -148,7 +164,7 @@ def test_answers_held_behind_an_unfinished_one_count_as_memory_and_stop_reading(
     play(scene, max_request_bytes_in_flight=1_000)
 
 
-@pytest.mark.parametrize("size", [10, 100_000])
+@pytest.mark.parametrize("size", [10, SMALL_SLICE_BYTES, SMALL_SLICE_BYTES + 1])
 @pytest.mark.parametrize("is_waiting", [False, True])
 def test_slices_of_files_are_sent_and_released(size: int, is_waiting: bool) -> None:
     files = MemoryFiles()
@@ -168,6 +184,27 @@ def test_slices_of_files_are_sent_and_released(size: int, is_waiting: bool) -> N
         assert files.lease_count == 1  # the one that was not asked for
 
     play(scene)
+
+
+def test_answer_of_many_slices_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MemoryFiles()
+    sizes = watch_sends(monkeypatch)
+    content = Random(1).randbytes(100_000)
+
+    async def scene(stage: Stage) -> None:
+        file = files.open(Path("/segment"))
+        file.append_gathered([content])
+        peer = await stage.connect()
+        await peer.send(b"wait")
+        await trio.sleep(0.001)
+        slices: list[Chunk] = [file.slice(0, len(content)) for _ in range(10)]
+        stage.handler.pending[0].complete([struct.pack(">i", 10 * len(content)), *slices])
+        assert await peer.receive() == content * 10
+        assert files.lease_count == 0
+
+    play(scene)
+    assert len(sizes) == 4
+    assert max(sizes) < JOIN_BYTES + SMALL_SLICE_BYTES
 
 
 def test_slices_are_released_when_the_file_is_too_short_and_the_connection_closes() -> None:
@@ -207,14 +244,7 @@ def test_slices_of_queued_and_of_late_answers_are_released_when_the_peer_leaves(
 
 
 def test_one_wake_up_sends_before_it_piles_up_more_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    network = MemoryNetwork(weather=Weather(window_bytes=10_000_000))
-    sizes: list[int] = []
-    send_gathered = MemoryConnection.send_gathered
-
-    async def count(connection: MemoryConnection, buffers: Sequence[Buffer]) -> None:
-        if connection.local_host == "server":
-            sizes.append(sum(map(len, buffers)))
-        await send_gathered(connection, buffers)
+    sizes = watch_sends(monkeypatch)
 
     async def scene(stage: Stage) -> None:
         peer = await stage.connect()
@@ -222,7 +252,6 @@ def test_one_wake_up_sends_before_it_piles_up_more_answers(monkeypatch: pytest.M
         await peer.send(*contents)
         assert [await peer.receive() for _ in contents] == contents
 
-    monkeypatch.setattr(MemoryConnection, "send_gathered", count)
-    play(scene, network=network, receive_buffer_bytes=8 << 20)
+    play(scene, network=MemoryNetwork(weather=Weather(window_bytes=10_000_000)), receive_buffer_bytes=8 << 20)
     assert len(sizes) > 10
     assert max(sizes) < JOIN_BYTES + 30_004
