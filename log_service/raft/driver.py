@@ -35,6 +35,7 @@ from log_service.raft.batches import (
     voters_record,
 )
 from log_service.raft.core import QuorumState, committed_offset, elect_self
+from log_service.raft.directories import make_durable_directory
 from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
 from log_service.raft.snapshots import Snapshot, SnapshotId, encode_snapshot, list_snapshots, read_snapshot
 from log_service.records.control import ControlType
@@ -215,7 +216,7 @@ class RaftDriver:
 
     def _load(self) -> tuple[Snapshot | None, Log]:
         files = self._env.files
-        files.make_directory(self._path)
+        make_durable_directory(files, self._path)
         snapshots = list_snapshots(files, self._path)
         newest = snapshots[-1] if snapshots else None
         snapshot = read_snapshot(files, self._path / newest.file_name, newest) if newest else None

@@ -18,6 +18,7 @@ from log_service.common.errors import StorageError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, NodeId
 from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.batches import Voter
+from log_service.raft.directories import make_durable_directory
 from log_service.raft.snapshots import BOOTSTRAP_FILE, SnapshotId, encode_snapshot, read_snapshot
 from log_service.storage.file_names import LOG_SUFFIX
 from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
@@ -82,7 +83,7 @@ def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir:
         if properties is not None:
             write_meta_properties(files, directory, replace(properties, directory_id=directory_id))
             continue
-        files.make_directory(directory)
+        make_durable_directory(files, directory)
         if directory == metadata_log_dir and not known:
             _write_first_snapshot(files, directory, directory_id, plan)
         files.write_atomically(directory / BOOTSTRAP_FILE, _bootstrap(plan))
@@ -117,7 +118,7 @@ def _write_first_snapshot(files: Files, directory: Path, directory_id: UUID, pla
     name, host, port = plan.voter_listener
     voter = Voter(node_id=plan.node_id, directory_id=directory_id, listener_name=name, host=host, port=port)
     batches = encode_snapshot((), epoch=0, timestamp_ms=plan.now_ms, last_contained_timestamp_ms=plan.now_ms, voters=(voter,))
-    files.make_directory(directory / METADATA_DIRECTORY)
+    make_durable_directory(files, directory / METADATA_DIRECTORY)
     files.write_atomically(directory / METADATA_DIRECTORY / SnapshotId(0, 0).file_name, b"".join(batches))
 
 

@@ -131,9 +131,8 @@ def test_configuration_is_set_and_deleted_key_by_key() -> None:
 
 
 def test_a_feature_at_level_zero_is_not_there() -> None:
-    image = image_of(
-        FeatureLevelRecord(name="group.version", feature_level=1), FeatureLevelRecord(name="metadata.version", feature_level=30)
-    )
+    levels = {"group.version": 1, "metadata.version": 30}
+    image = image_of(*(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()))
     after = image_of(FeatureLevelRecord(name="group.version", feature_level=0), base=image)
     assert dict(image.features) == levels
     assert dict(after.features) == {"metadata.version": 30}

@@ -1,0 +1,19 @@
+"""Directories that are still there after a crash.
+
+Decides only the order: each missing directory is created and then made durable in its parent, from the outside in.
+"""
+
+from pathlib import Path
+
+from log_service.common.env import Files
+
+
+def make_durable_directory(files: Files, path: Path) -> None:
+    """Create a directory and its missing parents durably; an existing one is fine. Blocks."""
+    missing = []
+    while not files.is_directory(path) and path != path.parent:
+        missing.append(path)
+        path = path.parent
+    for directory in reversed(missing):
+        files.make_directory(directory)
+        files.sync_directory(directory.parent)
