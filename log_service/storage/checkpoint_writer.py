@@ -70,8 +70,8 @@ class CheckpointWriter:
 
     def _maybe_write(self, path: Path, current: Callable[[], dict[TopicPartition, int]]) -> bool:
         with self._guard:
-            offsets = current()
-            if self._written.get(path) == offsets:
+            offsets, written = current(), self._written.get(path)
+            if written == offsets or (written is None and not offsets and not self._files.exists(path)):
                 return False
             write_offsets(self._files, path, offsets)
             self._written[path] = offsets

@@ -17,6 +17,7 @@ from log_service.config.views import LogConfig
 from log_service.records.batch import is_crc_valid, iterate_headers, stamp, stamp_append_time
 from log_service.records.validator import ValidatedBatches
 from log_service.storage import log_reader
+from log_service.storage.log_directory import SPACE_CHECK_BYTES
 from log_service.storage.partition_metadata import sync_topic_id
 from log_service.storage.readable_log import ReadableLog
 from log_service.storage.retention import RetentionOutcome, count_deletable
@@ -133,9 +134,14 @@ class Log(ReadableLog):
         try:
             if segment.must_roll_for(size_bytes, max_timestamp, last_offset, now_ms, config):
                 segment = self._roll(max(self.log_end_offset, last_offset - MAX_RELATIVE_OFFSET), now_ms)
-            return segment, segment.append([buffer])
+            position = segment.append([buffer])
+            home = self.home
+            home.unchecked_bytes += size_bytes
+            if home.unchecked_bytes > SPACE_CHECK_BYTES:
+                home.check_space()
         except OSError as error:
             raise self.home.answer_to(error) from error
+        return segment, position
 
     def roll(self) -> bool:
         """Begin a new segment; an empty active segment stays. Says whether it rolled.

@@ -2,7 +2,9 @@
 
 Decides which disk errors cost one append and which cost the directory. Knows nothing of what lies in it.
 
-Invariants: once offline, always offline: only a restart brings a directory back. A full disk refuses appends and loses nothing.
+Invariants: once offline, always offline: only a restart brings a directory back. A full disk refuses appends and loses nothing. Appends
+are refused before the disk is full, so that metadata, checkpoints and indexes have room: ``reserve_bytes`` are looked after every few
+megabytes.
 """
 
 import errno
@@ -12,6 +14,7 @@ from pathlib import Path
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 
+SPACE_CHECK_BYTES = 8 << 20
 _FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _PASSING_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EBADF, errno.ENOENT})
 
@@ -19,10 +22,27 @@ _PASSING_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAG
 class LogDirectory:
     """One log directory. ``append_refusal`` is why nothing may be appended at the moment, None where it may."""
 
-    __slots__ = ("append_refusal", "is_offline", "on_failed", "on_rolled", "path", "save_recovery_points")
+    __slots__ = (
+        "_free_bytes",
+        "append_refusal",
+        "is_offline",
+        "on_failed",
+        "on_full",
+        "on_rolled",
+        "path",
+        "reserve_bytes",
+        "save_recovery_points",
+        "unchecked_bytes",
+    )
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, free_bytes: Callable[[Path], int] | None = None, reserve_bytes: int = 0) -> None:
+        """``free_bytes`` tells how much room the disk has; without it nothing is reserved."""
         self.path = path
+        self.reserve_bytes = reserve_bytes
+        self.unchecked_bytes = 0
+        """Bytes appended since the last look at the disk; ``note_append`` is due when they pass ``SPACE_CHECK_BYTES``."""
+        self._free_bytes = free_bytes
+        self.on_full: Callable[[], None] = lambda: None
         self.append_refusal: str | None = None
         self.is_offline = False
         self.on_failed: Callable[[LogDirectory, OSError], None] = lambda _directory, _error: None
@@ -33,6 +53,23 @@ class LogDirectory:
 
     def __repr__(self) -> str:
         return f"<LogDirectory {self.path} {'offline' if self.is_offline else 'full' if self.append_refusal else 'online'}>"
+
+    def check_space(self) -> bool:
+        """Refuse appends while less than ``reserve_bytes`` are free, and take them again once that has changed; says whether it is full."""
+        self.unchecked_bytes = 0
+        if self._free_bytes is None or self.is_offline:
+            return False
+        free_bytes = self._free_bytes(self.path)
+        was_full = self.append_refusal is not None
+        is_full = free_bytes < self.reserve_bytes
+        self.append_refusal = (
+            f"only {free_bytes} bytes are free for log directory {self.path}, less than the reserve of {self.reserve_bytes}; make room"
+            if is_full
+            else None
+        )
+        if is_full and not was_full:
+            self.on_full()
+        return is_full
 
     def fail(self, error: OSError) -> KafkaError:
         """Take the directory offline, tell ``on_failed`` the first time, and return what to answer."""

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import trio
 
-from log_service.common.env import DirectoryLock, NodeEnv
+from log_service.common.env import DirectoryLock, Files, NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig, LogManagerConfig
@@ -38,7 +38,11 @@ _CLOSING_COUNT = 16
 
 
 class LogManager:
-    """The logs of one node. ``node_id`` and ``cluster_id`` are checked against, and written to, each log directory where they are given."""
+    """The logs of one node.
+
+    ``node_id`` and ``cluster_id`` are checked against, and written to, each log directory where they are given. Appends are refused while
+    less than ``reserve_bytes`` are free.
+    """
 
     def __init__(
         self,
@@ -48,12 +52,14 @@ class LogManager:
         *,
         node_id: int | None = None,
         cluster_id: str | None = None,
+        reserve_bytes: int = 64 << 20,
     ) -> None:
         self.env = env
         self.config = config
         self.default_log_config = default_log_config
         self.node_id = node_id
         self.cluster_id = cluster_id
+        self.reserve_bytes = reserve_bytes
         self.logs: dict[TopicPartition, Log] = {}
         self.damaged: dict[TopicPartition, DamagedLog] = {}
         self.directories: list[LogDirectory] = []
@@ -104,7 +110,7 @@ class LogManager:
     def _take(self, path: Path) -> None:
         """Lock one directory, and see whose it is."""
         files = self.env.files
-        files.make_directory(path)
+        make_durable_directory(files, path)
         try:
             self._locks.append(files.lock_directory(path))
         except BlockingIOError as error:
@@ -120,7 +126,8 @@ class LogManager:
                 check_owner(properties, path, node_id=self.node_id, cluster_id=self.cluster_id)
             if properties.directory_id is not None:
                 self.directory_ids[path] = properties.directory_id
-        directory = LogDirectory(path)
+        directory = LogDirectory(path, free_bytes=files.free_bytes, reserve_bytes=self.reserve_bytes)
+        directory.on_full = self._upkeep.wake
         directory.on_failed = self._directory_failed
         directory.on_rolled = self._upkeep.sync_soon
         directory.save_recovery_points = lambda: self.checkpoint_writer.write_recovery_points(directory)
@@ -360,3 +367,11 @@ class LogManager:
         for lock in self._locks:
             lock.release()
         self._locks.clear()
+
+
+def make_durable_directory(files: Files, path: Path) -> None:
+    """Create a directory, and make its name and those of the parents that were missing durable."""
+    missing = [directory for directory in [path, *path.parents] if not files.exists(directory)]
+    files.make_directory(path)
+    for directory in reversed(missing):
+        files.sync_directory(directory.parent)

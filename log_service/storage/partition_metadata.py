@@ -33,7 +33,7 @@ def parse_uuid(text: str) -> UUID:
 
 
 def read_topic_id(files: Files, directory: Path) -> TopicId | None:
-    """Return the topic id of a partition directory, None where none was written, or a crash left only the file's name.
+    """Return the topic id of a partition directory, None where none was written, or a crash left only a part of that.
 
     Raises:
         StorageError: the file is there and says something else.
@@ -43,7 +43,7 @@ def read_topic_id(files: Files, directory: Path) -> TopicId | None:
         content = files.read_bytes(path)
     except FileNotFoundError:
         return None
-    if not content.strip(b"\0"):
+    if not content.endswith(b"\n"):
         return None
     try:
         version, topic_id = content.decode().split("\n")[:2]

@@ -106,7 +106,7 @@ def open_log(
         files=files,
         clock=clock,
         home=home or LogDirectory(directory.parent),
-        removals=removals or PendingRemovals(files),
+        removals=PendingRemovals(files) if removals is None else removals,
         directory=directory,
         topic_partition=topic_partition,
         topic_id=topic_id or found_id,
@@ -169,7 +169,9 @@ class _Loader:
         segments = [self._existing_segment(base_offset) for base_offset in base_offsets]
         if self._known.is_clean:
             self._complete_indexes(segments, set(names))
-            return Segments(segments), self._tail_offset(segments[-1])
+            with _damage_named(segments[-1]):
+                log_end_offset = segments[-1].next_offset()
+            return Segments(segments), log_end_offset
         return self._recover(segments, set(names))
 
     def start_over(self, segments: Segments, offset: int) -> Segments:
@@ -191,11 +193,6 @@ class _Loader:
     def _existing_segment(self, base_offset: int) -> Segment:
         size_bytes = self._files.size_bytes(self._directory / file_name(base_offset, LOG_SUFFIX))
         return Segment(self._files, self._directory, base_offset, self._config, created_ms=self._now_ms, size_bytes=size_bytes)
-
-    def _tail_offset(self, segment: Segment) -> int:
-        with _damage_named(segment):
-            next_offset = segment.next_offset()
-        return next_offset
 
     def _complete_indexes(self, segments: list[Segment], names: set[str]) -> None:
         """Build the indexes whose files are missing now, in the pool, and not when somebody reads."""

@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 _LONGEST_SLEEP_MS = 3_600_000
 _PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 _IDLE_INTERVAL_MS = 300_000
+_FULL_DISK_INTERVAL_MS = 5_000
 
 
 @dataclass(slots=True)
@@ -64,6 +65,8 @@ class Upkeep:
                     entry.due_ms = self._now_ms() + entry.interval_ms
             due_ms = min(entry.due_ms for entry in periodic)
             removal_ms = self._manager.removals.next_due_ms
+            if self._is_disk_full():
+                due_ms = min(due_ms, self._now_ms() + _FULL_DISK_INTERVAL_MS)
             await self._sleep_until(due_ms if removal_ms is None else min(due_ms, removal_ms))
 
     def _schedule(self) -> list[_Periodic]:
@@ -93,6 +96,14 @@ class Upkeep:
             await work()
         except KafkaError as error:
             _log.error("upkeep of the logs: %s", error)
+
+    def _is_disk_full(self) -> bool:
+        """Look again at directories that refuse appends for want of room; says whether one still does."""
+        is_full = False
+        for directory in self._manager.directories:
+            if directory.append_refusal is not None and not directory.is_offline:
+                is_full |= directory.check_space()
+        return is_full
 
     async def _sync_rolled(self) -> None:
         rolled, self._rolled = self._rolled, {}

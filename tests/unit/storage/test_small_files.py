@@ -50,14 +50,17 @@ def test_topic_ids_are_written_as_kafka_writes_them() -> None:
     assert parse_uuid(format_uuid(TOPIC_ID)) == TOPIC_ID
 
 
-def test_a_name_without_content_says_nothing() -> None:
+@pytest.mark.parametrize("content", [b"", b"\0" * 40, b"version: 0\ntopic_id: C4xaX2scT", b"version: 0\n" + b"\0" * 30])
+def test_partition_metadata_that_a_crash_tore_says_nothing(content: bytes) -> None:
     files = MemoryFiles()
-    put(files, "partition.metadata", b"\0" * 40)
+    put(files, "partition.metadata", content)
     assert read_topic_id(files, ROOT) is None
     assert read_topic_id(MemoryFiles(), ROOT) is None
 
 
-@pytest.mark.parametrize("content", [b"version: 1\ntopic_id: C4xaX2scTw6dU2oabR8sOw\n", b"version: 0\ntopic_id: ?\n", b"version: 0\n"])
+@pytest.mark.parametrize(
+    "content", [b"version: 1\ntopic_id: C4xaX2scTw6dU2oabR8sOw\n", b"version: 0\ntopic_id: ?\n", b"version: 0\n", b"\n"]
+)
 def test_damaged_partition_metadata_is_named(content: bytes) -> None:
     files = MemoryFiles()
     put(files, "partition.metadata", content)
