@@ -97,7 +97,7 @@ class BrokerProcess:
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one system call, no Python locks
             )
         self.port = self._wait_until_ready(offset)
         return self

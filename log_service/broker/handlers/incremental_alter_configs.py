@@ -12,7 +12,7 @@ from log_service.protocol.messages.incremental_alter_configs import IncrementalA
 
 async def handle_incremental_alter_configs(
     node: Node,
-    call: Call,
+    call: Call,  # noqa: ARG001 - one shape for all
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse:
     """Have the controller decide."""

@@ -1,0 +1,102 @@
+"""confluent-kafka (librdkafka) as the tests use it: errors raise, waits have an end, nothing is printed."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient, NewTopic
+
+WAIT_SECONDS = 20.0
+
+
+def _silent(*_arguments: object) -> None:
+    """Connections break when brokers stop; librdkafka would print that."""
+
+
+def settings(bootstrap: str, **more: Any) -> dict[str, Any]:
+    """Settings with dots for underscores."""
+    named = {name.replace("_", "."): value for name, value in more.items()}
+    return {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": _silent, **named}
+
+
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient(settings(bootstrap))
+
+
+def create_topic(bootstrap: str, name: str, partitions: int = 1, **configs: str) -> None:
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=named)
+    client = admin(bootstrap)  # must live until the future is done
+    client.create_topics([topic])[name].result(WAIT_SECONDS)
+
+
+class Sent:
+    """A producer that collects delivery reports."""
+
+    def __init__(self, bootstrap: str, **more: Any) -> None:
+        self.delivered: list[confluent_kafka.Message] = []
+        self.failed: list[confluent_kafka.KafkaError] = []
+        self._producer = confluent_kafka.Producer(settings(bootstrap, **more))
+
+    def send(self, topic: str, value: bytes | None, **more: Any) -> None:
+        self._producer.produce(topic, value, on_delivery=self._report, **more)
+        self._producer.poll(0)
+
+    def _report(self, error: confluent_kafka.KafkaError | None, record: confluent_kafka.Message) -> None:
+        if error is None:
+            self.delivered.append(record)
+        else:
+            self.failed.append(error)
+
+    def flush(self) -> None:
+        left = self._producer.flush(WAIT_SECONDS)
+        assert left == 0, f"{left} records were not answered"
+        assert not self.failed, self.failed
+
+    def flush_quietly(self, seconds: float) -> int:
+        left: int = self._producer.flush(seconds)
+        return left
+
+
+def produce(bootstrap: str, topic: str, values: Iterable[bytes], **more: Any) -> None:
+    """Produce and wait until everything is acknowledged."""
+    sent = Sent(bootstrap, **more)
+    for value in values:
+        sent.send(topic, value)
+    sent.flush()
+
+
+def consumer(bootstrap: str, group: str = "group", **more: Any) -> confluent_kafka.Consumer:
+    more.setdefault("auto_offset_reset", "earliest")
+    more.setdefault("enable_auto_commit", False)
+    return confluent_kafka.Consumer(settings(bootstrap, group_id=group, **more))
+
+
+def take(source: confluent_kafka.Consumer, count: int) -> list[confluent_kafka.Message]:
+    """Return that many records."""
+    records: list[confluent_kafka.Message] = []
+    deadline = time.monotonic() + WAIT_SECONDS
+    while len(records) < count:
+        assert time.monotonic() < deadline, f"{len(records)} of {count} records came"
+        for record in source.consume(count - len(records), 0.5):
+            assert record.error() is None, record.error()
+            records.append(record)
+    return records
+
+
+def read_all(bootstrap: str, topic: str, count: int, **more: Any) -> list[bytes]:
+    """Read a one-partition topic from its beginning, without a group's help."""
+    source = consumer(bootstrap, f"reader-of-{topic}", **more)
+    source.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
+    try:
+        return [record.value() for record in take(source, count)]
+    finally:
+        source.close()
+
+
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, f"not within {WAIT_SECONDS} s: {what}"
+        time.sleep(0.02)
