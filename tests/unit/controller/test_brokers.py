@@ -1,0 +1,220 @@
+"""Brokers come, lead, fall silent, leave and come back; no leader epoch is ever written twice."""
+
+from uuid import UUID
+
+import pytest
+
+from log_service.common.errors import ErrorCode, KafkaError, StorageError
+from log_service.common.types import BrokerEpoch, NodeId
+from log_service.controller.controller import Controller, ControllerConfig
+from log_service.metadata.image import EMPTY_IMAGE
+from log_service.protocol.stored.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+)
+from tests.unit.controller.context import CLUSTER, ControllerContext
+
+SESSION_MS = 9_000
+
+
+def refusal(raised: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+    return raised.value.code
+
+
+def test_the_features_of_the_cluster_are_its_first_records() -> None:
+    context = ControllerContext()
+    assert context.records == [FeatureLevelRecord(name="metadata.version", feature_level=30)]
+
+
+def test_a_cluster_that_is_there_gets_no_first_records_again() -> None:
+    context = ControllerContext()
+    decision = context.controller.handle_activation((), 0)
+    assert decision.records == ()
+
+
+def test_a_cluster_with_features_of_another_version_is_not_led() -> None:
+    config = ControllerConfig(node_id=NodeId(1), cluster_id=CLUSTER)
+    controller = Controller(config, EMPTY_IMAGE, lambda: UUID(int=1))
+    controller.replay([FeatureLevelRecord(name="metadata.version", feature_level=21)], last_offset=0, epoch=1)
+    with pytest.raises(StorageError, match="level 21"):
+        controller.handle_activation((), 0)
+
+
+def test_a_brokers_epoch_is_the_offset_of_its_registration() -> None:
+    context = ControllerContext()
+    epoch = context.register()
+    record = context.records[epoch]
+    assert isinstance(record, RegisterBrokerRecord)
+    assert (record.broker_epoch, record.fenced) == (epoch, True)
+
+
+def test_a_broker_is_unfenced_once_it_has_seen_its_own_registration() -> None:
+    context = ControllerContext()
+    epoch = context.register()
+    early = context.beat(offset=epoch - 1)
+    assert (early.is_caught_up, early.is_fenced, context.is_fenced()) == (False, True, True)
+    caught_up = context.beat(offset=epoch)
+    assert (caught_up.is_caught_up, caught_up.is_fenced, context.is_fenced()) == (True, False, False)
+
+
+def test_a_broker_that_wants_to_stay_fenced_stays_fenced() -> None:
+    context = ControllerContext()
+    context.register()
+    assert context.beat(wants_fence=True).is_fenced
+    assert context.is_fenced()
+
+
+def test_heartbeats_of_an_unfenced_broker_write_nothing() -> None:
+    context = ControllerContext().start()
+    before = len(context.records)
+    assert not context.beat().is_fenced
+    assert len(context.records) == before
+
+
+def test_a_broker_of_another_cluster_is_refused() -> None:
+    with pytest.raises(KafkaError) as raised:
+        ControllerContext().register(cluster_id="other")
+    assert refusal(raised) is ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_a_broker_that_cannot_keep_the_clusters_features_is_refused() -> None:
+    with pytest.raises(KafkaError) as raised:
+        ControllerContext().register(features={"metadata.version": (7, 29)})
+    assert refusal(raised) is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_heartbeat_of_an_older_start_is_stale() -> None:
+    context = ControllerContext().start()
+    old = context.controller.image.cluster.brokers[NodeId(1)].epoch
+    context.pass_ms(SESSION_MS)
+    context.register(incarnation=2)
+    with pytest.raises(KafkaError) as raised:
+        context.beat(epoch=old)
+    assert refusal(raised) is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_broker_that_never_registered_is_told_so() -> None:
+    with pytest.raises(KafkaError) as raised:
+        ControllerContext().beat(5)
+    assert refusal(raised) is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_a_second_process_under_a_live_brokers_number_is_refused() -> None:
+    context = ControllerContext().start(1, 2)
+    with pytest.raises(KafkaError) as raised:
+        context.register(2, incarnation=9)
+    assert refusal(raised) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    context.pass_ms(SESSION_MS)
+    context.register(2, incarnation=9)
+
+
+def test_the_same_process_may_register_again() -> None:
+    context = ControllerContext().start(1, 2)
+    assert context.register(2) > context.controller.image.cluster.brokers[NodeId(1)].epoch
+
+
+def test_a_clean_stop_fences_and_the_next_start_leads_in_a_new_epoch() -> None:
+    context = ControllerContext().start()
+    context.created("orders", 2)
+    reply = context.beat(wants_shutdown=True)
+    assert (reply.should_shut_down, context.is_fenced()) == (True, True)
+    assert (context.partition("orders").leader, context.partition("orders").isr) == (-1, (1,))
+    context.start(incarnation=2)
+    assert [(context.partition("orders", index).leader, context.partition("orders", index).leader_epoch) for index in (0, 1)] == [
+        (1, 2),
+        (1, 2),
+    ]
+
+
+def test_after_an_unclean_stop_every_led_partition_begins_a_new_epoch() -> None:
+    context = ControllerContext().start()
+    context.created("orders", 3)
+    context.controller = Controller(ControllerConfig(node_id=NodeId(1), cluster_id=CLUSTER), context.controller.image, lambda: UUID(int=1))
+    context.controller.handle_activation((), 0)
+    before = len(context.records)
+    context.start(incarnation=2)
+    epochs = {partition.leader_epoch for partition in context.topic("orders").partitions.values()}
+    leaders = {partition.leader for partition in context.topic("orders").partitions.values()}
+    assert (min(epochs) > 0, leaders) == (True, {1})
+    kinds = [type(record) for record in context.records[before:]]
+    assert kinds.count(PartitionChangeRecord) == 6
+    assert kinds.count(BrokerRegistrationChangeRecord) == 2
+
+
+def test_a_silent_broker_is_fenced_when_its_session_ends() -> None:
+    context = ControllerContext().start(1, 2)
+    context.pass_ms(SESSION_MS - 1)
+    context.beat(1)
+    assert not context.is_fenced(2)
+    context.pass_ms(1)
+    assert (context.is_fenced(1), context.is_fenced(2)) == (False, True)
+
+
+def test_a_broker_that_is_heard_of_again_is_unfenced_again() -> None:
+    context = ControllerContext().start()
+    context.pass_ms(SESSION_MS)
+    assert context.is_fenced()
+    assert not context.beat().is_fenced
+
+
+def test_leaders_move_to_another_replica_in_sync() -> None:
+    context = ControllerContext().start(1, 2)
+    context.created("orders", 2, 2)
+    context.beat(2, wants_shutdown=True)
+    for partition in context.topic("orders").partitions.values():
+        assert (partition.leader, partition.isr) == (1, (1,))
+    led_before = [partition.leader_epoch for partition in context.topic("orders").partitions.values()]
+    assert sorted(led_before) == [0, 1]
+
+
+def test_a_replica_that_returns_does_not_lead_before_it_is_in_sync() -> None:
+    context = ControllerContext().start(1, 2)
+    context.created("orders", 1, 2)
+    context.beat(1, wants_shutdown=True)
+    context.start(1, incarnation=2)
+    assert (context.partition("orders").leader, context.partition("orders").isr) == (2, (2,))
+
+
+def test_the_last_replica_in_sync_is_waited_for() -> None:
+    context = ControllerContext().start(1, 2)
+    context.created("orders", 1, 2)
+    context.beat(1, wants_shutdown=True)
+    context.beat(2, wants_shutdown=True)
+    assert (context.partition("orders").leader, context.partition("orders").isr) == (-1, (2,))
+    context.start(1, incarnation=2)
+    assert context.partition("orders").leader == -1
+    context.start(2, incarnation=2)
+    assert context.partition("orders").leader == 2
+
+
+def test_brokers_that_count_as_alive_get_one_session_from_a_new_controller() -> None:
+    context = ControllerContext().start(1, 2)
+    config = ControllerConfig(node_id=NodeId(1), cluster_id=CLUSTER)
+    context.controller = Controller(config, context.controller.image, lambda: UUID(int=1))
+    context.timers.clear()
+    for timer in context.controller.handle_activation((), context.now_ms).timers:
+        context.timers[timer.key] = context.now_ms + SESSION_MS
+    with pytest.raises(KafkaError) as raised:
+        context.register(2, incarnation=9)
+    assert refusal(raised) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    context.pass_ms(SESSION_MS)
+    assert (context.is_fenced(1), context.is_fenced(2)) == (False, True)
+
+
+def test_producer_ids_come_in_blocks_that_nobody_else_gets() -> None:
+    context = ControllerContext().start(1, 2)
+    brokers = context.controller.image.cluster.brokers
+    blocks = []
+    for node_id in (1, 2, 1):
+        request = (NodeId(node_id), brokers[NodeId(node_id)].epoch)
+        blocks.append(context._perform(context.controller.handle_allocate_producer_ids(request, 0, "r")))
+    assert [(block.first, block.count) for block in blocks] == [(0, 1000), (1000, 1000), (2000, 1000)]
+
+
+def test_producer_ids_are_not_given_to_a_broker_that_was_replaced() -> None:
+    context = ControllerContext().start()
+    with pytest.raises(KafkaError) as raised:
+        context.controller.handle_allocate_producer_ids((NodeId(1), BrokerEpoch(0)), 0, "r")
+    assert refusal(raised) is ErrorCode.STALE_BROKER_EPOCH

@@ -1,0 +1,135 @@
+"""IncrementalAlterConfigs, decided resource by resource."""
+
+import pytest
+
+from log_service.common.errors import ErrorCode
+from log_service.metadata.image import ResourceType
+from tests.unit.controller.context import APPEND, DELETE, SET, SUBTRACT, ControllerContext
+
+BROKER, TOPIC = ResourceType.BROKER, ResourceType.TOPIC
+
+
+@pytest.fixture
+def context() -> ControllerContext:
+    context = ControllerContext().start()
+    context.created("orders")
+    return context
+
+
+def test_keys_are_set_and_deleted(context: ControllerContext) -> None:
+    assert context.alter("orders", ("retention.ms", SET, "5"), ("flush.ms", SET, "7")).error_code == 0
+    assert context.configs("orders") == {"retention.ms": "5", "flush.ms": "7"}
+    context.alter("orders", ("retention.ms", DELETE, None))
+    assert context.configs("orders") == {"flush.ms": "7"}
+
+
+def test_a_list_is_appended_to_and_subtracted_from(context: ControllerContext) -> None:
+    context.alter("orders", ("cleanup.policy", SET, "compact"))
+    context.alter("orders", ("cleanup.policy", APPEND, "delete"))
+    assert context.configs("orders")["cleanup.policy"] == "compact,delete"
+    context.alter("orders", ("cleanup.policy", SUBTRACT, "compact"))
+    assert context.configs("orders")["cleanup.policy"] == "delete"
+    context.alter("orders", ("cleanup.policy", SUBTRACT, "delete"))
+    assert context.configs("orders")["cleanup.policy"] == ""
+
+
+def test_a_list_that_was_never_set_is_appended_to_its_default(context: ControllerContext) -> None:
+    context.alter("orders", ("cleanup.policy", APPEND, "compact"))
+    assert context.configs("orders")["cleanup.policy"] == "delete,compact"
+
+
+def test_a_brokers_file_is_such_a_default() -> None:
+    context = ControllerContext(static_texts={"log.cleanup.policy": "compact"}).start()
+    context.created("orders")
+    context.alter("orders", ("cleanup.policy", APPEND, "delete"))
+    assert context.configs("orders")["cleanup.policy"] == "compact,delete"
+
+
+def test_a_value_that_stays_the_same_is_not_written_again(context: ControllerContext) -> None:
+    context.alter("orders", ("cleanup.policy", SET, "compact"))
+    before = len(context.records)
+    assert context.alter("orders", ("cleanup.policy", SET, "compact"), ("retention.ms", DELETE, None)).error_code == 0
+    assert context.alter("orders", ("cleanup.policy", APPEND, "compact")).error_code == 0
+    assert len(context.records) == before
+
+
+def test_brokers_have_configuration_one_by_one_and_all_together(context: ControllerContext) -> None:
+    assert context.alter("1", ("log.retention.ms", SET, "5"), resource_type=BROKER).error_code == 0
+    assert context.alter("", ("message.max.bytes", SET, "9"), resource_type=BROKER).error_code == 0
+    assert context.configs("1", BROKER) == {"log.retention.ms": "5"}
+    assert context.configs("", BROKER) == {"message.max.bytes": "9"}
+
+
+def test_a_list_of_a_broker_is_appended_to_its_files_value() -> None:
+    context = ControllerContext(static_texts={"log.cleanup.policy": "compact"}).start()
+    context.alter("1", ("log.cleanup.policy", APPEND, "delete"), resource_type=BROKER)
+    assert context.configs("1", BROKER) == {"log.cleanup.policy": "compact,delete"}
+
+
+def test_an_unknown_key_can_be_deleted(context: ControllerContext) -> None:
+    assert context.alter("orders", ("nope", DELETE, None)).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "change", "code"),
+    [
+        (TOPIC, "orders", ("nope", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "orders", ("retention.ms", SET, "abc"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "orders", ("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "orders", ("nope", SUBTRACT, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "orders", ("cleanup.policy", APPEND, "shrink"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "orders", ("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "orders", ("retention.ms", 4, "1"), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "nothing", ("retention.ms", SET, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("log.dirs", SET, "elsewhere"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("num.partitions", SET, "3"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("log.retention.ms", SET, "abc"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", ("log.retentoin.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "one", ("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (BROKER, "7", ("log.retention.ms", SET, "1"), ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (ResourceType.BROKER_LOGGER, "1", ("kafka", SET, "INFO"), ErrorCode.INVALID_REQUEST),
+        (99, "x", ("a", SET, "1"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_each_fault_has_the_code_that_kafka_gives_it(
+    context: ControllerContext, resource_type: int, name: str, change: tuple[str, int, str | None], code: ErrorCode
+) -> None:
+    before = len(context.records)
+    answer = context.alter(name, change, resource_type=resource_type)
+    assert ErrorCode(answer.error_code) is code
+    assert answer.error_message
+    assert (answer.resource_type, answer.resource_name) == (resource_type, name)
+    assert len(context.records) == before
+
+
+def test_one_bad_change_keeps_all_of_its_resource(context: ControllerContext) -> None:
+    answer = context.alter("orders", ("retention.ms", SET, "5"), ("flush.ms", SET, "soon"))
+    assert ErrorCode(answer.error_code) is ErrorCode.INVALID_CONFIG
+    assert context.configs("orders") == {}
+
+
+def test_good_resources_change_beside_bad_ones(context: ControllerContext) -> None:
+    answers = context.alter_all([(TOPIC, "nothing", [("retention.ms", SET, "5")]), (TOPIC, "orders", [("retention.ms", SET, "5")])])
+    assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+    assert context.configs("orders") == {"retention.ms": "5"}
+
+
+def test_a_resource_or_a_key_that_stands_twice_changes_nothing(context: ControllerContext) -> None:
+    (answer,) = context.alter_all([(TOPIC, "orders", [("flush.ms", SET, "5")]), (TOPIC, "orders", [("flush.ms", SET, "6")])])
+    assert ErrorCode(answer.error_code) is ErrorCode.INVALID_REQUEST
+    answer = context.alter("orders", ("flush.ms", SET, "5"), ("flush.ms", DELETE, None))
+    assert ErrorCode(answer.error_code) is ErrorCode.INVALID_REQUEST
+    assert context.configs("orders") == {}
+
+
+def test_values_are_checked_against_those_that_are_there(context: ControllerContext) -> None:
+    context.alter("orders", ("min.compaction.lag.ms", SET, "100"))
+    answer = context.alter("orders", ("max.compaction.lag.ms", SET, "50"))
+    assert ErrorCode(answer.error_code) is ErrorCode.INVALID_CONFIG
+
+
+def test_validate_only_answers_the_same_and_writes_nothing(context: ControllerContext) -> None:
+    assert context.alter("orders", ("retention.ms", SET, "5"), validate_only=True).error_code == 0
+    assert context.alter("orders", ("retention.ms", SET, "x"), validate_only=True).error_code == ErrorCode.INVALID_CONFIG
+    assert context.configs("orders") == {}

@@ -1,0 +1,283 @@
+"""The controller over its log: answers wait for the disk, and a restart knows all that was answered."""
+
+import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from log_service.common.errors import ErrorCode, KafkaError, StorageError
+from log_service.common.timers import TimerQueue
+from log_service.common.types import BrokerEpoch, NodeId
+from log_service.controller.brokers import Heartbeat, RegisterBroker
+from log_service.controller.controller import ControllerConfig
+from log_service.controller.driver import ControllerDriver
+from log_service.metadata.features import SUPPORTED_FEATURES
+from log_service.metadata.image import Endpoint, MetadataImage
+from log_service.metadata.loader import MetadataLoader
+from log_service.metadata.snapshot import snapshot_records
+from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from log_service.protocol.messages.create_topics import CreateTopicsRequest
+from log_service.protocol.messages.delete_topics import DeleteTopicsRequest
+from log_service.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from log_service.raft.driver import RaftDriver
+from log_service.raft.format import read_bootstrap_records
+from tests.unit.controller.context import new_topic
+from tests.unit.raft.node import DIRECTORY, NODE, Machine
+
+
+class Process:
+    """One process of the node: its log, its loader, its controller, its broker."""
+
+    def __init__(self, machine: Machine) -> None:
+        identity = machine.format()
+        self.machine = machine
+        self.cluster_id = identity.cluster_id
+        self.log_dirs = tuple(identity.directory_ids.values())
+        self.env = machine.env()
+        self.timers = TimerQueue()
+        self.raft = RaftDriver(self.env, DIRECTORY, node_id=NODE, config=machine.config)
+        self.loader = MetadataLoader()
+        self.raft.subscribe(self.loader)
+        config = ControllerConfig(node_id=NODE, cluster_id=self.cluster_id)
+        self.controller = ControllerDriver(self.env, self.raft, self.timers, config)
+        self.broker_epoch = BrokerEpoch(-1)
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.loader.image
+
+    async def register(self) -> None:
+        request = RegisterBroker(
+            node_id=NODE,
+            cluster_id=self.cluster_id,
+            incarnation_id=UUID(int=self.env.rng.getrandbits(128)),
+            endpoints={"PLAINTEXT": Endpoint(host="127.0.0.1", port=9092)},
+            log_dirs=self.log_dirs,
+            features=SUPPORTED_FEATURES,
+        )
+        self.broker_epoch = await self.controller.register_broker(request)
+
+    async def beat(self, **wants: bool) -> bool:
+        request = Heartbeat(node_id=NODE, broker_epoch=self.broker_epoch, metadata_offset=self.image.offset, **wants)
+        return (await self.controller.heartbeat(request)).is_fenced
+
+    async def create(self, name: str, partitions: int = 1, *, timeout_ms: int = 60_000) -> ErrorCode:
+        response = await self.controller.create_topics(CreateTopicsRequest(topics=[new_topic(name, partitions, 1)], timeout_ms=timeout_ms))
+        return ErrorCode(response.topics[0].error_code)
+
+
+@asynccontextmanager
+async def started(machine: Machine) -> AsyncIterator[Process]:
+    """A process that serves; leaving the block kills it."""
+    process = Process(machine)
+    await process.raft.open()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(process.raft.run, lambda: snapshot_records(process.image))
+        await process.controller.activate(process.image, read_bootstrap_records(machine.files, DIRECTORY))
+        await process.register()
+        assert await process.beat() is False
+        yield process
+        nursery.cancel_scope.cancel()
+
+
+def run(main: object) -> None:
+    trio.run(main, clock=MockClock(autojump_threshold=0))  # type: ignore[arg-type]
+
+
+def without_position(image: MetadataImage) -> tuple[object, ...]:
+    return image.topics, image.configs, image.next_producer_id, image.features
+
+
+def test_an_answer_waits_until_its_records_are_durable() -> None:
+    async def main() -> None:
+        async with started(Machine()) as process:
+            process.machine.files.sync_seconds = (3.0, 3.0)
+            started_s = trio.current_time()
+            assert await process.create("orders") is ErrorCode.NONE
+            assert trio.current_time() - started_s >= 3
+            assert "orders" in process.image.topics.by_name
+
+    run(main)
+
+
+def test_a_decision_sees_what_was_decided_before_it_was_durable() -> None:
+    async def main() -> None:
+        codes: list[ErrorCode] = []
+        async with started(Machine()) as process:
+            process.machine.files.sync_seconds = (3.0, 3.0)
+
+            async def create() -> None:
+                codes.append(await process.create("orders"))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(create)
+                nursery.start_soon(create)
+        assert sorted(codes) == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+    run(main)
+
+
+def test_a_killed_node_knows_everything_that_it_answered() -> None:
+    async def main() -> None:
+        machine = Machine()
+        async with started(machine) as process:
+            await process.create("orders", 3)
+            await process.create("planes")
+            changes = [AlterableConfig(name="retention.ms", config_operation=0, value="5")]
+            resource = AlterConfigsResource(resource_type=2, resource_name="orders", configs=changes)
+            await process.controller.incremental_alter_configs(IncrementalAlterConfigsRequest(resources=[resource]))
+            await process.controller.create_partitions(CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="planes", count=2)]))
+            await process.controller.allocate_producer_ids(NODE, process.broker_epoch)
+            await process.create("gone")
+            await process.controller.delete_topics(DeleteTopicsRequest(topic_names=["gone"]))
+            before = process.image
+        machine.files.crash()
+        second = Process(machine)
+        await second.raft.open()
+        assert without_position(second.image) == without_position(before)
+        assert second.image.cluster.brokers == before.cluster.brokers
+
+    run(main)
+
+
+def test_after_a_kill_partitions_are_led_in_epochs_that_were_never_written_into() -> None:
+    async def main() -> None:
+        machine = Machine()
+        seen = {-1}
+        async with started(machine) as process:
+            await process.create("orders")
+        for _ in range(3):
+            machine.files.crash()
+            async with started(machine) as process:
+                partition = process.image.topics.by_name["orders"].partitions[0]
+                assert partition.leader == 1
+                assert partition.leader_epoch > max(seen)
+                seen.add(partition.leader_epoch)
+
+    run(main)
+
+
+def test_a_restart_from_a_snapshot_knows_the_same() -> None:
+    async def main() -> None:
+        machine = Machine()
+        async with started(machine) as process:
+            for number in range(5):
+                await process.create(f"topic{number}", 2)
+            await process.raft.write_snapshot(snapshot_records(process.image))
+            await process.create("later")
+            before = process.image
+        machine.files.crash()
+        second = Process(machine)
+        await second.raft.open()
+        assert without_position(second.image) == without_position(before)
+
+    run(main)
+
+
+def test_producer_ids_go_on_after_a_restart() -> None:
+    async def main() -> None:
+        machine = Machine()
+        firsts = []
+        for _ in range(3):
+            async with started(machine) as process:
+                block = await process.controller.allocate_producer_ids(NODE, process.broker_epoch)
+                firsts.append(block.first)
+            machine.files.crash()
+        assert firsts == [0, 1000, 2000]
+
+    run(main)
+
+
+def test_a_disk_that_fails_answers_nobody_and_stops_the_node() -> None:
+    async def main() -> None:
+        machine = Machine()
+        answers: list[ErrorCode] = []
+        with pytest.RaisesGroup(StorageError):
+            async with started(machine) as process:
+                machine.files.fail_next("sync")
+                answers.append(await process.create("orders"))
+        assert answers == []
+
+    run(main)
+
+
+def test_a_full_disk_is_told_to_whoever_asked_and_nothing_changes() -> None:
+    async def main() -> None:
+        machine = Machine()
+        async with started(machine) as process:
+            machine.files.fail_next("append", error=errno.ENOSPC)
+            with pytest.raises(KafkaError) as raised:
+                await process.create("orders")
+            assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert await process.create("orders") is ErrorCode.NONE
+
+    run(main)
+
+
+def test_a_request_gives_up_waiting_at_its_own_deadline() -> None:
+    async def main() -> None:
+        async with started(Machine()) as process:
+            process.machine.files.sync_seconds = (60.0, 60.0)
+            with pytest.raises(KafkaError) as raised:
+                await process.create("orders", timeout_ms=500)
+            assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+            assert await process.create("orders", timeout_ms=300_000) is ErrorCode.TOPIC_ALREADY_EXISTS
+
+    run(main)
+
+
+def test_a_silent_broker_is_fenced_by_the_nodes_timers() -> None:
+    async def main() -> None:
+        async with started(Machine()) as process:
+            await trio.sleep(9)
+            process.timers.fire_due(process.env.clock.monotonic_ms())
+            await process.raft.wait_for(process.raft.log_end_offset)
+            assert process.image.cluster.brokers[NODE].is_fenced
+            assert await process.beat() is False
+
+    run(main)
+
+
+def test_fencing_is_tried_again_when_the_disk_was_full() -> None:
+    async def main() -> None:
+        async with started(Machine()) as process:
+            process.machine.files.fail_next("append", error=errno.ENOSPC)
+            await trio.sleep(9)
+            process.timers.fire_due(process.env.clock.monotonic_ms())
+            await trio.sleep(1)
+            process.timers.fire_due(process.env.clock.monotonic_ms())
+            await process.raft.wait_for(process.raft.log_end_offset)
+            assert process.image.cluster.brokers[NODE].is_fenced
+
+    run(main)
+
+
+def test_a_controller_that_does_not_lead_says_so() -> None:
+    async def main() -> None:
+        async with started(Machine()) as process:
+            process.controller.resign()
+            with pytest.raises(KafkaError) as raised:
+                await process.create("orders")
+            assert raised.value.code is ErrorCode.NOT_CONTROLLER
+            assert len(process.timers) == 0
+
+    run(main)
+
+
+def test_a_refused_request_leaves_the_controller_as_it_was() -> None:
+    async def main() -> None:
+        async with started(Machine()) as process:
+            end_offset = process.raft.log_end_offset
+            with pytest.raises(KafkaError):
+                await process.controller.allocate_producer_ids(NodeId(9), BrokerEpoch(0))
+            assert process.raft.log_end_offset == end_offset
+
+    run(main)
