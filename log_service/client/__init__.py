@@ -10,7 +10,7 @@ what only a consumer needs. The rooms, from the bottom up:
 - ``subscriptions``, ``record_view``, ``fetcher``, ``positions``, ``commits``, ``membership``, ``rebalance``, ``consumer``: records on
   their way out.
 - ``admin_values``, ``admin_topics``, ``admin_groups``, ``offsets``, ``admin``: questions about topics, groups and offsets.
-- ``range_reader``: exactly one range of offsets, as raw batches or as Arrow columns.
+- ``range_reader``: exactly one range of offsets as raw batches; ``range_arrow``, above ``blocking``, as Arrow columns.
 - ``portal``, ``blocking``, ``blocking_producer``: the same for programs without an event loop.
 """
 
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from log_service.client.env import real_env
     from log_service.client.partitioning import Partitioner, murmur2, partition_of_key
     from log_service.client.producer import Producer
-    from log_service.client.range_reader import RawBatches, read_range, read_range_arrow
+    from log_service.client.range_arrow import read_range_arrow
+    from log_service.client.range_reader import RawBatches, read_range
     from log_service.client.record_view import ConsumerRecord
     from log_service.common.errors import ConfigError, ErrorCode, KafkaError
     from log_service.common.types import TopicPartition
@@ -79,7 +80,8 @@ _HOMES = {
     "log_service.client.partitioning": ("Partitioner", "murmur2", "partition_of_key"),
     "log_service.client.producer": ("Producer",),
     "log_service.client.record_view": ("ConsumerRecord",),
-    "log_service.client.range_reader": ("RawBatches", "read_range", "read_range_arrow"),
+    "log_service.client.range_arrow": ("read_range_arrow",),
+    "log_service.client.range_reader": ("RawBatches", "read_range"),
     "log_service.common.errors": ("ConfigError", "ErrorCode", "KafkaError"),
     "log_service.common.types": ("TopicPartition",),
 }

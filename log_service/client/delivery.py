@@ -9,22 +9,18 @@ Invariants: a batch is settled once, with an offset or an error, and its callbac
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from struct import Struct
 
 import trio
 
 from log_service.common.errors import KafkaError
 from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
-from log_service.records.batch import CRC_POSITION, compute_crc, iterate_records
+from log_service.records.batch import iterate_records, stamp_producer
 from log_service.records.builder import BatchBuilder
 from log_service.records.compression import Codec
 
 logger = logging.getLogger(__name__)
 
-PRODUCER_POSITION = 43
 NO_OFFSET = -1
-_PRODUCER = Struct(">qhi")
-_CRC = Struct(">I")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +157,7 @@ class ProducerBatch:
         """Give the batch its producer and sequence; may be done again before it is sent again."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
         if self._builder is None:
-            _PRODUCER.pack_into(self._encoded, PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
-            _CRC.pack_into(self._encoded, CRC_POSITION, compute_crc(self._encoded))
+            stamp_producer(self._encoded, 0, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
 
     def encoded(self) -> bytearray:
         """Return the batch as it goes over the wire; built, and compressed, at the first call."""

@@ -1,4 +1,4 @@
-"""Reading exactly one offset range of one partition, as raw batches or as Arrow columns.
+"""Reading exactly one offset range of one partition, as raw batches.
 
 Decides what of a partition belongs to [start, end): whole batches that reach into it, in order, with those of aborted transactions and
 markers left out under read_committed. The first and the last batch may reach beyond the range: whoever opens them leaves out the rest
@@ -9,10 +9,10 @@ records); at most one answer of the broker is in memory besides the one that the
 the log start, or an end that the partition has not reached within the deadline, is an error.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import trio
 
@@ -22,9 +22,6 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from log_service.protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 DEFAULT_MAX_BYTES = 8 << 20
 FETCH_WAIT_MS = 500
@@ -196,29 +193,3 @@ def _cut(
     if position == started:
         raise CorruptBatch(f"{topic_partition}: the answer to a fetch at offset {position} holds no whole batch that reaches it")
     return b"".join(kept), position
-
-
-def read_range_arrow(
-    bootstrap_servers: str,
-    topic_partition: TopicPartition | tuple[str, int],
-    start: int,
-    end: int,
-    *,
-    isolation_level: str = "read_committed",
-    max_bytes: int = DEFAULT_MAX_BYTES,
-    timeout_ms: int | None = None,
-    **settings: Any,
-) -> Iterator["pa.RecordBatch"]:
-    """Yield the records of [start, end) as ``pyarrow.RecordBatch`` with the columns of ``records.arrow.schema``; blocking.
-
-    All arguments are plain values, so that the call can be made in another process (a Spark worker). Raises as ``read_range``.
-    """
-    from log_service.client.blocking import BlockingAdmin  # noqa: PLC0415 - blocking imports this module
-    from log_service.records.arrow import iterate_record_batches  # noqa: PLC0415 - readers of raw batches need no pyarrow
-
-    partition = TopicPartition(*topic_partition)
-    with BlockingAdmin(bootstrap_servers, **settings) as admin:
-        chunks = admin.read_range(
-            partition, start, end, isolation_level=isolation_level, max_bytes=max_bytes, check_crcs=False, timeout_ms=timeout_ms
-        )
-        yield from iterate_record_batches((chunk.batches for chunk in chunks), start, end)

@@ -1,0 +1,194 @@
+"""A broker that does what a test tells it: over the memory network, with our codec, one log per partition.
+
+It knows ApiVersions, Metadata, InitProducerId, Produce and ListOffsets, and keeps the sequences of idempotent producers as a broker does. A
+test may answer a produce with an error (before or after the append), hold answers back, or drop the connection.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import trio
+
+from log_service.common.errors import ErrorCode
+from log_service.protocol.api_versions import ApiKey, advertised, request_class
+from log_service.protocol.codec import decode
+from log_service.protocol.frames import encode_response, parse_request_header
+from log_service.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
+from log_service.protocol.messages.init_producer_id import InitProducerIdResponse
+from log_service.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from log_service.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from log_service.records.batch import BatchHeader, iterate_records, parse_header
+from tests.sim.world import World
+
+TOPIC_ID = UUID(int=77)
+HOST, PORT = "broker", 9092
+
+
+@dataclass
+class Written:
+    """What one partition's log holds: values in order, and the batches' headers."""
+
+    values: list[bytes] = field(default_factory=list)
+    headers: list[BatchHeader] = field(default_factory=list)
+    next_sequence: dict[tuple[int, int], int] = field(default_factory=dict)
+    offsets: dict[tuple[int, int, int], int] = field(default_factory=dict)
+
+
+class ScriptedBroker:
+    """``script`` holds what happens to the next produce requests: an error code instead of the append, or one of the words below."""
+
+    APPEND = "append"
+    APPEND_AND_DROP = "append, then drop the connection"
+    DROP = "drop the connection"
+    IGNORE = "never answer"
+
+    def __init__(self, world: World, *, partition_count: int = 1, max_batch_bytes: int = 1 << 20, features: tuple[str, ...] = ()) -> None:
+        self.network = world.network.host(HOST)
+        self.partition_count = partition_count
+        self.max_batch_bytes = max_batch_bytes
+        self.features = features
+        self.script: deque[ErrorCode | str] = deque()
+        self.logs = [Written() for _ in range(partition_count)]
+        self.requests: list[tuple[ApiKey, Any]] = []
+        self.unanswered = 0
+        self.max_unanswered = 0
+        self.producer_id = 100
+        self.leaders = [1] * partition_count
+        self.max_versions: dict[ApiKey, int] = {}
+        self.delay_s = 0.0
+        self.refused_api_versions: set[int] = set()
+        self.other: dict[ApiKey, Callable[[Any, int], Any]] = {}
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        listener = await self.network.listen(HOST, PORT)
+        async with trio.open_nursery() as nursery:
+            task_status.started()
+            while True:
+                nursery.start_soon(self._serve, await listener.accept(), nursery)
+
+    def count(self, key: ApiKey) -> int:
+        return sum(1 for each, _ in self.requests if each is key)
+
+    async def _serve(self, connection: Any, nursery: trio.Nursery) -> None:
+        frames_in, frames_out = trio.open_memory_channel[bytes](1_000)
+        nursery.start_soon(self._answer, connection, frames_out)
+        buffered, part = bytearray(), bytearray(1 << 16)
+        with frames_in:
+            try:
+                while received := await connection.receive_into(part):
+                    buffered += part[:received]
+                    while len(buffered) >= 4 and len(buffered) >= 4 + int.from_bytes(buffered[:4], "big"):
+                        size = int.from_bytes(buffered[:4], "big")
+                        frames_in.send_nowait(bytes(buffered[4 : 4 + size]))
+                        del buffered[: 4 + size]
+                        self.unanswered += 1
+                        self.max_unanswered = max(self.max_unanswered, self.unanswered)
+            except OSError:
+                return
+
+    async def _answer(self, connection: Any, frames: trio.MemoryReceiveChannel[bytes]) -> None:
+        try:
+            async for frame in frames:
+                await self._handle(connection, frame)
+                self.unanswered -= 1
+        except OSError:
+            self.unanswered = 0
+        finally:
+            connection.close()
+
+    async def _handle(self, connection: Any, frame: bytes) -> None:
+        header, position = parse_request_header(frame)
+        request, _ = decode(request_class(header.api_key), header.api_version, frame, position)
+        self.requests.append((header.api_key, request))
+        if header.api_key is ApiKey.API_VERSIONS and header.api_version in self.refused_api_versions:
+            response: Any = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+            await connection.send_gathered(encode_response(header.api_key, 0, header.correlation_id, response))
+            return
+        handlers: dict[ApiKey, Callable[[Any], Awaitable[Any]]] = {
+            ApiKey.API_VERSIONS: self._api_versions,
+            ApiKey.METADATA: self._metadata,
+            ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
+            ApiKey.PRODUCE: self._produce,
+        }
+        if header.api_key in self.other:
+            response = self.other[header.api_key](request, header.api_version)
+        else:
+            response = await handlers[header.api_key](request)
+        if isinstance(response, OSError):
+            raise response
+        if response is not None:
+            await connection.send_gathered(encode_response(header.api_key, header.api_version, header.correlation_id, response))
+
+    async def _api_versions(self, request: Any) -> ApiVersionsResponse:
+        keys = [
+            ApiVersion(api_key=spec.key, min_version=spec.min_version, max_version=self.max_versions.get(spec.key, spec.max_version))
+            for spec in advertised()
+        ]
+        supported = [SupportedFeatureKey(name=name, min_version=1, max_version=1) for name in self.features]
+        return ApiVersionsResponse(api_keys=keys, supported_features=supported)
+
+    async def _metadata(self, request: Any) -> MetadataResponse:
+        names = ["t"] if request.topics is None else [topic.name for topic in request.topics]
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=1, host=HOST, port=PORT)],
+            cluster_id="scripted",
+            controller_id=1,
+            topics=[self._metadata_topic(name) for name in names],
+        )
+
+    def _metadata_topic(self, name: str) -> MetadataResponseTopic:
+        if name != "t":
+            return MetadataResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partitions = [
+            MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=0, replica_nodes=[1], isr_nodes=[1])
+            for index, leader in enumerate(self.leaders)
+        ]
+        return MetadataResponseTopic(name="t", topic_id=TOPIC_ID, partitions=partitions)
+
+    async def _init_producer_id(self, request: Any) -> InitProducerIdResponse:
+        self.producer_id += 1
+        return InitProducerIdResponse(producer_id=self.producer_id, producer_epoch=0)
+
+    async def _produce(self, request: Any) -> Any:
+        if self.delay_s:
+            await trio.sleep(self.delay_s)
+        action = self.script.popleft() if self.script else self.APPEND
+        if action == self.DROP:
+            return ConnectionResetError("scripted")
+        answers = [
+            self._produce_one(partition.index, partition.records, action)
+            for topic in request.topic_data
+            for partition in topic.partition_data
+        ]
+        if action == self.APPEND_AND_DROP:
+            return ConnectionResetError("scripted")
+        if action == self.IGNORE or request.acks == 0:
+            return None
+        return ProduceResponse(responses=[TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=answers)])
+
+    def _produce_one(self, index: int, records: memoryview, action: ErrorCode | str) -> PartitionProduceResponse:
+        if isinstance(action, ErrorCode):
+            return PartitionProduceResponse(index=index, error_code=action)
+        if len(records) > self.max_batch_bytes:
+            return PartitionProduceResponse(index=index, error_code=ErrorCode.MESSAGE_TOO_LARGE)
+        log, header = self.logs[index], parse_header(records)
+        producer = (header.producer_id, header.producer_epoch)
+        known = log.offsets.get((*producer, header.base_sequence))
+        if header.has_producer_id and known is not None:
+            return PartitionProduceResponse(index=index, base_offset=known)
+        if header.has_producer_id and header.base_sequence != log.next_sequence.get(producer, 0):
+            return PartitionProduceResponse(index=index, error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        base_offset = len(log.values)
+        log.values += [record.value or b"" for record in iterate_records(records)]
+        log.headers.append(header)
+        log.next_sequence[producer] = header.base_sequence + header.record_count
+        log.offsets[*producer, header.base_sequence] = base_offset
+        return PartitionProduceResponse(index=index, base_offset=base_offset)

@@ -1,0 +1,116 @@
+"""Assignors: everything is placed once, in balance, moving as little as the name promises."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from log_service.client.assignors import ASSIGNORS, Assignment, Member
+from log_service.client.group_protocol import Subscription
+from log_service.common.types import TopicPartition
+
+
+def member(member_id: str, topics: str = "t", owned: str = "", generation_id: int = 1, instance: str | None = None) -> Member:
+    """``owned`` lists partitions as ``t0 t1 u0``."""
+    partitions = tuple(TopicPartition(each[0], int(each[1:])) for each in owned.split())
+    subscription = Subscription(topics=tuple(topics.split()), owned=partitions, generation_id=generation_id)
+    return Member(member_id=member_id, group_instance_id=instance, subscription=subscription)
+
+
+def placed(assignment: Assignment) -> dict[str, str]:
+    return {member_id: " ".join(f"{topic}{number}" for topic, number in sorted(owned)) for member_id, owned in assignment.items()}
+
+
+def test_range_gives_runs_and_the_first_members_one_more() -> None:
+    assignment = ASSIGNORS["range"].assign([member("b"), member("a"), member("c")], {"t": 7})
+    assert placed(assignment) == {"a": "t0 t1 t2", "b": "t3 t4", "c": "t5 t6"}
+
+
+def test_range_keeps_equal_numbers_of_two_topics_together() -> None:
+    assignment = ASSIGNORS["range"].assign([member("a", "t u"), member("b", "t u")], {"t": 2, "u": 2})
+    assert placed(assignment) == {"a": "t0 u0", "b": "t1 u1"}
+
+
+def test_range_orders_static_members_by_their_names() -> None:
+    members = [member("x", instance="2"), member("y", instance="1"), member("a")]
+    assert placed(ASSIGNORS["range"].assign(members, {"t": 3})) == {"y": "t0", "x": "t1", "a": "t2"}
+
+
+def test_roundrobin_deals_over_topics_and_passes_over_who_does_not_want() -> None:
+    members = [member("a", "t u"), member("b", "u")]
+    assert placed(ASSIGNORS["roundrobin"].assign(members, {"t": 2, "u": 3})) == {"a": "t0 t1 u1", "b": "u0 u2"}
+
+
+def test_sticky_leaves_what_members_have_and_moves_only_for_balance() -> None:
+    members = [member("a", owned="t0 t1 t2 t3"), member("b")]
+    assert placed(ASSIGNORS["sticky"].assign(members, {"t": 4})) == {"a": "t0 t1", "b": "t2 t3"}
+    members = [member("a", owned="t0 t1"), member("b", owned="t2 t3"), member("c")]
+    assignment = placed(ASSIGNORS["sticky"].assign(members, {"t": 6}))
+    assert assignment == {"a": "t0 t1", "b": "t2 t3", "c": "t4 t5"}
+
+
+def test_of_two_claims_the_newer_generation_holds_and_equal_ones_none() -> None:
+    members = [member("a", owned="t0", generation_id=3), member("b", owned="t0 t1", generation_id=4)]
+    assert placed(ASSIGNORS["sticky"].assign(members, {"t": 2})) == {"a": "t1", "b": "t0"}
+    members = [member("a", owned="t0", generation_id=4), member("b", owned="t0", generation_id=4)]
+    assert placed(ASSIGNORS["sticky"].assign(members, {"t": 1})) == {"a": "t0", "b": ""}
+
+
+def test_cooperative_gives_nobody_what_another_still_owns() -> None:
+    cooperative = ASSIGNORS["cooperative-sticky"]
+    first = cooperative.assign([member("a", owned="t0 t1 t2 t3"), member("b")], {"t": 4})
+    assert placed(first) == {"a": "t0 t1", "b": ""}
+    second = cooperative.assign([member("a", owned="t0 t1"), member("b")], {"t": 4})
+    assert placed(second) == {"a": "t0 t1", "b": "t2 t3"}
+
+
+def test_a_topic_that_does_not_exist_is_left_out() -> None:
+    for assignor in ASSIGNORS.values():
+        assert placed(assignor.assign([member("a", "t nope")], {"t": 1})) == {"a": "t0"}
+
+
+groups = st.dictionaries(
+    st.sampled_from("abcdef"),
+    st.tuples(st.sets(st.sampled_from("tuv")), st.sets(st.tuples(st.sampled_from("tuv"), st.integers(0, 5)))),
+    min_size=1,
+)
+topics = st.dictionaries(st.sampled_from("tuv"), st.integers(1, 6))
+
+
+@pytest.mark.parametrize("name", sorted(ASSIGNORS))
+@given(group=groups, counts=topics)
+def test_every_wanted_partition_goes_to_one_member_that_wants_it(
+    name: str, group: dict[str, tuple[set[str], set[tuple[str, int]]]], counts: dict[str, int]
+) -> None:
+    members = [
+        Member(
+            member_id=member_id,
+            group_instance_id=None,
+            subscription=Subscription(
+                topics=tuple(sorted(wanted)), owned=tuple(TopicPartition(*each) for each in sorted(owned)), generation_id=1
+            ),
+        )
+        for member_id, (wanted, owned) in group.items()
+    ]
+    assignor = ASSIGNORS[name]
+    assignment = assignor.assign(members, counts)
+    assert assignment == assignor.assign(list(reversed(members)), dict(reversed(counts.items())))
+    wanted_by = {each.member_id: set(each.subscription.topics) for each in members}
+    given_out = [partition for owned in assignment.values() for partition in owned]
+    assert len(given_out) == len(set(given_out))
+    assert all(partition.topic in wanted_by[member_id] for member_id, owned in assignment.items() for partition in owned)
+    all_wanted = set().union(*wanted_by.values())
+    everything = {TopicPartition(topic, number) for topic, count in counts.items() if topic in all_wanted for number in range(count)}
+    if assignor.is_cooperative:
+        owners = {partition: each.member_id for each in members for partition in each.subscription.owned}
+        withheld = everything - set(given_out)
+        assert withheld <= set(owners)
+    else:
+        assert set(given_out) == everything
+
+
+@pytest.mark.parametrize("name", ["roundrobin", "sticky"])
+@given(member_count=st.integers(1, 7), counts=topics)
+def test_members_with_equal_wishes_get_equal_shares(name: str, member_count: int, counts: dict[str, int]) -> None:
+    members = [member(f"m{index}", "t u v") for index in range(member_count)]
+    loads = [len(owned) for owned in ASSIGNORS[name].assign(members, counts).values()]
+    assert max(loads) - min(loads) <= 1

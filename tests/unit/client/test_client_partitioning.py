@@ -1,0 +1,68 @@
+"""Placement of records: the same as every other Kafka client's."""
+
+from random import Random
+
+import pytest
+
+from log_service.client.backoff import Backoff
+from log_service.client.partitioning import KeyPlacement, StickyPlacement, murmur2, partition_of_key
+
+GOLDEN_HASHES = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+@pytest.mark.parametrize(("key", "expected"), GOLDEN_HASHES.items())
+def test_murmur2_equals_the_java_client(key: bytes, expected: int) -> None:
+    assert murmur2(key) == expected % (1 << 32)
+    assert murmur2(bytearray(key)) == murmur2(memoryview(key)) == expected % (1 << 32)
+
+
+def test_key_placement_ignores_the_sign_bit() -> None:
+    assert partition_of_key(b"21", 7) == (-973932308 & 0x7FFFFFFF) % 7
+    assert KeyPlacement().partition(b"21", 7) == partition_of_key(b"21", 7)
+
+
+def test_keyless_records_stay_until_a_batch_is_full_and_then_move() -> None:
+    sticky = StickyPlacement(Random(1), switch_bytes=100)
+    first = sticky.partition("t", 3, (0, 1, 2))
+    sticky.record_added("t", 60)
+    assert sticky.partition("t", 3, (0, 1, 2)) == first
+    sticky.record_added("t", 60)
+    assert sticky.partition("t", 3, (0, 1, 2)) != first
+
+
+def test_keyless_records_avoid_partitions_without_leader() -> None:
+    sticky = StickyPlacement(Random(1), switch_bytes=1)
+    for _ in range(20):
+        assert sticky.partition("t", 4, (1, 3)) in {1, 3}
+        sticky.record_added("t", 1)
+
+
+def test_a_partition_that_lost_its_leader_is_left_at_once() -> None:
+    sticky = StickyPlacement(Random(1), switch_bytes=1_000)
+    first = sticky.partition("t", 2, (0, 1))
+    sticky.leave("t", first)
+    assert sticky.partition("t", 2, (1 - first,)) == 1 - first
+
+
+def test_topics_stick_independently() -> None:
+    sticky = StickyPlacement(Random(1), switch_bytes=10)
+    first = sticky.partition("a", 2, (0, 1))
+    sticky.record_added("a", 100)
+    other = sticky.partition("b", 2, (0, 1))
+    sticky.record_added("b", 1)
+    assert sticky.partition("b", 2, (0, 1)) == other
+    assert sticky.partition("a", 2, (0, 1)) == 1 - first
+
+
+def test_backoff_doubles_within_its_jitter_up_to_its_maximum() -> None:
+    backoff, rng = Backoff(first_ms=100, max_ms=1_000), Random(3)
+    for attempt, plain in enumerate((100, 200, 400, 800)):
+        assert 0.8 * plain <= backoff.delay_ms(attempt, rng) <= 1.2 * plain
+    assert {backoff.delay_ms(attempt, rng) for attempt in (10, 1_000_000)} == {1_000}
