@@ -44,7 +44,7 @@ class PendingAnswer:
         self.is_done = False
         self.is_discarded = False
         self.size_bytes = 0
-        self._chunks: Sequence[Chunk] = ()
+        self._chunks: list[Chunk] = []
         self._on_done: Callable[[PendingAnswer], None] | None = None
 
     def __repr__(self) -> str:
@@ -61,7 +61,7 @@ class PendingAnswer:
             return
         assert not self.is_done, "an answer was completed twice"
         self.is_done = True
-        self._chunks = chunks or ()
+        self._chunks = chunks or []
         self.size_bytes = memory_bytes(self._chunks)
         if self._on_done is not None:
             self._on_done(self)
@@ -71,7 +71,7 @@ class PendingAnswer:
         was_done, self.is_discarded = self.is_done, True
         self.is_done = True
         release_slices(self._chunks)
-        self._chunks = ()
+        self._chunks = []
         if not was_done and self.on_discard is not None:
             try:
                 self.on_discard()
@@ -82,9 +82,9 @@ class PendingAnswer:
         """Tell ``on_done`` when the answer is complete; for the queue that it waits in."""
         self._on_done = on_done
 
-    def take(self) -> Sequence[Chunk]:
+    def take(self) -> list[Chunk]:
         """Hand the chunks over to whoever sends them (and releases their slices)."""
-        chunks, self._chunks = self._chunks, ()
+        chunks, self._chunks = self._chunks, []
         return chunks
 
 

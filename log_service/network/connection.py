@@ -176,7 +176,8 @@ class ServerConnection:
             try:
                 following = self._handle_buffered()
             except ProtocolError:
-                await self._send_ready()
+                if self._ready:
+                    await self._send_ready()
                 raise
             if self._ready:
                 await self._send_ready()
@@ -224,10 +225,12 @@ class ServerConnection:
         if answer is None:
             return False
         if isinstance(answer, PendingAnswer):
-            self._queue.append(answer)
-            self._start_writer()
-            return False
-        if self._answers or self.is_sending:
+            if self._answers or self.is_sending or not answer.is_done:
+                self._queue.append(answer)
+                self._start_writer()
+                return False
+            answer = answer.take()
+        elif self._answers or self.is_sending:
             self._queue.append_ready(answer)
             return False
         for chunk in answer:

@@ -107,15 +107,53 @@ def test_requests_without_an_answer_leave_no_gap() -> None:
     play(scene)
 
 
-def test_answer_that_was_complete_at_once_is_sent() -> None:
+def test_answers_that_were_complete_at_once_are_sent() -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.connect()
         stage.handler.pending_is_complete = True
-        await peer.send(b"wait", b"two")
-        assert await peer.receive() == b"done"
-        assert await peer.receive() == b"two"
+        for _ in range(3):
+            await peer.send(b"wait")
+            assert await peer.receive_nowait() == b"done"
+        stage.handler.pending_is_complete = False
+        await peer.send(b"wait")
+        await trio.sleep(0.001)
+        stage.handler.pending_is_complete = True
+        await peer.send(b"wait", b"next")
+        await trio.sleep(0.001)
+        stage.handler.pending[3].complete([framed(b"late")])
+        assert [await peer.receive_nowait() for _ in range(3)] == [b"late", b"done", b"next"]
 
     play(scene)
+
+
+def test_at_most_one_send_is_under_way_also_when_a_frame_makes_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
+    sending: list[MemoryConnection] = []
+    overlaps: list[MemoryConnection] = []
+    send_gathered = MemoryConnection.send_gathered
+
+    async def watched(connection: MemoryConnection, buffers: Sequence[Buffer]) -> None:
+        overlaps.extend(other for other in sending if other is connection)
+        sending.append(connection)
+        try:
+            await send_gathered(connection, buffers)
+        finally:
+            sending.remove(connection)
+
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        await peer.send(b"wait")
+        await trio.sleep(0.001)
+        stage.handler.pending[0].complete([framed(bytes(5_000))])
+        await trio.sleep(0.001)
+        assert len(sending) == 1
+        await peer.send(b"next", b"bad")
+        await trio.sleep(0.001)
+        assert stage.handler.frames == [b"wait", b"next", b"bad"]
+        assert stage.handler.closed
+
+    monkeypatch.setattr(MemoryConnection, "send_gathered", watched)
+    play(scene, network=MemoryNetwork(weather=Weather(window_bytes=1_000)))
+    assert overlaps == []
 
 
 def test_full_queue_stops_reading_until_an_answer_leaves() -> None:
