@@ -233,8 +233,12 @@ class SocketNetwork:
         connected = socket.socket(fileno=stream.socket.detach())
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0)  # trio's own streams set it low: 0 is the system's
-        self._size_buffers(connected)
-        return SocketConnection(connected)
+        try:
+            self._size_buffers(connected)
+            return SocketConnection(connected)
+        except OSError:  # reset already
+            connected.close()
+            raise
 
     def _size_buffers(self, target: socket.socket) -> None:
         if self._send_buffer_bytes != SYSTEM_DEFAULT:
