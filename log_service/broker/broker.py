@@ -26,6 +26,7 @@ from log_service.broker.offsets_leadership import OffsetsLeadership
 from log_service.broker.one_error import one_error
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.timer_task import TimerTask
+from log_service.broker.warm_up import warm_up
 from log_service.common.env import Env, Listener, NodeEnv
 from log_service.common.errors import TidelogError
 from log_service.common.timers import TimerQueue
@@ -154,6 +155,7 @@ class Broker:
         node = self._new_node(identity)
         await self._serve(nursery, Dispatcher(node, HANDLERS, nursery.start_soon))
         await nursery.start(self._lifecycle.run)
+        nursery.start_soon(warm_up)
 
     def _new_logs(self, identity: NodeIdentity) -> LogManager:
         config = self._config

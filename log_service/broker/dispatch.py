@@ -18,7 +18,7 @@ from log_service.broker.node import Call, Handler, Later, Node
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.network.server import Answer, ConnectionContext
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
-from log_service.protocol.codec import decode
+from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode
 from log_service.protocol.frames import UnsupportedVersionError, parse_request_header
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Dispatcher:
         route = self._routes.get(header.api_key)
         if route is None:
             raise ProtocolError(f"{header.api_key.name} is not served on listener {context.listener_name}")
-        request, _ = decode(route.request_type, header.api_version, frame, body)
+        request, _ = decode(route.request_type, header.api_version, frame, body, max_elements=MAX_REQUEST_ELEMENTS)
         call = Call(header, context)
         response = route.handle(self._node, call, request)
         if type(response) is Later:

@@ -9,6 +9,8 @@ Versions: 1 throttle time; 3 flexible, the client's name and version, features (
 """
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from log_service.broker.node import Call, Node
 from log_service.common.errors import ErrorCode
@@ -25,6 +27,9 @@ from log_service.protocol.messages.api_versions import (
 FIRST_VERSION_WITH_CLIENT = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
 
+OWN_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({"tidelog.maintenance": (1, 1)})
+"""By these our own clients know that they talk to this software; everybody else passes over names that it does not know."""
+
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -40,7 +45,7 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
         api_keys=[_told(spec.key) for spec in advertised()],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-            for name, (lowest, highest) in sorted(SUPPORTED_FEATURES.items())
+            for name, (lowest, highest) in sorted({**SUPPORTED_FEATURES, **OWN_FEATURES}.items())
             if lowest > 0 or call.version >= FIRST_VERSION_WITH_LEVEL_ZERO
         ],
         finalized_features_epoch=node.image().offset,
