@@ -5,13 +5,21 @@ Each field is optional; what is left out is read from ``orchestration.settings``
 
 from typing import Any
 
+from orchestration.resources.database import DatabaseResource
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
+from orchestration.resources.warehouse import WarehouseResource
 
-__all__ = ["LakeResource", "LogServiceResource", "SparkResource", "default_resources"]
+__all__ = ["DatabaseResource", "LakeResource", "LogServiceResource", "SparkResource", "WarehouseResource", "default_resources"]
 
 
 def default_resources() -> dict[str, Any]:
     """Return the resources by the names under which the platform's assets ask for them."""
-    return {"log_service": LogServiceResource(), "spark": SparkResource(), "lake": LakeResource()}
+    return {
+        "log_service": LogServiceResource(),
+        "spark": SparkResource(),
+        "lake": LakeResource(),
+        "warehouse": WarehouseResource(),
+        "database": DatabaseResource(),
+    }

@@ -1,7 +1,8 @@
 """Transforms: plain ``DataFrame -> DataFrame`` functions that become tables of the lake, as Dagster assets.
 
 ``declarations`` holds what is declared, ``parsing`` and ``batch`` turn records into rows, ``topic_run``, ``replay_run`` and ``derived_run``
-are runs without Dagster, ``events`` is what Dagster is told, ``assets`` puts it together.
+are runs without Dagster, ``events`` is what Dagster is told, ``assets`` puts it together,
+``decorator`` is what users write.
 """
 
 from orchestration.transforms.assets import (
@@ -9,11 +10,10 @@ from orchestration.transforms.assets import (
     ReplayRangeConfig,
     TopicFeed,
     TopicTableConfig,
-    on_fresh_inputs,
-    spark_table,
     topic_feeds,
 )
 from orchestration.transforms.declarations import DerivedTable, TopicTable, pool_of, table_key
+from orchestration.transforms.decorator import on_fresh_inputs, spark_table
 from orchestration.transforms.errors import NotReadyError, TransformError
 from orchestration.transforms.events import is_announced
 

@@ -1,26 +1,26 @@
-"""The decorator ``@spark_table``: a DataFrame function becomes the asset of a lake table.
+"""Assets of lake tables: runs of declared tables as Dagster shows them.
 
 Decides how a run is presented to Dagster: checks first; then either a Failure that no retry policy repeats, and nothing was committed, or
 the materialization. A run with nothing new materializes nothing. Config is only an override. The work itself is in ``topic_run``,
 ``replay_run`` and ``derived_run``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from orchestration.offsets import OffsetRange, OffsetRanges
-from orchestration.quality import Rule, Suite
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.settings import load_settings
-from orchestration.topics import TopicSpec
 from orchestration.transforms import events
-from orchestration.transforms.declarations import NO_SUITE, DerivedTable, TopicTable, Transform, pool_of, table_key
+from orchestration.transforms.declarations import DerivedTable, TopicTable, Transform, pool_of, table_key
 from orchestration.transforms.derived_run import DerivedRunResult, run_derived_table
 from orchestration.transforms.failures import explained
 from orchestration.transforms.replay_run import ReplayRequest, run_replay
@@ -88,86 +88,19 @@ class Presentation:
     freshness_policy: dg.FreshnessPolicy | None
 
 
-def spark_table(
-    *,
-    topic: TopicSpec | None = None,
-    tables: Sequence[str | dg.AssetsDefinition] = (),
-    name: str | None = None,
-    unique_by: Sequence[str] = (),
-    rules: Sequence[Rule] = (),
-    suite: Suite = NO_SUITE,
-    is_evolving: bool = False,
-    minimum_interval_s: int | None = None,
-    records_per_run: int | None = None,
-    is_automated: bool = True,
-    group_name: str = "lake",
-    tags: Mapping[str, str] | None = None,
-    owners: Sequence[str] | None = None,
-    freshness_policy: dg.FreshnessPolicy | None = None,
-) -> Callable[[Transform], dg.AssetsDefinition]:
-    """Make a lake table of a DataFrame function: from a ``topic``, batch by batch, or from ``tables``, computed anew when one changes.
-
-    From a topic the function gets the fields of the topic's schema with ``_topic_id, _partition, _offset, _timestamp, _key`` and has to
-    return the first three. ``unique_by``, quarantine rules, ``is_evolving`` (columns may come and go), ``minimum_interval_s`` and
-    ``records_per_run`` are for tables from topics; ``is_automated`` is for tables from tables.
-
-    :raises ValueError: the declaration makes no sense; the text says why.
-    """
-    if (topic is None) == (not tables):
-        raise ValueError("a table comes either from a topic or from tables: @spark_table(topic=...) or @spark_table(tables=[...])")
-    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
-
-    def declare(function: Transform) -> dg.AssetsDefinition:
-        table_name = name or function.__name__
-        if topic is not None:
-            declared = TopicTable(
-                name=table_name,
-                topic=topic,
-                function=function,
-                unique_by=tuple(unique_by),
-                rules=tuple(rules),
-                suite=suite,
-                is_evolving=is_evolving,
-                minimum_interval_s=minimum_interval_s,
-                records_per_run=records_per_run,
-            )
-            return topic_table_asset(declared, shown)
-        if unique_by or is_evolving or minimum_interval_s is not None or records_per_run is not None:
-            raise ValueError(f"unique_by, is_evolving, minimum_interval_s and records_per_run need a topic; {table_name} comes from tables")
-        names = tuple(_table_name(one) for one in tables)
-        derived = DerivedTable(name=table_name, inputs=names, function=function, rules=tuple(rules), suite=suite)
-        return derived_table_asset(derived, shown, automation_condition=on_fresh_inputs() if is_automated else None)
-
-    return declare
-
-
-def on_fresh_inputs() -> dg.AutomationCondition[dg.AssetKey]:
-    """Return the condition of everything downstream: an input changed and its blocking checks passed.
-
-    Runs in progress upstream do not hold it back: under a steady stream there is always one.
-    """
-    eager = dg.AutomationCondition.eager().without(dg.AutomationCondition.any_deps_in_progress())
-    return eager & dg.AutomationCondition.all_deps_blocking_checks_passed()
-
-
 def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefinition:
     """Return the asset of ``table``. It has no automation condition: the topic sensor starts it."""
     key = table_key(table.name)
     feed = {"table": table.name, "topic": table.topic.name, "minimum_interval_s": table.minimum_interval_s}
+    metadata = {FEED_METADATA: dg.MetadataValue.json(feed)}
+    spec = _spec(key, [table.topic.asset_key], table.function, shown, metadata=metadata)
 
-    @dg.asset(
-        key=key,
-        deps=[table.topic.asset_key],
-        description=table.function.__doc__,
-        kinds={"pyspark", "deltalake"},
-        metadata={FEED_METADATA: dg.MetadataValue.json(feed)},
-        pool=pool_of(table.name),
+    @dg.multi_asset(
+        name=key.to_python_identifier(),
+        specs=[spec],
         check_specs=events.check_specs(key, table.rules, table.suite),
-        output_required=False,
-        group_name=shown.group_name,
-        tags=shown.tags,
-        owners=shown.owners,
-        freshness_policy=shown.freshness_policy,
+        can_subset=True,
+        pool=pool_of(table.name),
     )
     def follow_topic(
         context: dg.AssetExecutionContext,
@@ -176,6 +109,8 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
         spark: SparkResource,
         lake: LakeResource,
     ) -> Iterator[Event]:
+        if not _is_asset_selected(context, table.name):
+            return
         with explained(table.name), log_service.open() as log:
             settings = load_settings()
             run = RunContext(
@@ -183,7 +118,7 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
                 lake=lake.open(),
                 session=lambda: spark.spark_session,
                 reporter=_DagsterReporter(context, table),
-                run_id=context.run_id,
+                run_id=context.run.run_id,
                 records_per_run=settings.records_per_run,
                 arrow_records=settings.arrow_records,
                 commit_attempts=settings.commit_attempts,
@@ -193,7 +128,7 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
             result = run_topic_table(table, run) if request.is_empty else run_replay(table, run, request)
             if result.version is not None:
                 _mirror(context, table, run, result)
-        yield from _topic_events(context, table, result)
+        yield from _selected(context, _topic_events(context, table, result))
 
     return follow_topic
 
@@ -203,33 +138,67 @@ def derived_table_asset(
 ) -> dg.AssetsDefinition:
     """Return the asset of ``table``."""
     key = table_key(table.name)
+    inputs = [table_key(one) for one in table.inputs]
 
-    @dg.asset(
-        key=key,
-        deps=[table_key(one) for one in table.inputs],
-        description=table.function.__doc__,
-        kinds={"pyspark", "deltalake"},
-        pool=pool_of(table.name),
+    @dg.multi_asset(
+        name=key.to_python_identifier(),
+        specs=[_spec(key, inputs, table.function, shown, automation_condition=automation_condition)],
         check_specs=events.check_specs(key, table.rules, table.suite),
-        output_required=False,
-        automation_condition=automation_condition,
+        can_subset=True,
+        pool=pool_of(table.name),
         retry_policy=dg.RetryPolicy(max_retries=2, delay=3),
-        group_name=shown.group_name,
-        tags=shown.tags,
-        owners=shown.owners,
-        freshness_policy=shown.freshness_policy,
     )
     def recompute(
         context: dg.AssetExecutionContext, config: DerivedTableConfig, spark: SparkResource, lake: LakeResource
     ) -> Iterator[Event]:
+        if not _is_asset_selected(context, table.name):
+            return
         with explained(table.name):
             attempts = load_settings().commit_attempts
             result = run_derived_table(
-                table, lake.open(), lambda: spark.spark_session, run_id=context.run_id, commit_attempts=attempts, is_forced=config.force
+                table, lake.open(), lambda: spark.spark_session, run_id=context.run.run_id, commit_attempts=attempts, is_forced=config.force
             )
-        yield from _derived_events(context, table, result)
+        yield from _selected(context, _derived_events(context, table, result))
 
     return recompute
+
+
+def _spec(key: dg.AssetKey, deps: Sequence[dg.AssetKey], function: Transform, shown: Presentation, **more: Any) -> dg.AssetSpec:
+    """A run with nothing new yields neither materialization nor checks: the asset is skippable, and its checks may be left out."""
+    return dg.AssetSpec(
+        key,
+        deps=deps,
+        description=inspect.getdoc(function),
+        kinds={"pyspark", "deltalake"},
+        group_name=shown.group_name,
+        tags=shown.tags,
+        owners=shown.owners,
+        freshness_policy=shown.freshness_policy,
+        skippable=True,
+        **more,
+    )
+
+
+def _is_asset_selected(context: dg.AssetExecutionContext, name: str) -> bool:
+    if context.selected_asset_keys:
+        return True
+    context.log.info("the checks of %s are evaluated before each of its commits; there is nothing to do without one", name)
+    return False
+
+
+def _selected(context: dg.AssetExecutionContext, made: Iterator[Event]) -> Iterator[Event]:
+    """Leave out the checks that were not selected."""
+    for event in made:
+        if (
+            isinstance(event, dg.MaterializeResult)
+            or dg.AssetCheckKey(_key_of(event), event.check_name or "") in context.selected_asset_check_keys
+        ):
+            yield event
+
+
+def _key_of(result: dg.AssetCheckResult) -> dg.AssetKey:
+    assert result.asset_key is not None
+    return result.asset_key
 
 
 def topic_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicFeed, ...]:
@@ -260,7 +229,7 @@ class _DagsterReporter:
             "tidelog/kind": kind,
             "tidelog/range": _shortened(str(ranges)),
         }
-        self._context.instance.add_run_tags(self._context.run_id, tags)
+        self._context.instance.add_run_tags(self._context.run.run_id, tags)
 
 
 def _topic_events(context: dg.AssetExecutionContext, table: TopicTable, result: TopicRunResult) -> Iterator[Event]:
@@ -318,10 +287,6 @@ def _milliseconds(text: str | None) -> int | None:
     except ValueError as error:
         raise ValueError(f"{text!r} is not a time: give ISO 8601, e.g. 2026-01-01T00:00:00Z") from error
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _table_name(source: str | dg.AssetsDefinition) -> str:
-    return source if isinstance(source, str) else source.key.path[-1]
 
 
 def _shortened(text: str) -> str:

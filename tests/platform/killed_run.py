@@ -45,8 +45,7 @@ def main(remote: str, log_path: str, limit: str, step: str, *lakes: str) -> None
         owner, name, when = STEPS[step]
         mock.patch.object(owner, name, dying(getattr(owner, name), when)).start()
     for lake in lakes:
-        result = topic_run.run_topic_table(orders_table(), run_context(log, Path(lake), session, records_per_run=int(limit)))
-        print(Path(lake).name, result.version, result.ranges)
+        topic_run.run_topic_table(orders_table(), run_context(log, Path(lake), session, records_per_run=int(limit)))
 
 
 if __name__ == "__main__":

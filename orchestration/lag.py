@@ -1,0 +1,87 @@
+"""How far a table is behind its topic: lag = high watermark - committed offset, per partition and in all.
+
+Decides nothing: sensors and checks do. Reads offsets from the log service and checkpoints from the table; writes nothing.
+Invariant: a partition that was never committed counts from its log start.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestration.checkpoints import Checkpoint, PartitionOffsets
+from orchestration.log_client import LogClient
+from orchestration.tables import Lake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLag:
+    """One partition's progress. ``pending`` is what a run could read now: up to the last stable offset."""
+
+    partition: int
+    log_start_offset: int
+    committed_offset: int
+    last_stable_offset: int
+    high_watermark: int
+
+    @property
+    def lag(self) -> int:
+        """Offsets below the high watermark that are not committed."""
+        return max(self.high_watermark - self.committed_offset, 0)
+
+    @property
+    def pending(self) -> int:
+        """Offsets below the last stable offset that are not committed."""
+        return max(self.last_stable_offset - self.committed_offset, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLag:
+    """A table's progress in its topic."""
+
+    topic: str
+    topic_id: str
+    committed: Mapping[int, Checkpoint]
+    partitions: tuple[PartitionLag, ...]
+
+    @property
+    def lag(self) -> int:
+        """The lag of all partitions."""
+        return sum(one.lag for one in self.partitions)
+
+    @property
+    def pending(self) -> int:
+        """What a run could read now."""
+        return sum(one.pending for one in self.partitions)
+
+    @property
+    def high_watermark(self) -> int:
+        """The high watermarks of all partitions, added up: it grows with every record."""
+        return sum(one.high_watermark for one in self.partitions)
+
+
+def lag_of(topic: str, topic_id: str, log: Sequence[PartitionOffsets], committed: Mapping[int, Checkpoint]) -> TopicLag:
+    """Return the lag between what the log holds and what a table committed."""
+    partitions = tuple(
+        PartitionLag(
+            partition=one.partition,
+            log_start_offset=one.log_start_offset,
+            committed_offset=committed[one.partition].next_offset if one.partition in committed else one.log_start_offset,
+            last_stable_offset=one.last_stable_offset,
+            high_watermark=one.high_watermark,
+        )
+        for one in log
+    )
+    return TopicLag(topic=topic, topic_id=topic_id, committed=dict(committed), partitions=partitions)
+
+
+def measure_lag(log: LogClient, lake: Lake, *, topic: str, table: str) -> TopicLag | None:
+    """Return how far ``table`` is behind ``topic`` now, None if there is no such topic.
+
+    :raises LogServiceError: the log service does not answer.
+    """
+    description = log.describe_topic(topic)
+    if description is None:
+        return None
+    offsets = log.partition_offsets(topic)
+    snapshot = lake.snapshot(table)
+    committed = snapshot.checkpoints(description.topic_id, [one.partition for one in offsets]) if snapshot else {}
+    return lag_of(topic, description.topic_id, offsets, committed)

@@ -1,0 +1,92 @@
+"""Marts as assets: SQL over lake tables and other marts becomes a DuckDB file that is built anew when an input changed.
+
+Decides what a build tells Dagster. The building itself is in ``warehouse``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import dagster as dg
+
+from orchestration.resources.warehouse import WarehouseResource
+from orchestration.tables import TABLE_NAME
+from orchestration.transforms import on_fresh_inputs, table_key
+from orchestration.warehouse import Warehouse, WarehouseError
+
+MART_PREFIX = "marts"
+PREVIEW_ROWS = 20
+
+
+def mart_key(name: str) -> dg.AssetKey:
+    """Return the asset key of the mart ``name``."""
+    return dg.AssetKey([MART_PREFIX, name])
+
+
+def mart(
+    name: str,
+    *,
+    sql: str,
+    tables: Sequence[str | dg.AssetsDefinition],
+    marts: Sequence[str] = (),
+    description: str = "",
+    is_automated: bool = True,
+    group_name: str = "marts",
+    tags: Mapping[str, str] | None = None,
+    owners: Sequence[str] | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
+) -> dg.AssetsDefinition:
+    """Return the asset of a mart: the answer of ``sql``, one SELECT over the lake ``tables`` and ``marts`` that it names.
+
+    :raises ValueError: the name cannot be a mart's.
+    """
+    if not TABLE_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting with a digit")
+    inputs = [one if isinstance(one, str) else one.key.path[-1] for one in tables]
+
+    @dg.asset(
+        key=mart_key(name),
+        deps=[*(table_key(one) for one in inputs), *(mart_key(one) for one in marts)],
+        description=f"{description}\n\n```sql\n{sql.strip()}\n```".strip(),
+        kinds={"duckdb", "sql"},
+        pool=f"mart_{name}",
+        output_required=False,
+        automation_condition=on_fresh_inputs() if is_automated else None,
+        retry_policy=dg.RetryPolicy(max_retries=2, delay=3),
+        group_name=group_name,
+        tags=tags,
+        owners=owners,
+        freshness_policy=freshness_policy,
+    )
+    def build_mart(context: dg.AssetExecutionContext, warehouse: WarehouseResource) -> Iterator[dg.MaterializeResult[None]]:
+        opened = warehouse.open()
+        missing = [one for one in inputs if one not in opened.lake.names()] + [one for one in marts if one not in opened.names()]
+        if missing:
+            context.log.info("%s: waiting for %s, which do not exist yet", name, ", ".join(missing))
+            return
+        yield _built(opened, name, sql)
+
+    return build_mart
+
+
+def _built(warehouse: Warehouse, name: str, sql: str) -> dg.MaterializeResult[None]:
+    try:
+        build = warehouse.build(name, sql)
+        preview = warehouse.query(f'SELECT * FROM "{name}" LIMIT {PREVIEW_ROWS}')  # noqa: S608 - a validated name
+    except WarehouseError as error:
+        raise dg.Failure(description=f"the mart {name} was not built, the old one stays: {error}", allow_retries=False) from error
+    columns = [dg.TableColumn(column, kind) for column, kind in build.columns]
+    rows = [dg.TableRecord({key: _shown(value) for key, value in row.items()}) for row in preview.to_pylist()]
+    return dg.MaterializeResult(
+        asset_key=mart_key(name),
+        metadata={
+            "rows": build.rows,
+            "bytes": build.size_bytes,
+            "file": dg.MetadataValue.path(str(build.path)),
+            "inputs": " ".join(f"{table}:{version}" for table, version in build.inputs.items()),
+            "first_rows": dg.MetadataValue.table(rows, schema=dg.TableSchema(columns=columns)) if rows else "none",
+            "dagster/column_schema": dg.TableSchema(columns=columns),
+        },
+    )
+
+
+def _shown(value: object) -> str | int | float | bool | None:
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)

@@ -1,0 +1,61 @@
+"""The SQL database for reference tables as a Dagster resource."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from orchestration.settings import SettingsError, load_settings
+
+
+class DatabaseResource(dg.ConfigurableResource[Engine]):
+    """Opens the database at ``url`` (SQLAlchemy's form); TIDELOG_SQL_URL where it is not given, by default a SQLite file."""
+
+    url: str | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[Engine]:
+        """Yield an engine, disposed of afterwards.
+
+        :raises SettingsError: the URL makes no sense.
+        """
+        engine = open_engine(self.url or load_settings().sql_url)
+        try:
+            yield engine
+        finally:
+            engine.dispose()
+
+
+def open_engine(url: str) -> Engine:
+    """Return an engine whose transactions cover DDL on SQLite, too; the folder of a SQLite file is created.
+
+    :raises SettingsError: the URL makes no sense, or its driver is not installed.
+    """
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite" and parsed.database and parsed.database != ":memory:":
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(parsed)
+    except (ArgumentError, ImportError) as error:
+        raise SettingsError(
+            f"TIDELOG_SQL_URL cannot be used: {error}. Give SQLAlchemy's form, e.g. postgresql+psycopg://user@host/name"
+        ) from error
+    if engine.dialect.name == "sqlite":
+        _cover_schema_changes(engine)
+    return engine
+
+
+def _cover_schema_changes(engine: Engine) -> None:
+    """Python's sqlite3 begins a transaction only before it writes rows; here it begins when SQLAlchemy does."""
+
+    @event.listens_for(engine, "connect")
+    def leave_transactions_to_us(connection: object, _record: object) -> None:
+        connection.isolation_level = None  # type: ignore[attr-defined]
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: object) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")  # type: ignore[attr-defined]

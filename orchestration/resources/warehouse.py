@@ -1,0 +1,22 @@
+"""The warehouse as a Dagster resource."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from orchestration.settings import load_settings
+from orchestration.tables import Lake
+from orchestration.warehouse import Warehouse
+
+
+class WarehouseResource(dg.ConfigurableResource[Warehouse]):
+    """Opens the marts in ``directory`` over the lake at ``lake_root``; TIDELOG_WAREHOUSE and TIDELOG_LAKE where they are not given."""
+
+    directory: str | None = None
+    lake_root: str | None = None
+
+    def open(self) -> Warehouse:
+        """Return the warehouse."""
+        settings = load_settings()
+        directory = Path(self.directory).absolute() if self.directory else settings.warehouse_directory
+        return Warehouse(directory, Lake(Path(self.lake_root).absolute() if self.lake_root else settings.lake_root))

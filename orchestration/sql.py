@@ -1,0 +1,181 @@
+"""Reference tables in a SQL database: the rows of a lake table, replaced in one transaction, for services that want them there.
+
+Decides column types and when a replacement is needed: the database notes which version of the lake table it holds. Readers see the old rows
+or the new ones. Meant for tables that fit into memory. Knows SQLAlchemy only, so that any database it speaks to will do.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import sqlalchemy as sa
+
+from orchestration.resources.database import DatabaseResource
+from orchestration.resources.lake import LakeResource
+from orchestration.tables import TABLE_NAME, TableSnapshot
+from orchestration.transforms import on_fresh_inputs, table_key
+
+SQL_PREFIX = "sql"
+VERSIONS_TABLE = "tidelog_versions"
+ROWS_AT_ONCE = 5_000
+KEY_LENGTH = 255
+MAX_ROWS = 5_000_000
+
+
+class SqlError(RuntimeError):
+    """A table cannot be put into the database; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlCopy:
+    """What a replacement did; ``is_unchanged``: the database held that version already."""
+
+    rows: int
+    version: int
+    is_unchanged: bool
+
+
+def sql_table(
+    name: str,
+    *,
+    table: str | dg.AssetsDefinition,
+    columns: Sequence[str] | None = None,
+    primary_key: Sequence[str] = (),
+    description: str = "",
+    is_automated: bool = True,
+    group_name: str = "sql",
+) -> dg.AssetsDefinition:
+    """Return the asset that keeps the SQL table ``name`` equal to a lake table (its ``columns``; all by default).
+
+    :raises ValueError: the name cannot be a table's.
+    """
+    if not TABLE_NAME.fullmatch(name) or name == VERSIONS_TABLE:
+        raise ValueError(f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit")
+    source = table if isinstance(table, str) else table.key.path[-1]
+
+    @dg.asset(
+        key=dg.AssetKey([SQL_PREFIX, name]),
+        deps=[table_key(source)],
+        description=description or f"The lake table {source} in the SQL database",
+        kinds={"sql"},
+        pool=f"sql_{name}",
+        output_required=False,
+        automation_condition=on_fresh_inputs() if is_automated else None,
+        retry_policy=dg.RetryPolicy(max_retries=2, delay=3),
+        group_name=group_name,
+    )
+    def copy_to_database(
+        context: dg.AssetExecutionContext, lake: LakeResource, database: DatabaseResource
+    ) -> Iterator[dg.MaterializeResult[None]]:
+        snapshot = lake.open().snapshot(source)
+        if snapshot is None:
+            context.log.info("%s: waiting for the lake table %s, which does not exist yet", name, source)
+            return
+        try:
+            with database.open() as engine:
+                copy = replace_table(engine, name, snapshot, columns, primary_key)
+        except (SqlError, sa.exc.SQLAlchemyError) as error:
+            is_passing = isinstance(error, sa.exc.OperationalError)
+            raise dg.Failure(description=f"the SQL table {name} stays as it was: {error}", allow_retries=is_passing) from error
+        yield dg.MaterializeResult(metadata={"rows": copy.rows, "table_version": copy.version, "unchanged": copy.is_unchanged})
+
+    return copy_to_database
+
+
+def replace_table(
+    engine: sa.Engine, name: str, snapshot: TableSnapshot, columns: Sequence[str] | None, primary_key: Sequence[str]
+) -> SqlCopy:
+    """Make the SQL table ``name`` hold the rows of ``snapshot``, in one transaction; nothing is done if it does already.
+
+    :raises SqlError: a column does not exist, or the table is too large for a reference table.
+    """
+    rows = _rows(snapshot, columns)
+    metadata = sa.MetaData()
+    declared = sa.Table(name, metadata, *(_column(field, field.name in primary_key) for field in rows.schema))
+    versions = _versions(metadata)
+    with engine.begin() as connection:
+        versions.create(connection, checkfirst=True)
+        is_present = sa.inspect(connection).has_table(name)
+        is_same_shape = is_present and _shape(connection, name) == {column.name for column in declared.columns}
+        held = connection.execute(sa.select(versions.c.lake_table_id, versions.c.version).where(versions.c.name == name)).first()
+        if is_same_shape and held is not None and tuple(held) == (snapshot.table_id, snapshot.version):
+            return SqlCopy(rows=rows.num_rows, version=snapshot.version, is_unchanged=True)
+        if is_present and not is_same_shape:
+            connection.execute(sa.schema.DropTable(declared))
+        declared.create(connection, checkfirst=True)
+        connection.execute(declared.delete())
+        for chunk in _chunks(rows, engine.dialect.name):
+            connection.execute(declared.insert(), chunk)
+        connection.execute(versions.delete().where(versions.c.name == name))
+        noted = {"name": name, "lake_table_id": snapshot.table_id, "version": snapshot.version}
+        connection.execute(versions.insert(), [noted])
+    return SqlCopy(rows=rows.num_rows, version=snapshot.version, is_unchanged=False)
+
+
+def _rows(snapshot: TableSnapshot, columns: Sequence[str] | None) -> pa.Table:
+    names = list(columns or snapshot.arrow_schema.names)
+    unknown = [column for column in names if column not in snapshot.arrow_schema.names]
+    if unknown:
+        raise SqlError(
+            f"the lake table {snapshot.name} has no columns {', '.join(unknown)}; it has {', '.join(snapshot.arrow_schema.names)}"
+        )
+    if snapshot.row_count > MAX_ROWS:
+        raise SqlError(f"the lake table {snapshot.name} has {snapshot.row_count} rows; a reference table has at most {MAX_ROWS}")
+    return snapshot.dataset().to_table(columns=names)
+
+
+def _versions(metadata: sa.MetaData) -> sa.Table:
+    return sa.Table(
+        VERSIONS_TABLE,
+        metadata,
+        sa.Column("name", sa.String(KEY_LENGTH), primary_key=True),
+        sa.Column("lake_table_id", sa.String(64), nullable=False),
+        sa.Column("version", sa.BigInteger, nullable=False),
+    )
+
+
+def _shape(connection: sa.Connection, name: str) -> set[str]:
+    return {column["name"] for column in sa.inspect(connection).get_columns(name)}
+
+
+def _chunks(rows: pa.Table, dialect: str) -> Iterator[list[dict[str, Any]]]:
+    moments = [field.name for field in rows.schema if pa.types.is_timestamp(field.type) and field.type.tz] if dialect == "sqlite" else []
+    for batch in rows.to_batches(max_chunksize=ROWS_AT_ONCE):
+        chunk = batch.to_pylist()
+        for row in chunk:
+            for name in moments:
+                row[name] = _without_zone(row[name])
+        if chunk:
+            yield chunk
+
+
+def _without_zone(moment: datetime | None) -> datetime | None:
+    """SQLite keeps no zones: its moments are UTC."""
+    return moment.astimezone(UTC).replace(tzinfo=None) if moment else None
+
+
+def _column(field: pa.Field, is_key: bool) -> "sa.Column[Any]":  # noqa: FBT001
+    kind = sa.String(KEY_LENGTH) if is_key and pa.types.is_string(field.type) else _sql_type(field.type)
+    return sa.Column(field.name, kind, primary_key=is_key, autoincrement=False)
+
+
+def _sql_type(kind: pa.DataType) -> "sa.types.TypeEngine[Any]":
+    if pa.types.is_decimal(kind):
+        return sa.Numeric(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind):
+        return sa.DateTime(timezone=kind.tz is not None)
+    return next((make() for is_kind, make in _SQL_TYPES if is_kind(kind)), sa.JSON())
+
+
+_SQL_TYPES: Sequence[tuple[Callable[[pa.DataType], bool], Callable[[], "sa.types.TypeEngine[Any]"]]] = (
+    (pa.types.is_boolean, sa.Boolean),
+    (pa.types.is_int64, sa.BigInteger),
+    (pa.types.is_integer, sa.Integer),
+    (pa.types.is_floating, sa.Double),
+    (pa.types.is_date, sa.Date),
+    (pa.types.is_string, sa.Text),
+    (pa.types.is_binary, sa.LargeBinary),
+)

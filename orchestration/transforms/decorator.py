@@ -1,0 +1,79 @@
+"""The decorator ``@spark_table``: a DataFrame function becomes the asset of a lake table.
+
+Decides which of the two kinds of table is meant, and refuses what makes no sense for it. Knows no run.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import dagster as dg
+
+from orchestration.quality import Rule, Suite
+from orchestration.topics import TopicSpec
+from orchestration.transforms.assets import Presentation, derived_table_asset, topic_table_asset
+from orchestration.transforms.declarations import NO_SUITE, DerivedTable, TopicTable, Transform
+
+
+def spark_table(
+    *,
+    topic: TopicSpec | None = None,
+    tables: Sequence[str | dg.AssetsDefinition] = (),
+    name: str | None = None,
+    unique_by: Sequence[str] = (),
+    rules: Sequence[Rule] = (),
+    suite: Suite = NO_SUITE,
+    is_evolving: bool = False,
+    minimum_interval_s: int | None = None,
+    records_per_run: int | None = None,
+    is_automated: bool = True,
+    group_name: str = "lake",
+    tags: Mapping[str, str] | None = None,
+    owners: Sequence[str] | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
+) -> Callable[[Transform], dg.AssetsDefinition]:
+    """Make a lake table of a DataFrame function: from a ``topic``, batch by batch, or from ``tables``, computed anew when one changes.
+
+    From a topic the function gets the fields of the topic's schema with ``_topic_id, _partition, _offset, _timestamp, _key`` and has to
+    return the first three. ``unique_by``, quarantine rules, ``is_evolving`` (columns may come and go), ``minimum_interval_s`` and
+    ``records_per_run`` are for tables from topics; ``is_automated`` is for tables from tables.
+
+    :raises ValueError: the declaration makes no sense; the text says why.
+    """
+    if (topic is None) == (not tables):
+        raise ValueError("a table comes either from a topic or from tables: @spark_table(topic=...) or @spark_table(tables=[...])")
+    shown = Presentation(group_name=group_name, tags=tags, owners=owners, freshness_policy=freshness_policy)
+
+    def declare(function: Transform) -> dg.AssetsDefinition:
+        table_name = name or function.__name__
+        if topic is not None:
+            declared = TopicTable(
+                name=table_name,
+                topic=topic,
+                function=function,
+                unique_by=tuple(unique_by),
+                rules=tuple(rules),
+                suite=suite,
+                is_evolving=is_evolving,
+                minimum_interval_s=minimum_interval_s,
+                records_per_run=records_per_run,
+            )
+            return topic_table_asset(declared, shown)
+        if unique_by or is_evolving or minimum_interval_s is not None or records_per_run is not None:
+            raise ValueError(f"unique_by, is_evolving, minimum_interval_s and records_per_run need a topic; {table_name} comes from tables")
+        names = tuple(_table_name(one) for one in tables)
+        derived = DerivedTable(name=table_name, inputs=names, function=function, rules=tuple(rules), suite=suite)
+        return derived_table_asset(derived, shown, automation_condition=on_fresh_inputs() if is_automated else None)
+
+    return declare
+
+
+def on_fresh_inputs() -> dg.AutomationCondition[dg.AssetKey]:
+    """Return the condition of everything downstream: an input changed and its blocking checks passed.
+
+    Runs in progress upstream do not hold it back: under a steady stream there is always one.
+    """
+    eager = dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_in_progress())
+    return eager & dg.AutomationCondition.all_deps_blocking_checks_passed()
+
+
+def _table_name(source: str | dg.AssetsDefinition) -> str:
+    return source if isinstance(source, str) else source.key.path[-1]

@@ -1,0 +1,142 @@
+"""The warehouse: DuckDB marts built from lake tables by SQL, and questions about lake and marts together.
+
+Decides how readers and builders never meet: a mart is one file with one table, built beside its place and renamed into it, so that whoever
+has the old one open keeps it. Lake tables are registered per connection as Arrow datasets, at one version each, and never saved as views.
+Relations in SQL are the names of lake tables, of marts, and ``dead_letters`` (the committed ones). No extension is downloaded.
+Knows no Dagster.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+from uuid import uuid4
+
+import duckdb
+import pyarrow as pa
+
+from orchestration.dead_letters import DEAD_LETTERS, DeadLetters
+from orchestration.tables import TABLE_NAME, Lake
+
+SUFFIX = ".duckdb"
+LEFTOVER_AGE_S = 3_600
+CONNECTION_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+
+class WarehouseError(RuntimeError):
+    """SQL that cannot be answered; the text is DuckDB's, with the relations that exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MartBuild:
+    """A mart as it was just built. ``inputs`` are the versions of the lake tables that it read."""
+
+    name: str
+    path: Path
+    rows: int
+    size_bytes: int
+    columns: tuple[tuple[str, str], ...]
+    inputs: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Warehouse:
+    """A directory of marts over a lake."""
+
+    directory: Path
+    lake: Lake
+
+    def names(self) -> tuple[str, ...]:
+        """Return the marts that exist."""
+        if not self.directory.is_dir():
+            return ()
+        return tuple(sorted(file.name.removesuffix(SUFFIX) for file in self.directory.glob(f"*{SUFFIX}") if not file.name.startswith(".")))
+
+    def path(self, name: str) -> Path:
+        """Return the file of a mart."""
+        if not TABLE_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting with a digit")
+        return self.directory / f"{name}{SUFFIX}"
+
+    def query(self, sql: str) -> pa.Table:
+        """Answer a question about lake tables, dead letters and marts; nothing it does is kept.
+
+        :raises WarehouseError: DuckDB cannot answer it.
+        """
+        with self._connection(sql, ":memory:") as (connection, _), self._explained():
+            return _table_of(connection.sql(sql))
+
+    def build(self, name: str, sql: str) -> MartBuild:
+        """Build the mart ``name`` from ``sql`` and put it into its place in one step.
+
+        :raises WarehouseError: DuckDB cannot answer it; the old mart stays.
+        """
+        place = self.path(name)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._remove_leftovers(name)
+        draft = self.directory / f".{name}.{uuid4().hex}{SUFFIX}"
+        try:
+            with self._connection(sql, str(draft)) as (connection, inputs), self._explained():
+                connection.execute(f'CREATE TABLE "{name}" AS {sql}')
+                counted = connection.sql(f'SELECT count(*) FROM "{name}"').fetchall()  # noqa: S608 - a validated name
+                columns = connection.sql(f'DESCRIBE "{name}"').fetchall()
+            size = draft.stat().st_size
+            draft.replace(place)
+        finally:
+            draft.unlink(missing_ok=True)
+        return MartBuild(
+            name=name,
+            path=place,
+            rows=int(counted[0][0]),
+            size_bytes=size,
+            columns=tuple((str(column[0]), str(column[1])) for column in columns),
+            inputs=inputs,
+        )
+
+    @contextmanager
+    def _connection(self, sql: str, path: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, int]]]:
+        """Yield a connection on which the relations that ``sql`` names are there, and the versions of the lake tables among them."""
+        with duckdb.connect(path, config=dict(CONNECTION_SETTINGS)) as connection:
+            versions: dict[str, int] = {}
+            with self._explained():
+                wanted = connection.get_table_names(sql)
+            marts, tables = set(self.names()), set(self.lake.names())
+            for name in sorted(wanted):
+                if name == DEAD_LETTERS:
+                    connection.register(name, DeadLetters(self.lake).committed())
+                elif name in tables:
+                    snapshot = self.lake.existing(name)
+                    versions[name] = snapshot.version
+                    connection.register(name, snapshot.dataset())
+                elif name in marts:
+                    self._attach(connection, name)
+            yield connection, versions
+
+    def _attach(self, connection: duckdb.DuckDBPyConnection, name: str) -> None:
+        location = str(self.path(name)).replace("'", "''")
+        connection.execute(f"ATTACH '{location}' AS \"mart_{name}\" (READ_ONLY)")
+        connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT * FROM "mart_{name}"."{name}"')  # noqa: S608 - a validated name
+
+    def _remove_leftovers(self, name: str) -> None:
+        """Remove what builds left that were killed; a build that runs now is younger."""
+        for file in self.directory.glob(f".{name}.*"):
+            if file.stat().st_mtime < time() - LEFTOVER_AGE_S:
+                file.unlink(missing_ok=True)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.Error as error:
+            tables = ", ".join(self.lake.names()) or "none"
+            marts = ", ".join(self.names()) or "none"
+            raise WarehouseError(f"{error}\n(tables of the lake: {tables}; marts: {marts})") from error
+
+
+def _table_of(answer: object) -> pa.Table:
+    """Statements that are no questions are answered by nothing."""
+    return pa.table({} if answer is None else answer)

@@ -1,0 +1,228 @@
+"""The assets in Dagster: what a run materializes, what its checks say, and what a failure tells."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from orchestration.log_client import LogClient
+from orchestration.marts import mart
+from orchestration.quality import Suite, expect, warn
+from orchestration.resources import DatabaseResource, LakeResource, WarehouseResource
+from orchestration.sql import sql_table
+from orchestration.tables import Lake, append_with_offsets
+from orchestration.topics import TopicSpec, topic_asset, topic_specs
+from orchestration.transforms import is_announced, spark_table, table_key, topic_feeds
+from orchestration.transforms import topic_run as topic_run_module
+from orchestration.warehouse import Warehouse
+from tests.platform.pipeline import ORDERS, RULES, order
+from tests.unit.orchestration.memory_log import MemoryLog
+
+pytestmark = pytest.mark.platform
+KEY = table_key("clean_orders")
+
+
+class OpenedLog:
+    """Stands in for ``LogServiceResource``."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self.log = log
+
+    @contextmanager
+    def open(self) -> Iterator[LogClient]:
+        yield self.log
+
+
+@dataclass
+class OpenedSpark:
+    """Stands in for ``SparkResource``: the session of the tests."""
+
+    spark_session: Any
+
+
+@spark_table(
+    topic=ORDERS,
+    unique_by=("id",),
+    rules=RULES,
+    suite=Suite(expect("expect_column_values_to_be_between", column="amount", max_value=100, name="amount_up_to_100")),
+    minimum_interval_s=7,
+)
+def clean_orders(records: Any) -> Any:
+    """Orders that make sense."""
+    return records.select("_topic_id", "_partition", "_offset", "_timestamp", "id", "amount")
+
+
+@spark_table(tables=[clean_orders], rules=(warn("has_amount", "total > 0"),))
+def totals(orders: Any) -> Any:
+    return orders.selectExpr("left(id, 1) AS kind", "amount").groupBy("kind").sum("amount").withColumnRenamed("sum(amount)", "total")
+
+
+orders_topic = topic_asset(ORDERS)
+by_kind = mart("by_kind", sql="SELECT kind, total FROM totals ORDER BY kind", tables=[totals])
+orders_sql = sql_table("orders", table=clean_orders, columns=["id", "amount"], primary_key=["id"])
+ASSETS = [orders_topic, clean_orders, totals, by_kind, orders_sql]
+
+
+class World:
+    """An instance with resources over a memory log and folders of the test."""
+
+    def __init__(self, directory: Path, spark: Any, instance: dg.DagsterInstance) -> None:
+        self.log = MemoryLog()
+        self.instance = instance
+        self.lake = Lake(directory / "lake")
+        self.warehouse = Warehouse(directory / "warehouse", self.lake)
+        self.database_url = f"sqlite:///{directory / 'reference.db'}"
+        self.resources = {
+            "log_service": dg.ResourceDefinition.hardcoded_resource(OpenedLog(self.log)),
+            "spark": dg.ResourceDefinition.hardcoded_resource(OpenedSpark(spark)),
+            "lake": LakeResource(root=str(self.lake.root)),
+            "warehouse": WarehouseResource(directory=str(self.warehouse.directory), lake_root=str(self.lake.root)),
+            "database": DatabaseResource(url=self.database_url),
+        }
+
+    def materialize(self, *assets: dg.AssetsDefinition, config: dict[str, Any] | None = None) -> dg.ExecuteInProcessResult:
+        chosen = [asset.key for asset in assets]
+        run_config = {"ops": {assets[0].op.name: {"config": config}}} if config else None
+        return dg.materialize(
+            ASSETS, selection=chosen, resources=self.resources, instance=self.instance, raise_on_error=False, run_config=run_config
+        )
+
+    def values(self, key: dg.AssetKey = KEY) -> dict[str, Any]:
+        event = self.instance.get_latest_materialization_event(key)
+        materialization = event.asset_materialization if event else None
+        return {label: one.value for label, one in materialization.metadata.items()} if materialization else {}
+
+
+@pytest.fixture
+def world(tmp_path: Path, spark: Any) -> Iterator[World]:
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+        yield World(tmp_path, spark, instance)
+
+
+def failure_of(result: dg.ExecuteInProcessResult) -> str:
+    failed = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+    data = failed[0].step_failure_data
+    return str(data.user_failure_data.description if data.user_failure_data else data.error)
+
+
+def test_from_an_empty_log_to_an_answered_question(world: World) -> None:
+    assert world.materialize(orders_topic).success
+    partition = world.log.topics["orders"].partitions[1]
+    for name, amount in [("a1", 5), ("a2", 70), ("b1", 500), ("b2", -3)]:
+        partition.append(order(name, amount))
+
+    result = world.materialize(clean_orders, totals, by_kind, orders_sql)
+
+    assert result.success
+    values = world.values()
+    assert {name: values[name] for name in ("rows", "records", "dead_letters", "lag", "high_watermark", "seconds_behind")} == {
+        "rows": 3,
+        "records": 4,
+        "dead_letters": 1,
+        "lag": 0,
+        "high_watermark": 4,
+        "seconds_behind": 0.0,
+    }
+    assert [dict(row.data) for row in values["offsets"].records] == [{"partition": 1, "start": 0, "end": 4, "high_watermark": 4, "lag": 0}]
+    checks = {check.check_name: (check.passed, check.severity.value) for check in result.get_asset_check_evaluations()}
+    assert checks == {
+        "amount_is_positive": (False, "WARN"),
+        "amount_is_small": (True, "WARN"),
+        "id_is_short": (True, "ERROR"),
+        "amount_up_to_100": (False, "WARN"),
+        "has_amount": (True, "WARN"),
+    }
+    run = world.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags["tidelog/range"] == "1:[0,4)"
+    assert world.log.mirrored == {"tidelog.clean_orders": {1: 4}}
+    assert world.warehouse.query("SELECT * FROM by_kind").to_pylist() == [{"kind": "a", "total": 75}, {"kind": "b", "total": 500}]
+    assert world.warehouse.query("SELECT rule, count(*) AS n FROM dead_letters GROUP BY rule").to_pylist() == [
+        {"rule": "amount_is_positive", "n": 1}
+    ]
+
+
+def test_nothing_new_materializes_nothing_but_tells_what_a_killed_run_could_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.materialize(orders_topic)
+    world.log.topics["orders"].partitions[0].append(order("a"))
+
+    def killed_after(*args: Any, **kwargs: Any) -> Any:
+        append_with_offsets(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(topic_run_module, "append_with_offsets", killed_after)
+        assert not world.materialize(clean_orders).success
+    snapshot = world.lake.existing("clean_orders")
+    checkpoints = snapshot.checkpoints("id-of-orders", [0, 1])
+    assert not is_announced(world.instance, KEY, "id-of-orders", checkpoints)
+
+    assert world.materialize(clean_orders).success
+    assert world.values()["kind"] == "recovered"
+    assert is_announced(world.instance, KEY, "id-of-orders", checkpoints)
+    count = len(world.instance.fetch_materializations(KEY, limit=10).records)
+    assert world.materialize(clean_orders).success
+    assert len(world.instance.fetch_materializations(KEY, limit=10).records) == count
+
+
+def test_a_broken_fail_rule_shows_its_check_and_materializes_nothing(world: World) -> None:
+    world.materialize(orders_topic)
+    world.log.topics["orders"].partitions[0].append(order("x" * 30))
+    result = world.materialize(clean_orders)
+    assert not result.success
+    assert "rule id_is_short: 1 rows violate length(id) < 20" in failure_of(result)
+    assert {check.check_name for check in result.get_asset_check_evaluations() if not check.passed} == {"id_is_short"}
+    assert world.values() == {}
+    assert world.lake.snapshot("clean_orders") is None
+
+
+def test_a_replay_is_asked_for_by_config(world: World) -> None:
+    world.materialize(orders_topic)
+    partition = world.log.topics["orders"].partitions[0]
+    for number in range(4):
+        partition.append(order(f"o{number}"))
+    world.materialize(clean_orders)
+    partition.records[2] = (0, 0, None, order("changed"))
+    result = world.materialize(clean_orders, config={"replay": [{"partition": 0, "start": 2, "end": 3}]})
+    assert result.success
+    assert world.values()["kind"] == "replay"
+    assert world.values()["tidelog/checkpoint"] == "id-of-orders 0:4"
+    assert sorted(world.lake.existing("clean_orders").dataset().to_table()["id"].to_pylist()) == ["changed", "o0", "o1", "o3"]
+    refused = world.materialize(clean_orders, config={"replay_from": "yesterday"})
+    assert "'yesterday' is not a time" in failure_of(refused)
+
+
+def test_missing_topic_and_missing_inputs_say_what_to_do(world: World) -> None:
+    failed = world.materialize(clean_orders)
+    assert "materialize topics/orders, which creates it" in failure_of(failed)
+    waiting = world.materialize(totals, by_kind, orders_sql)
+    assert waiting.success
+    assert waiting.get_asset_materialization_events() == []
+
+
+def test_declarations_can_be_found_again() -> None:
+    assert topic_specs(ASSETS) == (ORDERS,)
+    (feed,) = topic_feeds(ASSETS)
+    assert (feed.asset_key, feed.topic, feed.group_id, feed.minimum_interval_s) == (KEY, "orders", "tidelog.clean_orders", 7)
+    assert clean_orders.automation_conditions_by_key == {}
+    assert totals.automation_conditions_by_key.keys() == {table_key("totals")}
+    assert clean_orders.op.pool == "table_clean_orders"
+
+
+def test_declarations_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="either from a topic or from tables"):
+        spark_table()(lambda records: records)
+    with pytest.raises(ValueError, match="takes 2 parameters and there are 1 sources"):
+        spark_table(topic=ORDERS, name="x")(lambda one, two: one)
+    with pytest.raises(ValueError, match="has no records to put aside: make amount_is_positive"):
+        spark_table(tables=["a"], name="x", rules=RULES)(lambda one: one)
+    with pytest.raises(ValueError, match="need a topic"):
+        spark_table(tables=["a"], name="x", unique_by=["id"])(lambda one: one)
+    with pytest.raises(ValueError, match="lake's own table"):
+        spark_table(topic=ORDERS, name="dead_letters")(lambda one: one)
+    with pytest.raises(ValueError, match="cannot be a topic's name"):
+        TopicSpec(name="no spaces")

@@ -1,0 +1,80 @@
+"""Replays: exactly the rows of a range are made again, by offsets, by time, or for what was rejected."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration.checkpoints import ProgressError
+from orchestration.offsets import OffsetRange
+from orchestration.tables import Lake
+from orchestration.transforms.replay_run import ReplayRequest, run_replay
+from orchestration.transforms.topic_run import run_topic_table
+from tests.platform.pipeline import clean_orders, letters_of, order, orders_table, rows_of, run_context
+from tests.unit.orchestration.memory_log import MemoryLog
+
+pytestmark = pytest.mark.platform
+
+
+@pytest.fixture
+def log(lake_root: Path, spark: Any) -> MemoryLog:
+    made = MemoryLog()
+    for number, partition in enumerate(made.add_topic("orders", 2).partitions):
+        for position in range(6):
+            partition.append(order(f"{number}-{position}", position - 1), timestamp_ms=1_000 * position)
+    run_topic_table(orders_table(), run_context(made, lake_root, spark))
+    return made
+
+
+def fixed(records: Any) -> Any:
+    return clean_orders(records.selectExpr("* EXCEPT (amount)", "abs(amount) + 1 AS amount"))
+
+
+def versions(lake_root: Path) -> list[int]:
+    return [one.next_offset for one in Lake(lake_root).existing("clean_orders").checkpoints("id-of-orders", [0, 1]).values()]
+
+
+def amounts(lake_root: Path) -> list[tuple[Any, ...]]:
+    return rows_of(lake_root, columns=("_partition", "_offset", "amount"))
+
+
+def test_rejected_records_are_replayed_into_the_table_and_leave_the_dead_letters(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    assert [one[:2] for one in letters_of(lake_root)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+    run_replay(orders_table(function=fixed), run_context(log, lake_root, spark), ReplayRequest(is_of_dead_letters=True))
+
+    assert letters_of(lake_root) == []
+    assert amounts(lake_root) == [(partition, offset, amount) for partition in (0, 1) for offset, amount in enumerate([2, 1, 1, 2, 3, 4])]
+    assert versions(lake_root) == [6, 6]
+
+
+def test_only_the_rows_of_the_range_are_made_again(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    request = ReplayRequest(ranges=(OffsetRange(partition=1, start=3, end=5),))
+    result = run_replay(orders_table(function=fixed), run_context(log, lake_root, spark), request)
+    assert result.kind == "replay"
+    assert amounts(lake_root) == [(0, 2, 1), (0, 3, 2), (0, 4, 3), (0, 5, 4), (1, 2, 1), (1, 3, 3), (1, 4, 4), (1, 5, 4)]
+    assert versions(lake_root) == [6, 6]
+
+
+def test_a_replay_may_reject_what_was_accepted(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    stricter = orders_table(function=lambda records: clean_orders(records.selectExpr("* EXCEPT (amount)", "amount - 3 AS amount")))
+    run_replay(stricter, run_context(log, lake_root, spark), ReplayRequest(ranges=(OffsetRange(partition=0, start=2, end=6),)))
+    assert [one[:2] for one in rows_of(lake_root)] == [(0, 5), (1, 2), (1, 3), (1, 4), (1, 5)]
+    assert [one[:2] for one in letters_of(lake_root)] == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 0), (1, 1)]
+
+
+def test_a_range_of_time_is_replayed_in_every_partition(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    run_replay(orders_table(function=fixed), run_context(log, lake_root, spark), ReplayRequest(from_ms=3_500, to_ms=5_000))
+    assert [one for one in amounts(lake_root) if one[1] >= 3] == [(0, 3, 2), (0, 4, 4), (0, 5, 4), (1, 3, 2), (1, 4, 4), (1, 5, 4)]
+
+
+def test_ranges_that_were_never_committed_or_are_gone_are_refused(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    with pytest.raises(ProgressError, match="reaches above the checkpoint 6"):
+        run_replay(orders_table(), run_context(log, lake_root, spark), ReplayRequest(ranges=(OffsetRange(partition=0, start=3, end=7),)))
+    log.topics["orders"].partitions[0].log_start_offset = 4
+    with pytest.raises(ProgressError, match="below the log start 4"):
+        run_replay(orders_table(), run_context(log, lake_root, spark), ReplayRequest(ranges=(OffsetRange(partition=0, start=3, end=6),)))
+    context = run_context(log, lake_root, spark)
+    run_replay(orders_table(), context, ReplayRequest(is_of_dead_letters=True))
+    assert "no longer in the log" in context.reporter.notes[0]  # type: ignore[attr-defined]
+    assert len(letters_of(lake_root)) == 4
