@@ -25,6 +25,8 @@ from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_header
 
 DEFAULT_MAX_BYTES = 8 << 20
 FETCH_WAIT_MS = 500
+GRACE_MS = 1_000
+"""Beyond the caller's limit, so that the wait ends with what is known of the partition."""
 LAST_FETCH_VERSION_WITH_NAMES = 12
 PURPOSE = "range"
 
@@ -100,7 +102,7 @@ async def read_range(
     position = start
     while position < end:
         fetch = partial(_fetch_progress, cluster, topic_partition, position, max_bytes, limit_ms, is_committed_only=is_committed_only)
-        answer = await cluster.retry(fetch, limit_ms)
+        answer = await cluster.retry(fetch, limit_ms + GRACE_MS)
         batches, position = _cut(answer, topic_partition, position, end, aborted, check_crcs=check_crcs)
         yield RawBatches(
             topic_partition=topic_partition,
