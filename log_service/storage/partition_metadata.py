@@ -5,6 +5,7 @@ Decides the text format only. Without the file a directory's topic is known by n
 
 import base64
 import binascii
+import re
 from pathlib import Path
 from uuid import UUID
 
@@ -13,6 +14,9 @@ from log_service.common.errors import StorageError
 from log_service.common.types import TopicId
 
 PARTITION_METADATA_FILE = "partition.metadata"
+_PREFIX = b"version: 0\ntopic_id: "
+_ID_DIGITS = 22
+_ID = re.compile("[A-Za-z0-9_-]{22}")
 
 
 def format_uuid(value: UUID) -> str:
@@ -26,8 +30,10 @@ def parse_uuid(text: str) -> UUID:
     Raises:
         ValueError: it does not spell one.
     """
+    if not _ID.fullmatch(text):
+        raise ValueError(text)
     try:
-        return UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
+        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except binascii.Error as error:
         raise ValueError(text) from error
 
@@ -43,11 +49,11 @@ def read_topic_id(files: Files, directory: Path) -> TopicId | None:
         content = files.read_bytes(path)
     except FileNotFoundError:
         return None
-    if not content.endswith(b"\n"):
+    whole = content.rstrip(b"\0\n")
+    if len(whole) < len(_PREFIX) + _ID_DIGITS and (_PREFIX.startswith(whole) or whole.startswith(_PREFIX)):
         return None
     try:
-        version, topic_id = content.decode().split("\n")[:2]
-        return TopicId(parse_uuid(topic_id.removeprefix("topic_id: ") if version == "version: 0" else ""))
+        return TopicId(parse_uuid(whole.decode().removeprefix(_PREFIX.decode())))
     except ValueError as error:
         text = f"{path} is damaged: it has to say `version: 0` and `topic_id: <id>`"
         raise StorageError(text) from error
@@ -58,7 +64,7 @@ def write_topic_id(files: Files, directory: Path, topic_id: TopicId) -> None:
     file = files.open(directory / PARTITION_METADATA_FILE)
     try:
         file.truncate(0)
-        file.append_gathered([f"version: 0\ntopic_id: {format_uuid(topic_id)}\n".encode()])
+        file.append_gathered([_PREFIX, format_uuid(topic_id).encode()])
     finally:
         file.close()
 

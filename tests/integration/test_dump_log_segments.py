@@ -18,7 +18,8 @@ from uuid import UUID
 import pytest
 import trio
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from log_service.common.clock import SystemClock
 from log_service.common.env import NodeEnv
@@ -58,7 +59,7 @@ def java(*arguments: str, cwd: Path) -> str:
 def dump(directory: Path, suffix: str, *flags: str) -> str:
     names = sorted(path.name for path in directory.iterdir() if path.name.endswith(suffix))
     assert names
-    return java("kafka.tools.DumpLogSegments", "--files", ",".join(names), *flags, cwd=directory)
+    return java("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(names), *flags, cwd=directory)
 
 
 def append(log: Log, count: int, *, first_sequence: int = 0, leader_epoch: int = 0) -> None:
@@ -160,7 +161,8 @@ def is_answering(admin: AdminClient) -> bool:
 
 
 def produce(address: str, count: int) -> None:
-    AdminClient({"bootstrap.servers": address}).create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
     producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, "compression.type": "zstd", "batch.num.messages": 7})
     for number in range(count):
         producer.produce(TOPIC, b"kafka %d" % number, b"key", timestamp=1_600_000_000_000 + number)
