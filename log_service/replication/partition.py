@@ -60,6 +60,7 @@ class Partition:
         "leader",
         "leader_epoch",
         "log",
+        "replica_count",
         "topic_id",
         "topic_partition",
         "visible_bytes",
@@ -74,6 +75,7 @@ class Partition:
         self.leader: int = NO_NODE
         self.leader_epoch: int = NO_LEADER_EPOCH
         self.isr: tuple[int, ...] = ()
+        self.replica_count = 1
         self.high_watermark = 0
         self.visible_bytes = 0
         self.watchers: list[Callable[[int], None]] = []
@@ -141,14 +143,15 @@ class Partition:
     def append_as_leader(self, records: bytearray | memoryview, now_ms: int, *, needs_all: bool = False) -> AppendResult:
         """Check and append a batch as a producer sent it (writable: offset and epoch are stamped in place).
 
-        ``needs_all`` asks for ``min.insync.replicas`` first.
+        ``needs_all`` asks for ``min.insync.replicas`` first, for all replicas where the partition has fewer.
 
         Raises:
             KafkaError: what is wrong with the batch or its producer's sequence; NOT_ENOUGH_REPLICAS; KAFKA_STORAGE_ERROR.
         """
         log = self.leading_log()
         config = log.config
-        if needs_all and len(self.isr) < config.min_insync_replicas:
+        needed = min(config.min_insync_replicas, self.replica_count)  # no partition is asked for more than it could ever have
+        if needs_all and len(self.isr) < needed:
             text = f"{self.topic_partition} has {len(self.isr)} in-sync replicas where min.insync.replicas is {config.min_insync_replicas}"
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
         validated = validate_for_append(

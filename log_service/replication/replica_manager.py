@@ -239,6 +239,7 @@ class ReplicaManager:
 
     def _lead_or_follow(self, partition: Partition, registration: PartitionRegistration) -> None:
         was_leader, old_epoch = partition.is_leader, partition.leader_epoch
+        partition.replica_count = len(registration.replicas)
         leads = registration.leader == self._node_id and not partition.is_offline
         if not leads:
             partition.become_follower(registration.leader, registration.leader_epoch, registration.isr)

@@ -1,6 +1,6 @@
 """A replica manager over real logs on a memory disk, told what to do by metadata records."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -71,13 +71,16 @@ class ReplicaContext:
         self.image = delta.build(offset=self.image.offset + len(records), epoch=1)
         self.replicas.on_image(delta, self.image)
 
-    def create_topic(self, name: str = "a", *, partitions: int = 1, identity: TopicId | None = None, **configs: str) -> None:
+    def create_topic(
+        self, name: str = "a", *, partitions: int = 1, replicas: Sequence[NodeId] = (NODE,), identity: TopicId | None = None, **configs: str
+    ) -> None:
+        """Create a topic whose partitions this node leads; no other replica is in sync."""
         identity = identity or topic_id(name)
         records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=identity)]
         records += [config_record(name, key.replace("_", "."), value) for key, value in configs.items()]
         records += [
             PartitionRecord(
-                topic_id=identity, partition_id=index, replicas=[NODE], isr=[NODE], leader=NODE, leader_epoch=0, partition_epoch=0
+                topic_id=identity, partition_id=index, replicas=list(replicas), isr=[NODE], leader=NODE, leader_epoch=0, partition_epoch=0
             )
             for index in range(partitions)
         ]

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NodeId
 from log_service.config.views import LogConfig
 from log_service.replication.partition import OffsetSpec
 from tests.unit.replication.context import ReplicaContext, run_story, running, sent
@@ -175,11 +176,22 @@ def test_a_failed_sync_takes_the_partition_offline() -> None:
 def test_acks_all_needs_the_in_sync_replicas_that_the_topic_asks_for() -> None:
     async def main() -> None:
         async with running() as context:
-            context.create_topic(min_insync_replicas="2")
+            context.create_topic(replicas=(NODE, NodeId(2)), min_insync_replicas="2")
             with pytest.raises(KafkaError) as caught:
                 context.produce(b"one", acks=-1)
             assert code_of(caught) is ErrorCode.NOT_ENOUGH_REPLICAS
             assert context.produce(b"one", acks=1) == 0
+
+    run_story(main)
+
+
+def test_a_partition_is_not_asked_for_more_in_sync_replicas_than_it_has_replicas() -> None:
+    """As Apache Kafka 4.3 behaves: the effective minimum is bounded by the number of replicas."""
+
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic(min_insync_replicas="2")
+            assert context.produce(b"one", acks=-1) == 0
 
     run_story(main)
 
