@@ -60,8 +60,8 @@ class NetworkLimits:
     max_requests_in_flight_per_connection: int = 64
     max_request_bytes_in_flight: int = 512 << 20
     receive_buffer_bytes: int = 64 << 10
-    socket_send_buffer_bytes: int = 102_400  # -1: the system's default
-    socket_receive_buffer_bytes: int = 102_400
+    socket_send_buffer_bytes: int = -1  # the system's default
+    socket_receive_buffer_bytes: int = -1
     backlog: int = 128
 
 
