@@ -7,7 +7,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
 from log_service.config.views import LogConfig
 from log_service.replication.partition import OffsetSpec
-from tests.unit.replication.context import ReplicaContext, run_story, running, sent
+from tests.unit.replication.context import NODE, ReplicaContext, run_story, running, sent
 
 
 def code_of(caught: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
