@@ -4,7 +4,7 @@ import time
 
 from confluent_kafka import Producer
 
-from benchmarks.broker_process import BrokerProcess
+from benchmarks.broker_process import BrokerProcess, touch_memory
 from benchmarks.table import Row
 
 MEGABYTE = 1e6
@@ -48,6 +48,7 @@ def measure(broker: BrokerProcess, *, round_count: int, scale: float) -> list[Ro
             for index in range(round_count):
                 topic = f"produce-{size_bytes}-{partition_count}-{index}"
                 broker.create_topic(topic, partition_count)
+                touch_memory(int(size_bytes * count * 1.2))
                 cpu_before = broker.cpu_s()
                 seconds = produce_values(broker.address, topic, size_bytes, count)
                 speeds.append(size_bytes * count / seconds / MEGABYTE)
