@@ -168,16 +168,27 @@ class RealFile:
 
 
 class _RealDirectoryLock:
-    """Two locks on one file: ``flock`` excludes other nodes of this process, the record lock a Java broker."""
+    """Two locks: ``flock`` of the directory excludes other nodes of this process, the record lock of its file a Java broker.
 
-    def __init__(self, number: int) -> None:
-        self._number: int | None = number
+    They are not both on the file, because a process loses its record lock when it closes any descriptor of that file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._numbers = [os.open(path, os.O_RDONLY | os.O_CLOEXEC)]
+        try:
+            fcntl.flock(self._numbers[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._numbers.append(os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            fcntl.lockf(self._numbers[1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.release()
+            if error.errno in {errno.EACCES, errno.EAGAIN}:
+                raise BlockingIOError(errno.EAGAIN, "another process holds the lock", str(path / LOCK_FILE)) from error
+            raise
 
     def release(self) -> None:
         """Give both back; idempotent."""
-        number, self._number = self._number, None
-        if number is not None:
-            os.close(number)
+        while self._numbers:
+            os.close(self._numbers.pop())
 
 
 class RealFiles:
@@ -290,16 +301,7 @@ class RealFiles:
 
     def lock_directory(self, path: Path) -> _RealDirectoryLock:
         """Take the exclusive lock of a directory."""
-        number = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(number)
-            if error.errno in {errno.EACCES, errno.EAGAIN}:
-                raise BlockingIOError(errno.EAGAIN, "another process holds the lock", str(path / LOCK_FILE)) from error
-            raise
-        return _RealDirectoryLock(number)
+        return _RealDirectoryLock(path)
 
     async def run_in_pool(self, function: Callable[[], T]) -> T:
         """Run ``function`` in a thread; at most ``pool_threads`` at once. A cancelled caller waits for it, so that nothing is half done."""

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from log_service.common.errors import ErrorCode, KafkaError
 from tests.unit.storage.context import LogContext, batch
@@ -41,7 +42,7 @@ def test_appends_during_a_sync_wait_for_the_next() -> None:
         assert context.log.recovery_point == 1
         assert await context.log.sync() == 2
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    trio.run(main, clock=MockClock(autojump_threshold=0))
 
 
 def test_a_rolled_segment_is_synced_with_its_indexes_before_the_point_passes_it() -> None:
@@ -107,7 +108,7 @@ def test_a_truncation_during_a_sync_keeps_the_point_down() -> None:
             context.append_records(1, 1, 1)
         assert context.log.recovery_point == 0
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    trio.run(main, clock=MockClock(autojump_threshold=0))
 
 
 def test_closing_a_log_of_a_failed_directory_only_closes_it() -> None:
