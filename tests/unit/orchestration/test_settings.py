@@ -1,0 +1,38 @@
+"""Settings: complete by default, read from what is handed in, refused by name."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestration.settings import SettingsError, load_settings
+
+
+def test_every_setting_has_a_default_and_all_state_lies_under_one_directory() -> None:
+    settings = load_settings({})
+    base = Path.cwd() / ".tidelog"
+    assert settings.bootstrap_servers == "127.0.0.1:9092"
+    assert settings.lake_root == base / "lake"
+    assert settings.warehouse_directory == base / "warehouse"
+    assert settings.sql_url == f"sqlite:///{base}/reference.db"
+    assert settings.java_directory == base / "java"
+    assert settings.spark_remote is None
+    assert settings.minimum_interval_s == 5
+
+
+def test_variables_win_and_the_data_directory_moves_what_is_not_named() -> None:
+    settings = load_settings(
+        {"TIDELOG_DATA": "/srv/t", "TIDELOG_LAKE": "/lake", "TIDELOG_RECORDS_PER_RUN": "10", "TIDELOG_MINIMUM_INTERVAL_S": "0"}
+    )
+    assert settings.lake_root == Path("/lake")
+    assert settings.warehouse_directory == Path("/srv/t/warehouse")
+    assert (settings.records_per_run, settings.minimum_interval_s) == (10, 0)
+
+
+def test_empty_variables_are_the_default() -> None:
+    assert load_settings({"TIDELOG_RECORDS_PER_RUN": "", "TIDELOG_SPARK_REMOTE": ""}) == load_settings({})
+
+
+@pytest.mark.parametrize("value", ["many", "0", "-3", "1.5"])
+def test_a_value_that_cannot_be_used_names_its_variable(value: str) -> None:
+    with pytest.raises(SettingsError, match=f"TIDELOG_RECORDS_PER_RUN is '{value}': it has to be a whole number, at least 1"):
+        load_settings({"TIDELOG_RECORDS_PER_RUN": value})

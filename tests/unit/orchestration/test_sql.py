@@ -1,0 +1,114 @@
+"""Reference tables in a SQL database: replaced in one transaction, and only when the lake table changed."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+from orchestration.resources.database import open_engine
+from orchestration.settings import SettingsError
+from orchestration.sql import SqlError, replace_table
+from orchestration.tables import Lake, TableSnapshot, replace_all
+
+
+def store(lake: Lake, rows: pa.Table) -> TableSnapshot:
+    return replace_all(lake.snapshot("airlines") or lake.create("airlines", rows.schema), rows, {}, {})
+
+
+AIRLINES = pa.table({"carrier": ["AA", "UA"], "name": ["American", "United"]})
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "lake")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'folder' / 'reference.db'}"
+
+
+def read(url: str, name: str = "airlines") -> list[tuple[object, ...]]:
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        found = [tuple(row) for row in connection.execute(sa.text(f"SELECT * FROM {name} ORDER BY 1"))]
+    engine.dispose()
+    return found
+
+
+def copy(url: str, snapshot: TableSnapshot, columns: list[str] | None = None) -> bool:
+    engine = open_engine(url)
+    try:
+        return replace_table(engine, "airlines", snapshot, columns, ["carrier"]).is_unchanged
+    finally:
+        engine.dispose()
+
+
+def test_rows_are_copied_and_an_unchanged_version_is_not_copied_again(lake: Lake, url: str) -> None:
+    snapshot = store(lake, AIRLINES)
+    assert not copy(url, snapshot)
+    assert read(url) == [("AA", "American"), ("UA", "United")]
+    assert copy(url, lake.existing("airlines"))
+    assert not copy(url, store(lake, AIRLINES.slice(1)))
+    assert read(url) == [("UA", "United")]
+    assert read(url, "tidelog_versions")[0][2] == 2
+
+
+def test_readers_see_old_rows_until_all_new_ones_are_there(lake: Lake, url: str) -> None:
+    copy(url, store(lake, AIRLINES))
+    twice = pa.table({"carrier": ["DL", "DL"], "name": ["Delta", "Delta"]})
+    with pytest.raises(sa.exc.IntegrityError):
+        copy(url, store(lake, twice))
+    assert read(url) == [("AA", "American"), ("UA", "United")]
+
+
+def test_changed_columns_replace_the_table_in_the_same_transaction(lake: Lake, url: str) -> None:
+    copy(url, store(lake, AIRLINES))
+    wider = AIRLINES.append_column("seats", pa.array([1, None], pa.int32()))
+    assert not copy(url, store(lake, wider))
+    assert read(url) == [("AA", "American", 1), ("UA", "United", None)]
+    assert not copy(url, lake.existing("airlines"), ["carrier", "seats"])
+    assert read(url) == [("AA", 1), ("UA", None)]
+
+
+def test_types_arrive_as_they_were(lake: Lake, url: str) -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+    rows = pa.table(
+        {
+            "carrier": ["AA"],
+            "moment": pa.array([moment], pa.timestamp("us", tz="UTC")),
+            "day": [date(2026, 1, 2)],
+            "price": pa.array([Decimal("1.50")], pa.decimal128(10, 2)),
+            "share": [0.5],
+            "count": [2**40],
+            "is_open": [True],
+            "raw": [b"\x00\x01"],
+            "tags": pa.array([["a", "b"]], pa.list_(pa.string())),
+        }
+    )
+    copy(url, store(lake, rows))
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        found = connection.execute(sa.select(sa.Table("airlines", sa.MetaData(), autoload_with=connection))).mappings().one()
+    engine.dispose()
+    assert found["moment"] == moment.replace(tzinfo=None)
+    assert (found["day"], found["share"], found["count"], bool(found["is_open"]), found["raw"]) == (
+        date(2026, 1, 2),
+        0.5,
+        2**40,
+        True,
+        b"\x00\x01",
+    )
+    assert found["price"] == Decimal("1.50")
+    assert found["tags"] == ["a", "b"]
+
+
+def test_unknown_columns_and_addresses_are_named(lake: Lake, url: str) -> None:
+    with pytest.raises(SqlError, match="has no columns nope; it has carrier, name"):
+        copy(url, store(lake, AIRLINES), ["carrier", "nope"])
+    for wrong in ["no url", "nodialect://x"]:
+        with pytest.raises(SettingsError, match="TIDELOG_SQL_URL cannot be used"):
+            open_engine(wrong)

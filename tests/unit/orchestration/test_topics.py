@@ -1,0 +1,55 @@
+"""Topics as declared against topics as they are."""
+
+import pytest
+
+from orchestration.topics import TopicSpec, plan_changes, reconcile
+from tests.unit.orchestration.memory_log import MemoryLog
+
+SPEC = TopicSpec(name="flights", partitions=3, configs={"retention.ms": "1000"})
+
+
+def test_a_missing_topic_is_created_as_declared() -> None:
+    log = MemoryLog()
+    changes = reconcile(log, SPEC)
+    assert changes.summary == "created"
+    assert len(log.topics["flights"].partitions) == 3
+    assert log.topics["flights"].configs == {"retention.ms": "1000"}
+
+
+def test_a_topic_that_is_as_declared_is_left_alone() -> None:
+    log = MemoryLog()
+    reconcile(log, SPEC)
+    log.calls.clear()
+    assert reconcile(log, SPEC).summary == "as declared"
+    assert log.calls == []
+
+
+def test_partitions_are_added_and_configs_set_and_others_stay() -> None:
+    log = MemoryLog()
+    log.add_topic("flights", 1).configs.update({"retention.ms": "5", "segment.bytes": "99"})
+    changes = reconcile(log, SPEC)
+    assert changes.summary == "partitions raised to 3, retention.ms set to 1000"
+    assert len(log.topics["flights"].partitions) == 3
+    assert log.topics["flights"].configs == {"retention.ms": "1000", "segment.bytes": "99"}
+
+
+def test_what_would_destroy_is_only_said() -> None:
+    log = MemoryLog()
+    log.add_topic("flights", 5).replication_factor = 2
+    changes = plan_changes(SPEC, log.describe_topic("flights"), {"retention.ms": "1000"})
+    assert (changes.partitions, dict(changes.configs)) == (None, {})
+    assert [note.split(";")[0] for note in changes.notes] == [
+        "topic flights has 5 partitions, 3 are declared",
+        "topic flights has replication factor 2, 1 is declared",
+    ]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "x" * 250, "ö"])
+def test_names_that_kafka_refuses_are_refused_when_declared(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be a topic's name"):
+        TopicSpec(name=name)
+
+
+def test_a_topic_without_partitions_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs at least one partition"):
+        TopicSpec(name="t", partitions=0)

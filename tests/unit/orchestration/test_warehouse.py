@@ -1,0 +1,77 @@
+"""Marts: built beside their place, renamed into it; questions about lake and marts."""
+
+import os
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from orchestration.dead_letters import DeadLetters
+from orchestration.tables import Lake, replace_all
+from orchestration.warehouse import Warehouse, WarehouseError
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    lake = Lake(tmp_path / "lake")
+    store(lake, [1, 2, 3])
+    return Warehouse(tmp_path / "warehouse", lake)
+
+
+def store(lake: Lake, values: list[int]) -> None:
+    rows = pa.table({"n": pa.array(values, pa.int64())})
+    replace_all(lake.snapshot("numbers") or lake.create("numbers", rows.schema), rows, {}, {})
+
+
+def test_a_mart_is_built_from_the_lake_and_can_be_asked(warehouse: Warehouse) -> None:
+    build = warehouse.build("total", "SELECT sum(n)::BIGINT AS total FROM numbers")
+    assert (build.rows, build.columns, build.inputs) == (1, (("total", "BIGINT"),), {"numbers": 1})
+    assert warehouse.names() == ("total",)
+    assert warehouse.query("SELECT total, n FROM total, numbers WHERE n > 2").to_pylist() == [{"total": 6, "n": 3}]
+
+
+def test_a_reader_keeps_the_mart_that_it_opened(warehouse: Warehouse) -> None:
+    path = warehouse.build("total", "SELECT sum(n)::BIGINT AS total FROM numbers").path
+    with duckdb.connect(str(path), read_only=True) as reader:
+        store(warehouse.lake, [10])
+        warehouse.build("total", "SELECT sum(n)::BIGINT AS total FROM numbers")
+        assert reader.sql("SELECT total FROM total").fetchall() == [(6,)]
+    assert warehouse.query("SELECT total FROM total").to_pylist() == [{"total": 10}]
+
+
+def test_a_mart_may_be_made_of_marts(warehouse: Warehouse) -> None:
+    warehouse.build("total", "SELECT sum(n)::BIGINT AS total FROM numbers")
+    warehouse.build("doubled", "WITH t AS (SELECT * FROM total) SELECT total * 2 AS doubled FROM t")
+    assert warehouse.query("SELECT doubled FROM doubled").to_pylist() == [{"doubled": 12}]
+
+
+def test_a_build_that_fails_leaves_the_old_mart_and_no_draft(warehouse: Warehouse) -> None:
+    warehouse.build("total", "SELECT 1 AS total")
+    with pytest.raises(WarehouseError, match=r"nowhere(.|\n)*tables of the lake: numbers; marts: total"):
+        warehouse.build("total", "SELECT * FROM nowhere")
+    with pytest.raises(WarehouseError, match="syntax error"):
+        warehouse.build("total", "SELECT FROM WHERE")
+    assert [file.name for file in warehouse.directory.iterdir()] == ["total.duckdb"]
+    assert warehouse.query("SELECT total FROM total").to_pylist() == [{"total": 1}]
+
+
+def test_what_killed_builds_left_is_removed_once_it_is_old(warehouse: Warehouse) -> None:
+    warehouse.build("total", "SELECT 1 AS total")
+    old, young = warehouse.directory / ".total.old.duckdb", warehouse.directory / ".total.young.duckdb"
+    old.touch()
+    young.touch()
+    os.utime(old, (0, 0))
+    warehouse.build("total", "SELECT 2 AS total")
+    assert sorted(file.name for file in warehouse.directory.iterdir()) == [".total.young.duckdb", "total.duckdb"]
+    assert warehouse.names() == ("total",)
+
+
+def test_dead_letters_are_a_relation(warehouse: Warehouse) -> None:
+    DeadLetters(warehouse.lake).snapshot()
+    assert warehouse.query("SELECT count(*) AS n FROM dead_letters").to_pylist() == [{"n": 0}]
+
+
+def test_names_that_are_paths_are_refused(warehouse: Warehouse) -> None:
+    with pytest.raises(ValueError, match="cannot be a mart's name"):
+        warehouse.build("../total", "SELECT 1")
