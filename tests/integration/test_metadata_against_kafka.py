@@ -1,0 +1,238 @@
+"""The metadata log of a node beside Apache Kafka's: formatted alike, read by its tools, led by its controller and back by ours.
+
+Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests skip and say so.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from tests.helpers.broker_process import BrokerProcess
+
+LIBS = os.environ.get("TIDELOG_KAFKA_LIBS", "")
+JAVA = shutil.which("java") or ""
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+FIRST_SNAPSHOT = "00000000000000000000-0000000000.checkpoint"
+METADATA = "__cluster_metadata-0"
+START_SECONDS = 60
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        not LIBS or not JAVA, reason="set TIDELOG_KAFKA_LIBS to a folder with Apache Kafka's jars, and have java on the PATH"
+    ),
+]
+
+
+def java(*arguments: str) -> str:
+    """Run one of Kafka's classes and return what it printed."""
+    command = [JAVA, "-Xmx256m", "-cp", f"{LIBS}/*", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def dump(path: Path) -> list[tuple[str, Any]]:
+    """Return (kind, fields) of every record that Kafka's dump tool finds in a metadata segment or snapshot."""
+    printed = java("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(path))
+    assert "isvalid: false" not in printed
+    records: list[tuple[str, Any]] = []
+    for line in printed.splitlines():
+        match = re.search(r"headerKeys: \[\] (?:payload: )?([A-Za-z]*):? ?(\{.*\})$", line)
+        if match is not None:
+            fields = json.loads(match[2])
+            records.append((match[1], fields) if match[1] else (fields["type"], fields["data"]))
+    return records
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Node:
+    """One node's file of properties and its data, for either software."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.root = root
+        self.port, self.controller_port = free_ports(2)
+        self.data = root / "data"
+        self.address = f"127.0.0.1:{self.port}"
+        self.properties = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+        }
+        self.file = root / "node.properties"
+        self.file.write_text("".join(f"{name}={value}\n" for name, value in self.properties.items()))
+
+    def metadata(self, name: str) -> Path:
+        return self.data / METADATA / name
+
+    def format_by_kafka(self) -> None:
+        java("kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(self.file))
+
+    @contextmanager
+    def tidelog(self) -> Iterator[BrokerProcess]:
+        with BrokerProcess(self.root, port=self.port, properties={**self.properties, "cluster.id": CLUSTER_ID}) as broker:
+            yield broker
+
+    @contextmanager
+    def kafka(self) -> Iterator[AdminClient]:
+        with (self.root / "kafka.log").open("ab") as output:
+            command = [JAVA, "-Xmx400m", "-cp", f"{LIBS}/*", "kafka.Kafka", str(self.file)]
+            process = subprocess.Popen(command, cwd=self.root, stdout=output, stderr=output)
+        try:
+            admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+            deadline = time.monotonic() + START_SECONDS
+            while not is_answering(admin):
+                assert process.poll() is None, (self.root / "kafka.log").read_text()
+                assert time.monotonic() < deadline, "Kafka did not answer in time"
+                time.sleep(0.2)
+            yield admin
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+def is_answering(admin: AdminClient) -> bool:
+    try:
+        return bool(admin.list_topics(timeout=1).brokers)
+    except Exception:  # noqa: BLE001 - the client has one exception for everything
+        return False
+
+
+def leaders(admin: AdminClient, topic: str) -> dict[int, int]:
+    return {index: partition.leader for index, partition in admin.list_topics(timeout=10).topics[topic].partitions.items()}
+
+
+def topic_id(admin: AdminClient, topic: str) -> str:
+    return str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
+
+
+def administer(admin: AdminClient) -> None:
+    """Leave every kind of record that the controller writes for topics."""
+    for topic in ("orders", "planes", "gone"):
+        admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "86400000"})])[topic].result(30)
+    admin.create_partitions([NewPartitions("orders", 3)])["orders"].result(30)
+    admin.delete_topics(["gone"])["gone"].result(30)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "orders")
+    resource.add_incremental_config(ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.APPEND))
+    resource.add_incremental_config(ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE))
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """A node that tidelog formatted, administered and stopped in order."""
+    node = Node(tmp_path_factory.mktemp("used"))
+    with node.tidelog() as broker:
+        administer(AdminClient({"bootstrap.servers": broker.bootstrap}))
+        assert broker.stop() == 0
+    return node
+
+
+def test_a_fresh_directory_is_formatted_as_kafka_storage_does(tmp_path: Path) -> None:
+    theirs, ours = Node(tmp_path / "theirs"), Node(tmp_path / "ours")
+    theirs.format_by_kafka()
+    with ours.tidelog() as broker:
+        broker.kill()
+    expected, found = dump(theirs.metadata(FIRST_SNAPSHOT)), dump(ours.metadata(FIRST_SNAPSHOT))
+    assert (
+        [kind for kind, _ in found] == [kind for kind, _ in expected] == ["SnapshotHeader", "KRaftVersion", "KRaftVoters", "SnapshotFooter"]
+    )
+    (their_voter,), (our_voter,) = expected[2][1]["voters"], found[2][1]["voters"]
+    assert our_voter["endpoints"] == [{"name": "CONTROLLER", "host": "127.0.0.1", "port": ours.controller_port}]
+    unlike = {"voterDirectoryId", "endpoints"}
+    assert {key: value for key, value in our_voter.items() if key not in unlike} == {
+        key: value for key, value in their_voter.items() if key not in unlike
+    }
+    assert found[1] == expected[1]
+    their_first, our_first = dump(theirs.data / "bootstrap.checkpoint"), dump(ours.data / "bootstrap.checkpoint")
+    assert our_first[0] == their_first[0]
+    assert our_first[1] == their_first[1] == ("FEATURE_LEVEL_RECORD", {"name": "metadata.version", "featureLevel": 30})
+    assert our_first[-1] == their_first[-1]
+    assert set(keys_of(ours)) == set(keys_of(theirs)) == {"version", "cluster.id", "node.id", "directory.id"}
+    assert keys_of(ours)["cluster.id"] == keys_of(theirs)["cluster.id"] == CLUSTER_ID
+    assert our_voter["voterDirectoryId"] == keys_of(ours)["directory.id"]
+
+
+def keys_of(node: Node) -> dict[str, str]:
+    lines = (node.data / "meta.properties").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def test_kafkas_tool_decodes_every_metadata_record(used: Node) -> None:
+    records = dump(used.metadata("00000000000000000000.log"))
+    kinds = [kind for kind, _ in records]
+    assert kinds[:6] == [
+        "LeaderChange",
+        "KRaftVersion",
+        "KRaftVoters",
+        "FEATURE_LEVEL_RECORD",
+        "REGISTER_BROKER_RECORD",
+        "BROKER_REGISTRATION_CHANGE_RECORD",
+    ]
+    registration = records[4][1]
+    assert (registration["brokerEpoch"], registration["fenced"]) == (4, True)
+    assert registration["logDirs"] == [keys_of(used)["directory.id"]]
+    assert {"TOPIC_RECORD", "PARTITION_RECORD", "CONFIG_RECORD", "REMOVE_TOPIC_RECORD", "PARTITION_CHANGE_RECORD"} <= set(kinds)
+    partitions = [fields for kind, fields in records if kind == "PARTITION_RECORD"]
+    assert all(fields["directories"] == [keys_of(used)["directory.id"]] and fields["leaderEpoch"] == 0 for fields in partitions)
+    configs = [fields for kind, fields in records if kind == "CONFIG_RECORD" and fields["name"] == "cleanup.policy"]
+    assert [fields["value"] for fields in configs] == ["delete,compact"]
+
+
+def test_kafkas_controller_leads_our_log_and_we_lead_it_again(used: Node, tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    shutil.copytree(used.data, node.data)
+    with node.kafka() as admin:
+        assert leaders(admin, "orders") == {0: 1, 1: 1, 2: 1}
+        assert leaders(admin, "planes") == {0: 1, 1: 1}
+        known_id = topic_id(admin, "orders")
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "orders")
+        configs = admin.describe_configs([resource])[resource].result(30)
+        assert configs["cleanup.policy"].value == "delete,compact"
+        admin.create_topics([NewTopic("theirs", 4, 1)])["theirs"].result(30)
+        admin.delete_topics(["planes"])["planes"].result(30)
+    with node.tidelog() as broker:
+        ours = AdminClient({"bootstrap.servers": broker.bootstrap})
+        assert leaders(ours, "theirs") == {0: 1, 1: 1, 2: 1, 3: 1}
+        assert leaders(ours, "orders") == {0: 1, 1: 1, 2: 1}
+        assert "planes" not in ours.list_topics(timeout=10).topics
+        assert topic_id(ours, "orders") == known_id
+
+
+def test_a_directory_that_kafka_formatted_is_taken_over(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.format_by_kafka()
+    with node.tidelog() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(30)
+    records = dump(node.metadata("00000000000000000000.log"))
+    levels = [fields for kind, fields in records if kind == "FEATURE_LEVEL_RECORD"]
+    assert levels == [{"name": "metadata.version", "featureLevel": 30}]
