@@ -59,7 +59,7 @@ class Broker:
     """
 
     def __init__(self, env: NodeEnv, config: NodeConfig, *, static_texts: Mapping[str, str] = NO_TEXTS) -> None:
-        self._env = env
+        self.env = env
         self._config = config
         self._static_texts = static_texts
         self._timers = TimerQueue()
@@ -142,7 +142,7 @@ class Broker:
     # Starting
 
     async def _start(self, nursery: trio.Nursery) -> None:
-        identity = await identify(self._env, self._config)
+        identity = await identify(self.env, self._config)
         self._logs = self._new_logs(identity)
         await self._logs.load()
         await self._raft.open()
@@ -159,7 +159,7 @@ class Broker:
 
     def _new_logs(self, identity: NodeIdentity) -> LogManager:
         config = self._config
-        return LogManager(self._env, config.log_manager, config.log, node_id=config.node_id, cluster_id=identity.cluster_id)
+        return LogManager(self.env, config.log_manager, config.log, node_id=config.node_id, cluster_id=identity.cluster_id)
 
     async def _start_controller(self, identity: NodeIdentity) -> None:
         config = ControllerConfig(
@@ -169,21 +169,21 @@ class Broker:
             broker_session_timeout_ms=self._config.broker_session_timeout_ms,
             static_texts=self._static_texts,
         )
-        self._controller = ControllerDriver(self._env, self._raft, self._timers, config)
-        files, directory = self._env.files, self._config.metadata_log_dir
+        self._controller = ControllerDriver(self.env, self._raft, self._timers, config)
+        files, directory = self.env.files, self._config.metadata_log_dir
         bootstrap = await files.run_in_pool(lambda: read_bootstrap_records(files, directory))
         await self._controller.activate(self.image, bootstrap)
 
     async def _bind(self) -> None:
         for listener in self._config.listeners:
-            self._listeners.append(await self._env.network.listen(listener.host, listener.port, backlog=self._config.limits.backlog))
+            self._listeners.append(await self.env.network.listen(listener.host, listener.port, backlog=self._config.limits.backlog))
 
     async def _join(self, identity: NodeIdentity) -> None:
         self._lifecycle = Lifecycle(self._config, self._controller, lambda: self.image)
         endpoints = {name: Endpoint(host=host, port=port) for name, (host, port) in self.addresses.items()}
         await self._lifecycle.register(
             cluster_id=identity.cluster_id,
-            incarnation_id=random_id(self._env.rng.getrandbits),
+            incarnation_id=random_id(self.env.rng.getrandbits),
             endpoints=endpoints,
             log_dirs=tuple(sorted(identity.directory_ids.values())),
         )
@@ -192,15 +192,15 @@ class Broker:
     async def _start_rooms(self, nursery: trio.Nursery) -> None:
         """Partitions and coordinators, as the image says that there are."""
         self._groups = GroupService(
-            clock=self._env.clock,
-            rng=self._env.rng,
+            clock=self.env.clock,
+            rng=self.env.rng,
             config=self._config.groups,
             timers=self._timers,
-            run_in_pool=self._env.files.run_in_pool,
+            run_in_pool=self.env.files.run_in_pool,
         )
         self._replicas = ReplicaManager(
             node_id=NodeId(self._config.node_id),
-            clock=self._env.clock,
+            clock=self.env.clock,
             timers=self._timers,
             logs=self._logs,
             default_log_config_of=self._log_defaults,
@@ -224,14 +224,14 @@ class Broker:
             config=self._config,
             static_texts=self._static_texts,
             cluster_id=identity.cluster_id,
-            clock=self._env.clock,
+            clock=self.env.clock,
             timers=self._timers,
             image=lambda: self._loader.image,
-            run_in_pool=self._env.files.run_in_pool,
+            run_in_pool=self.env.files.run_in_pool,
             replicas=self._replicas,
             groups=self._groups,
             controller=self._controller,
-            fetch_sessions=FetchSessionCache(self._config.fetch, self._env.rng),
+            fetch_sessions=FetchSessionCache(self._config.fetch, self.env.rng),
             producer_ids=ProducerIds(self._next_producer_ids),
         )
 
@@ -247,7 +247,7 @@ class Broker:
     async def _serve_one(
         self, nursery: trio.Nursery, dispatcher: Dispatcher, budget: ServerBudget, config: ListenerConfig, listener: Listener
     ) -> None:
-        env = Env(clock=self._env.clock, rng=self._env.rng, network=BoundNetwork(self._env.network, listener))
+        env = Env(clock=self.env.clock, rng=self.env.rng, network=BoundNetwork(self.env.network, listener))
         server = Server(env=env, listener=config, limits=self._config.limits, handler=dispatcher, shared=budget)
         await nursery.start(server.run)
         self._servers.append(server)

@@ -1,7 +1,7 @@
 """Compiles the codecs that every client needs before it needs them.
 
-Codecs are compiled at first use, a millisecond or two each, so that a node starts quickly. What every client asks first would wait for that;
-so it is compiled in the background as soon as the listeners are up, one version at a time and the newest first.
+Codecs are compiled at first use, a millisecond or two each, so that a node starts quickly. What every client asks first would wait for
+that; so it is compiled in the background as soon as the listeners are up, one version at a time and the newest first.
 """
 
 import trio
@@ -19,6 +19,6 @@ async def warm_up() -> None:
         spec = SERVED[key]
         for version in range(spec.max_version, spec.min_version - 1, -1):
             await trio.lowlevel.checkpoint()
-            decoder(request_class(key), version)
+            decoder(request_class(key), version)  # type: ignore[arg-type]  # a class is hashable, which the cache cannot tell
             await trio.lowlevel.checkpoint()
-            encoder(response_class(key), version)
+            encoder(response_class(key), version)  # type: ignore[arg-type]  # as above
