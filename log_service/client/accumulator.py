@@ -9,6 +9,7 @@ was sent before goes again only as the first of those outstanding; a batch is in
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import count
 from operator import attrgetter
 
@@ -50,6 +51,20 @@ class PartitionQueue:
         if earlier is not None and earlier is not batch:
             return False
         return not self.waiting or not self.waiting[0].has_sequence or self.waiting[0].order > batch.order
+
+
+@dataclass(slots=True)
+class Drained:
+    """What one look at all queues found: batches by node id, the partitions that could send had they a leader, and when to look again.
+
+    ``ready_ms``: something has lingered; ``expires_ms``: the first delivery timeout has passed. What could leave but may not waits for
+    an event.
+    """
+
+    requests: dict[int, list[ProducerBatch]] = field(default_factory=dict)
+    leaderless: list[TopicPartition] = field(default_factory=list)
+    ready_ms: int = NEVER_MS
+    expires_ms: int = NEVER_MS
 
 
 class Accumulator:
@@ -94,24 +109,17 @@ class Accumulator:
         headers: tuple[RecordHeader, ...],
         now_ms: int,
         callback: DeliveryCallback | None,
-    ) -> tuple[Delivery, bool]:
-        """Take a record. Returns its receipt, and whether the sender has something new to look at."""
+    ) -> tuple[Delivery, int]:
+        """Take a record. Returns its receipt, and when the sender has to look again because of it (``NEVER_MS``: it would anyway)."""
         queue = self._queues.get(topic_partition)
         if queue is None:
             queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
         waiting = queue.waiting
         batch = waiting[-1] if waiting else None
-        is_news = False
+        due_ms = NEVER_MS
         if batch is None or batch.is_closed or not batch.builder.has_room_for(key, value, headers):
-            if batch is not None:
-                batch.is_closed = True
-            builder = BatchBuilder(self._codec, self._config.compression_level, self._config.batch_size)
-            batch = ProducerBatch(topic_partition, builder, now_ms, (next(self._order), 0))
-            batch.size_bytes = HEADER_SIZE
-            self.buffered_bytes += HEADER_SIZE
-            waiting.append(batch)
-            self._active[topic_partition] = queue
-            is_news = True
+            due_ms = now_ms if batch is not None or self.is_urgent else now_ms + self._config.linger_ms
+            batch = self._open_batch(queue, now_ms)
         builder = batch.builder
         index = builder.append(timestamp_ms, key, value, headers)
         batch.record_count = index + 1
@@ -119,47 +127,38 @@ class Accumulator:
         self.buffered_bytes += size_bytes - batch.size_bytes
         batch.size_bytes = size_bytes
         if size_bytes >= self._config.batch_size:
-            batch.is_closed = is_news = True
+            batch.is_closed = True
+            due_ms = now_ms
         if callback is not None:
             batch.add_callback(index, timestamp_ms, callback)
-        return Delivery(batch, index, timestamp_ms), is_news
+        return Delivery(batch, index, timestamp_ms), due_ms
 
-    def drain(
-        self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]
-    ) -> tuple[dict[int, list[ProducerBatch]], list[TopicPartition]]:
-        """Move what may leave now to in flight: at most one batch per partition and one request per node.
-
-        Returns the batches by node id, and the partitions that could send had they a leader.
-        """
-        requests: dict[int, list[ProducerBatch]] = {}
-        leaderless: list[TopicPartition] = []
+    def drain(self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]) -> Drained:
+        """Move what may leave now to in flight: at most one batch per partition and one request per node."""
+        drained = Drained()
         sizes: dict[int, int] = {}
         for queue in list(self._active.values()):
-            batch = self._sendable(queue, now_ms)
-            if batch is None:
+            if not queue.waiting:
+                continue
+            batch = queue.waiting[0]
+            ready_ms = self._ready_ms(queue, batch)
+            drained.expires_ms = min(drained.expires_ms, batch.created_ms + self._config.delivery_timeout_ms)
+            if ready_ms > now_ms:
+                drained.ready_ms = min(drained.ready_ms, ready_ms)
+                continue
+            if self._sequences is not None and not self._may_number(queue, batch):
                 continue
             leader = leader_of(queue.topic_partition)
             if leader < 0:
-                leaderless.append(queue.topic_partition)
+                drained.leaderless.append(queue.topic_partition)
                 continue
             size_bytes = sizes.get(leader, REQUEST_OVERHEAD_BYTES) + batch.size_bytes
-            if not has_capacity(leader) or (leader in requests and size_bytes > self._config.max_request_size):
+            if not has_capacity(leader) or (leader in drained.requests and size_bytes > self._config.max_request_size):
                 continue
             self._take(queue, batch)
             sizes[leader] = size_bytes
-            requests.setdefault(leader, []).append(batch)
-        return requests, leaderless
-
-    def next_ready_ms(self, now_ms: int) -> int:
-        """Return when a waiting batch will be due by itself (linger, backoff, delivery timeout); what is due now waits for an event."""
-        due_ms = NEVER_MS
-        for queue in self._active.values():
-            if queue.waiting:
-                head = queue.waiting[0]
-                expires_ms = head.created_ms + self._config.delivery_timeout_ms
-                ready_ms = self._ready_ms(queue, head)
-                due_ms = min(due_ms, expires_ms, ready_ms if ready_ms > now_ms else expires_ms)
-        return due_ms
+            drained.requests.setdefault(leader, []).append(batch)
+        return drained
 
     def expired(self, now_ms: int) -> list[ProducerBatch]:
         """Take out, and return, the waiting batches whose delivery timeout has passed."""
@@ -208,14 +207,16 @@ class Accumulator:
                 self._forget(queue, taken[-1])
         return taken
 
-    def _sendable(self, queue: PartitionQueue, now_ms: int) -> ProducerBatch | None:
-        if not queue.waiting:
-            return None
-        batch = queue.waiting[0]
-        if batch.not_before_ms > now_ms or self._ready_ms(queue, batch) > now_ms:
-            return None
-        if self._sequences is not None and not self._may_number(queue, batch):
-            return None
+    def _open_batch(self, queue: PartitionQueue, now_ms: int) -> ProducerBatch:
+        """Begin a batch behind those that wait; the one before it is full."""
+        if queue.waiting:
+            queue.waiting[-1].is_closed = True
+        builder = BatchBuilder(self._codec, self._config.compression_level, self._config.batch_size)
+        batch = ProducerBatch(queue.topic_partition, builder, now_ms, (next(self._order), 0))
+        batch.size_bytes = HEADER_SIZE
+        self.buffered_bytes += HEADER_SIZE
+        queue.waiting.append(batch)
+        self._active[queue.topic_partition] = queue
         return batch
 
     def _may_number(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:

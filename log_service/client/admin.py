@@ -55,9 +55,9 @@ class Admin:
         self.cluster = ClusterMetadata(self._env, self.config, self._nursery)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._nursery.cancel_scope.cancel()
-        return await self._stack.__aexit__(kind, error, trace)
+        await self._stack.aclose()  # without the exception, which the nursery would wrap
 
     # Topics and cluster
 

@@ -108,11 +108,11 @@ class HandOver:
         self._nursery.start_soon(self._take)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None:
             await self.wait_taken()
         self._nursery.cancel_scope.cancel()
-        return await self._stack.__aexit__(kind, error, trace)
+        await self._stack.aclose()
 
     def put(self, record: _HandedOver) -> None:
         """Hand a record over; called from other threads. Waits while as much as ``buffer_memory`` was handed over and not taken.

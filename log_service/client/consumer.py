@@ -81,14 +81,13 @@ class Consumer:
         self._is_open = True
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000):
                 await self._close(is_committing=error is None)
         finally:
             self._nursery.cancel_scope.cancel()
-            is_handled = await self._stack.__aexit__(kind, error, trace)
-        return is_handled
+            await self._stack.aclose()  # without the exception, which the nursery would wrap
 
     # What is read
 

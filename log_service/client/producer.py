@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import trio
 
-from log_service.client.accumulator import Accumulator
+from log_service.client.accumulator import NEVER_MS, Accumulator
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.cluster_view import TopicView
 from log_service.client.delivery import Delivery, DeliveryCallback
@@ -67,6 +67,8 @@ class Producer:
         self._blocked_count = 0
         self._flushing_count = 0
         self._is_closed = True
+        self._is_yield_due = False
+        self._yield_ms = 0
 
     def __repr__(self) -> str:
         return f"<Producer {'closed' if self._is_closed else 'open'} buffered={self._accumulator.buffered_bytes}>"
@@ -81,13 +83,12 @@ class Producer:
         self._is_closed = False
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             await self.close(timeout_ms=self.config.delivery_timeout_ms if error is None else 0)
         finally:
             self._nursery.cancel_scope.cancel()
-            is_handled = await self._stack.__aexit__(kind, error, trace)
-        return is_handled
+            await self._stack.aclose()  # without the exception, which the nursery would wrap
 
     async def send(
         self,
@@ -155,10 +156,12 @@ class Producer:
             return
         self._is_closed = True
         limit_ms = self.config.delivery_timeout_ms if timeout_ms is None else timeout_ms
-        with trio.move_on_after(limit_ms / 1_000):
-            await self.flush()
-        text = f"the producer was closed, and {limit_ms} ms did not suffice to deliver"
-        self._sender.give_up(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text), is_in_flight_included=True)
+        try:
+            with trio.move_on_after(limit_ms / 1_000):
+                await self.flush()
+        finally:
+            text = f"the producer was closed, and {limit_ms} ms did not suffice to deliver"
+            self._sender.give_up(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text), is_in_flight_included=True)
 
     # Taking one record, serialized already
 
@@ -179,8 +182,9 @@ class Producer:
             view = await self._find_topic(topic, partition)
         if not self._accumulator.has_room_for(size_bytes):
             await self._wait_for_room(size_bytes)
-        delivery, is_news = self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
-        if is_news:
+        delivery = self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
+        if self._is_yield_due:
+            self._is_yield_due = False
             await trio.lowlevel.checkpoint()
         return delivery
 
@@ -201,7 +205,7 @@ class Producer:
         if view is None or is_unknown or not self._accumulator.has_room_for(size_bytes):
             self._require_open()
             raise trio.WouldBlock
-        return self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)[0]
+        return self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
 
     def size_of(self, key: bytes | None, value: bytes | None, headers: tuple[RecordHeader, ...]) -> int:
         """Return a bound of a record's size.
@@ -227,16 +231,21 @@ class Producer:
         timestamp_ms: int | None,
         size_bytes: int,
         on_delivery: DeliveryCallback | None,
-    ) -> tuple[Delivery, bool]:
+    ) -> Delivery:
         if partition is None:
             partition = self._choose(view, key, value, size_bytes)
         if timestamp_ms is None:
             timestamp_ms = self.wall_ms()
         topic_partition = TopicPartition(view.name, partition)
-        taken = self._accumulator.append(topic_partition, timestamp_ms, key, value, headers, self._monotonic_ms(), on_delivery)
-        if taken[1]:
-            self._sender.wake()
-        return taken
+        now_ms = self._monotonic_ms()
+        delivery, due_ms = self._accumulator.append(topic_partition, timestamp_ms, key, value, headers, now_ms, on_delivery)
+        if due_ms < NEVER_MS:
+            self._sender.wake_by(due_ms)
+        if due_ms == now_ms or now_ms >= self._yield_ms:
+            # A loop that only sends must let the sender run: when it has something to send, and every linger_ms.
+            self._is_yield_due = True
+            self._yield_ms = now_ms + self.config.linger_ms
+        return delivery
 
     def _choose(self, view: TopicView, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
         count = len(view.partitions)

@@ -3,8 +3,9 @@
 Decides when to look (something became full, lingered long enough, or was answered) and what an answer means: settled, again, in two halves,
 numbered anew, or given up. The numbering itself is ``idempotence``'s, the order ``accumulator``'s.
 
-Invariants: at most ``max_in_flight_requests_per_connection`` requests per node; every batch is settled, by its delivery timeout at the
-latest; one refresh of metadata and one request for a producer id at a time.
+Invariants: requests to one node leave in the order in which they were drained, at most ``max_in_flight_requests_per_connection``
+unanswered; every batch is settled, by its delivery timeout at the latest; one refresh of metadata and one request for a producer id at a
+time.
 """
 
 from collections.abc import Callable
@@ -82,6 +83,9 @@ class Sender:
         self._accumulator = accumulator
         self._sequences = sequences
         self._in_flight: dict[int, int] = {}
+        self._begun: dict[int, trio.Event] = {}
+        self._asleep_until_ms = NEVER_MS
+        self._expires_ms = NEVER_MS
         self._wakeup = trio.Event()
         self._settled = trio.Event()
         self._refusal: KafkaError | None = None
@@ -102,6 +106,11 @@ class Sender:
         """There is something new to look at."""
         self._wakeup.set()
 
+    def wake_by(self, due_ms: int) -> None:
+        """There will be something to look at by then."""
+        if due_ms < self._asleep_until_ms:
+            self._wakeup.set()
+
     async def wait_settled(self) -> None:
         """Wait until some batch is settled."""
         await self._settled.wait()
@@ -110,17 +119,27 @@ class Sender:
         """Send for ever; the caller cancels."""
         async with trio.open_nursery() as nursery:
             while True:
-                now_ms = self._now_ms()
-                self._expire(now_ms)
-                requests, leaderless = self._accumulator.drain(now_ms, self._cluster.view.leader_of, self._has_capacity)
-                for node_id, batches in requests.items():
-                    self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
-                    nursery.start_soon(self._send, node_id, batches)
-                self._look_ahead(nursery, leaderless)
-                due_ms = self._accumulator.next_ready_ms(now_ms)
-                with trio.move_on_after((due_ms - now_ms) / 1_000 if due_ms < NEVER_MS else float("inf")):
+                self._asleep_until_ms = self._look(nursery)
+                with trio.move_on_after(max(self._asleep_until_ms - self._now_ms(), 0) / 1_000):
                     await self._wakeup.wait()
                 self._wakeup = trio.Event()
+
+    def _look(self, nursery: trio.Nursery) -> int:
+        """Send everything that may leave now, and return when to look again."""
+        now_ms = self._now_ms()
+        if now_ms >= self._expires_ms:
+            self._expire(now_ms)
+        while True:
+            drained = self._accumulator.drain(now_ms, self._cluster.view.leader_of, self._has_capacity)
+            for node_id, batches in drained.requests.items():
+                self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+                before, self._begun[node_id] = self._begun.get(node_id), trio.Event()
+                nursery.start_soon(self._send, node_id, batches, before, self._begun[node_id])
+            if not drained.requests:
+                break
+        self._look_ahead(nursery, drained.leaderless)
+        self._expires_ms = drained.expires_ms
+        return min(drained.ready_ms, drained.expires_ms)
 
     def give_up(self, error: KafkaError, *, is_in_flight_included: bool = False) -> None:
         """Fail everything that waits; at the very end also what is in flight, whose outcome nobody will hear."""
@@ -130,9 +149,12 @@ class Sender:
 
     # Sending
 
-    async def _send(self, node_id: int, batches: list[ProducerBatch]) -> None:
+    async def _send(self, node_id: int, batches: list[ProducerBatch], before: trio.Event | None, begun: trio.Event) -> None:
+        """Send one request. It waits until the request ``before`` it to that node has begun, and says so when it has itself."""
         try:
-            answers = await self._exchange(node_id, batches)
+            if before is not None:
+                await before.wait()
+            answers = await self._exchange(node_id, batches, begun)
         except KafkaError as error:
             self._in_flight[node_id] -= 1
             for batch in batches:
@@ -149,9 +171,14 @@ class Sender:
         self._tell_settled()
         self._wakeup.set()
 
-    async def _exchange(self, node_id: int, batches: list[ProducerBatch]) -> dict[TopicPartition, PartitionProduceResponse]:
+    async def _exchange(
+        self, node_id: int, batches: list[ProducerBatch], begun: trio.Event
+    ) -> dict[TopicPartition, PartitionProduceResponse]:
         request, max_version = self._request(batches)
-        connection = await self._cluster.node(node_id)
+        try:
+            connection = await self._cluster.node(node_id)
+        finally:
+            begun.set()  # nobody runs before the request below is in the channel's queue
         if request.acks == 0:
             await connection.send_only(request, max_version=max_version)
             return {batch.topic_partition: PartitionProduceResponse(base_offset=NO_OFFSET) for batch in batches}
