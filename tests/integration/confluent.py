@@ -1,13 +1,26 @@
-"""confluent-kafka (librdkafka) as the tests use it: errors raise, waits have an end, nothing is printed."""
+"""confluent-kafka (librdkafka) as the tests use it: errors raise, waits have an end, nothing is printed.
+
+Its annotations cover half of it: what comes from it is ``Any`` here.
+"""
 
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewTopic
+import confluent_kafka.admin
 
 WAIT_SECONDS = 20.0
+
+_ADMIN = vars(confluent_kafka.admin)
+ConfigResource: Any = _ADMIN["ConfigResource"]
+ConfigEntry: Any = _ADMIN["ConfigEntry"]
+ConfigOp: Any = _ADMIN["AlterConfigOpType"]
+ConfigSource: Any = _ADMIN["ConfigSource"]
+NewPartitions: Any = _ADMIN["NewPartitions"]
+NewTopic: Any = _ADMIN["NewTopic"]
+OffsetSpec: Any = _ADMIN["OffsetSpec"]
+ResourceType: Any = _ADMIN["ResourceType"]
 
 
 def _silent(*_arguments: object) -> None:
@@ -20,30 +33,37 @@ def settings(bootstrap: str, **more: Any) -> dict[str, Any]:
     return {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": _silent, **named}
 
 
-def admin(bootstrap: str) -> AdminClient:
-    return AdminClient(settings(bootstrap))
+def admin(bootstrap: str) -> Any:
+    return confluent_kafka.admin.AdminClient(settings(bootstrap))
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, **configs: str) -> None:
+    """Create a topic and wait until the broker tells its leaders."""
     named = {key.replace("_", "."): value for key, value in configs.items()}
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=named)
     client = admin(bootstrap)  # must live until the future is done
     client.create_topics([topic])[name].result(WAIT_SECONDS)
+
+    def is_led() -> bool:
+        found = client.list_topics(name, timeout=WAIT_SECONDS).topics[name]
+        return len(found.partitions) == partitions and all(one.leader >= 0 for one in found.partitions.values())
+
+    wait_until(is_led, f"{name} has leaders")
 
 
 class Sent:
     """A producer that collects delivery reports."""
 
     def __init__(self, bootstrap: str, **more: Any) -> None:
-        self.delivered: list[confluent_kafka.Message] = []
-        self.failed: list[confluent_kafka.KafkaError] = []
-        self._producer = confluent_kafka.Producer(settings(bootstrap, **more))
+        self.delivered: list[Any] = []
+        self.failed: list[Any] = []
+        self._producer: Any = confluent_kafka.Producer(settings(bootstrap, **more))
 
     def send(self, topic: str, value: bytes | None, **more: Any) -> None:
         self._producer.produce(topic, value, on_delivery=self._report, **more)
         self._producer.poll(0)
 
-    def _report(self, error: confluent_kafka.KafkaError | None, record: confluent_kafka.Message) -> None:
+    def _report(self, error: Any, record: Any) -> None:
         if error is None:
             self.delivered.append(record)
         else:
@@ -67,15 +87,15 @@ def produce(bootstrap: str, topic: str, values: Iterable[bytes], **more: Any) ->
     sent.flush()
 
 
-def consumer(bootstrap: str, group: str = "group", **more: Any) -> confluent_kafka.Consumer:
+def consumer(bootstrap: str, group: str = "group", **more: Any) -> Any:
     more.setdefault("auto_offset_reset", "earliest")
     more.setdefault("enable_auto_commit", False)
     return confluent_kafka.Consumer(settings(bootstrap, group_id=group, **more))
 
 
-def take(source: confluent_kafka.Consumer, count: int) -> list[confluent_kafka.Message]:
+def take(source: Any, count: int) -> list[Any]:
     """Return that many records."""
-    records: list[confluent_kafka.Message] = []
+    records: list[Any] = []
     deadline = time.monotonic() + WAIT_SECONDS
     while len(records) < count:
         assert time.monotonic() < deadline, f"{len(records)} of {count} records came"
@@ -85,14 +105,21 @@ def take(source: confluent_kafka.Consumer, count: int) -> list[confluent_kafka.M
     return records
 
 
-def read_all(bootstrap: str, topic: str, count: int, **more: Any) -> list[bytes]:
-    """Read a one-partition topic from its beginning, without a group's help."""
+def read_records(
+    bootstrap: str, topic: str, count: int, partition: int = 0, offset: int = confluent_kafka.OFFSET_BEGINNING, **more: Any
+) -> list[Any]:
+    """Read a partition from its beginning or an offset, without a group's help."""
     source = consumer(bootstrap, f"reader-of-{topic}", **more)
-    source.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
+    source.assign([confluent_kafka.TopicPartition(topic, partition, offset)])
     try:
-        return [record.value() for record in take(source, count)]
+        return take(source, count)
     finally:
         source.close()
+
+
+def read_all(bootstrap: str, topic: str, count: int, partition: int = 0, **more: Any) -> list[bytes]:
+    """Read the values of a partition from its beginning."""
+    return [record.value() for record in read_records(bootstrap, topic, count, partition, **more)]
 
 
 def wait_until(is_so: Callable[[], bool], what: str) -> None:

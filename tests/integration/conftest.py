@@ -1,11 +1,31 @@
-"""Fixtures of the integration tests: one quick broker per test, or one in a process of its own."""
+"""Fixtures of the integration tests: one broker process for all tests of a worker, or one of a test's own that it may kill.
 
-from collections.abc import Iterator
+The tests of clients hold on any cluster: ``TIDELOG_TEST_BOOTSTRAP=host:port pytest tests/integration`` runs them against that one
+(Apache Kafka, say, with ``group.initial.rebalance.delay.ms=0`` and ``group.min.session.timeout.ms=500``), and leaves out those that need
+a tidelog process.
+"""
+
+import os
+import re
+import secrets
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.broker_process import BrokerProcess, BrokerThread
+from tests.helpers.broker_process import BrokerProcess
+from tests.integration import confluent
+from tests.integration.wire import Wire
+
+BOOTSTRAP_VARIABLE = "TIDELOG_TEST_BOOTSTRAP"
+
+PROPERTIES = {"group.min.session.timeout.ms": "500"}
+"""What the tests need beside ``broker_process.DEFAULTS``: members that die are noticed within a test's patience."""
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka  # noqa: F401 - reads its schemas in a deprecated way while it is imported, which must not fail a test
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -16,15 +36,67 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.integration)
 
 
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a cluster that all tests of this worker share: tests name their topics and groups apart."""
+    elsewhere = os.environ.get(BOOTSTRAP_VARIABLE)
+    if elsewhere:
+        yield elsewhere
+        return
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), properties=PROPERTIES) as running:
+        yield running.bootstrap
+
+
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerThread]:
-    """A broker with Kafka's defaults but for quick rebalances and few offsets partitions."""
-    with BrokerThread(tmp_path) as running:
+def tidelog_bootstrap(bootstrap: str) -> str:
+    """The shared cluster, for tests of what only tidelog does."""
+    _skip_elsewhere()
+    return bootstrap
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker process of this test's own, that can be killed and started again."""
+    _skip_elsewhere()
+    with BrokerProcess(tmp_path, properties=PROPERTIES) as running:
         yield running
 
 
 @pytest.fixture
-def broker_process(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker that can be killed and started again."""
-    with BrokerProcess(tmp_path) as running:
-        yield running
+def wire(bootstrap: str) -> Iterator[Wire]:
+    """A connection to the shared cluster without a client library."""
+    with Wire(bootstrap) as opened:
+        yield opened
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has, for a topic or a group."""
+    told = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name.removeprefix("test_")).strip("-")
+    return f"{told[:60]}-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def topic(bootstrap: str, name: str) -> str:
+    """A new topic with one partition."""
+    confluent.create_topic(bootstrap, name)
+    return name
+
+
+@pytest.fixture
+def new_topic(bootstrap: str, name: str) -> Callable[..., str]:
+    """Create another topic: ``new_topic(partitions=3, cleanup_policy="compact")`` returns its name."""
+    count = 0
+
+    def create(partitions: int = 1, **configs: str) -> str:
+        nonlocal count
+        count += 1
+        confluent.create_topic(bootstrap, f"{name}-{count}", partitions, **configs)
+        return f"{name}-{count}"
+
+    return create
+
+
+def _skip_elsewhere() -> None:
+    if os.environ.get(BOOTSTRAP_VARIABLE):
+        pytest.skip(f"needs a tidelog process of its own; {BOOTSTRAP_VARIABLE} names another cluster")
