@@ -152,12 +152,12 @@ def _node_config(values: _Values, texts: Mapping[str, str], host_name: str) -> N
     listeners = broker_listeners(keys)
     controller = controller_end_point(keys)
     log_dirs = _log_dirs(values)
-    metadata_log_dir = values.optional_text("metadata.log.dir")
+    metadata_log_dir = Path(values.optional_text("metadata.log.dir") or log_dirs[0])
     return NodeConfig(
         node_id=node_id,
         listeners=listeners,
         log_manager=_log_manager(values, log_dirs),
-        metadata_log_dir=Path(metadata_log_dir) if metadata_log_dir else log_dirs[0],
+        metadata_log_dir=metadata_log_dir,
         rack=values.optional_text("broker.rack"),
         cluster_id=values.optional_text("cluster.id"),
         inter_broker_listener_name=inter_broker_listener(keys, listeners),
@@ -171,7 +171,7 @@ def _node_config(values: _Values, texts: Mapping[str, str], host_name: str) -> N
         if controller
         else None,
         log=log_defaults(texts),
-        metadata_log=_metadata_log(values),
+        metadata_log=_metadata_log(values, is_directory_apart=metadata_log_dir not in log_dirs),
         limits=_limits(values),
         groups=_groups(values),
         fetch=FetchConfig(
@@ -261,12 +261,13 @@ def _log_manager(values: _Values, log_dirs: tuple[Path, ...]) -> LogManagerConfi
     )
 
 
-def _metadata_log(values: _Values) -> MetadataLogConfig:
+def _metadata_log(values: _Values, *, is_directory_apart: bool) -> MetadataLogConfig:
     return MetadataLogConfig(
         segment_bytes=values.number("metadata.log.segment.bytes"),
         segment_ms=values.number("metadata.log.segment.ms"),
         max_record_bytes_between_snapshots=values.number("metadata.log.max.record.bytes.between.snapshots"),
         max_snapshot_interval_ms=values.number("metadata.log.max.snapshot.interval.ms"),
+        is_directory_apart=is_directory_apart,
     )
 
 

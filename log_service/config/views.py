@@ -125,6 +125,7 @@ class MetadataLogConfig:
     max_record_bytes_between_snapshots: int = 20 << 20
     max_snapshot_interval_ms: int = 3_600_000  # 0: never by time
     max_batch_bytes: int = 8 << 20  # one decision has to fit
+    is_directory_apart: bool = False  # none of the log directories, so that nobody else has locked it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

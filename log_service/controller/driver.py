@@ -9,7 +9,7 @@ so.
 """
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import trio
@@ -27,12 +27,19 @@ from log_service.protocol.messages.create_partitions import CreatePartitionsRequ
 from log_service.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from log_service.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from log_service.protocol.stored.metadata_records import MetadataRecord
+from log_service.protocol.stored.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+)
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import random_id
 
 R = TypeVar("R")
 RETRY_MS = 1_000
+MAX_RECORDS_PER_BATCH = 50_000
+INDEPENDENT_RECORDS = (RegisterBrokerRecord, BrokerRegistrationChangeRecord, PartitionChangeRecord)
 _log = logging.getLogger(__name__)
 
 
@@ -144,8 +151,9 @@ class ControllerDriver:
         """Append and replay the records of one decision and set its timers; nothing is replayed that was not appended."""
         if decision.records:
             assert self._raft.log_end_offset == core.image.offset + 1, "the controller has not seen all of its own log"
-            end_offset = self._raft.append(decision.records)
-            core.replay(decision.records, last_offset=end_offset - 1, epoch=self._raft.epoch)
+            for records in _batches(decision.records):
+                end_offset = self._raft.append(records)
+                core.replay(records, last_offset=end_offset - 1, epoch=self._raft.epoch)
         for timer in decision.timers:
             known = self._pending.pop(timer.key, None)
             if known is not None:
@@ -168,3 +176,15 @@ class ControllerDriver:
                 self._on_timer(core, timer)
 
         self._pending[timer.key] = self._timers.schedule(timer.deadline_ms, fire)
+
+
+def _batches(records: Sequence[MetadataRecord]) -> Iterator[Sequence[MetadataRecord]]:
+    """Yield what is appended as one batch each: a decision is one batch, but for a broker's that moves very many leaders.
+
+    Those records stand for themselves: a crash between two batches leaves leaders to move, which the broker's next registration does.
+    """
+    if len(records) <= MAX_RECORDS_PER_BATCH or not all(isinstance(record, INDEPENDENT_RECORDS) for record in records):
+        yield records
+        return
+    for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
+        yield records[start : start + MAX_RECORDS_PER_BATCH]

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import trio
 
-from log_service.common.env import NodeEnv
+from log_service.common.env import DirectoryLock, NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, LeaderEpoch, NodeId, TopicId, TopicPartition
 from log_service.config.views import LogConfig, MetadataLogConfig
@@ -67,7 +67,9 @@ class RaftDriver:
         self.high_watermark = 0
         self.voters: tuple[Voter, ...] = ()
         self._env = env
+        self._directory = directory
         self._path = directory / str(METADATA_PARTITION)
+        self._lock: DirectoryLock | None = None
         self._node_id = node_id
         self._config = config or MetadataLogConfig()
         self._log: Log | None = None
@@ -211,11 +213,23 @@ class RaftDriver:
             await self._env.files.run_in_pool(lambda: self._note_synced(log))
         except (OSError, KafkaError) as error:
             raise StorageError(f"the metadata log in {self._path} could not be closed in order: {error}") from error
+        finally:
+            if self._lock is not None:
+                self._lock.release()
 
     # Opening
 
+    def _take_lock(self) -> None:
+        make_durable_directory(self._env.files, self._directory)
+        try:
+            self._lock = self._env.files.lock_directory(self._directory)
+        except BlockingIOError as error:
+            raise StorageError(f"{self._directory} is in use by another process; stop it, or set another metadata.log.dir") from error
+
     def _load(self) -> tuple[Snapshot | None, Log]:
         files = self._env.files
+        if self._config.is_directory_apart:
+            self._take_lock()
         make_durable_directory(files, self._path)
         snapshots = list_snapshots(files, self._path)
         newest = snapshots[-1] if snapshots else None

@@ -281,3 +281,18 @@ def test_a_refused_request_leaves_the_controller_as_it_was() -> None:
             assert process.raft.log_end_offset == end_offset
 
     run(main)
+
+
+def test_a_broker_that_leads_very_many_partitions_is_fenced_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("log_service.controller.driver.MAX_RECORDS_PER_BATCH", 10)
+
+    async def main() -> None:
+        machine = Machine()
+        async with started(machine) as process:
+            assert await process.create("orders", 45) is ErrorCode.NONE
+            await process.beat(wants_shutdown=True)
+            assert {partition.leader for partition in process.image.topics.by_name["orders"].partitions.values()} == {-1}
+        async with started(machine) as process:
+            assert {partition.leader for partition in process.image.topics.by_name["orders"].partitions.values()} == {1}
+
+    run(main)

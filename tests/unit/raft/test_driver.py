@@ -1,6 +1,7 @@
 """The metadata log of one node: what is committed survives, what is not committed is never handed out."""
 
 import errno
+from contextlib import suppress
 
 import pytest
 import trio
@@ -288,3 +289,54 @@ def test_a_directory_without_voters_can_still_be_led() -> None:
             assert (raft.voters, raft.high_watermark) == ((), 2)
 
     run(main)
+
+
+def test_a_directory_apart_from_the_logs_is_locked() -> None:
+    async def main() -> None:
+        machine = formatted(MetadataLogConfig(is_directory_apart=True))
+        async with machine.started() as (raft, _):
+            with pytest.raises(StorageError, match="in use by another process"):
+                async with machine.started():
+                    pass
+            await raft.close()
+        async with machine.started() as (raft, _):
+            assert raft.epoch == 2
+
+    run(main)
+
+
+@pytest.mark.parametrize("operation", ["append", "sync", "rename", "sync_directory", "open", "truncate"])
+def test_a_crash_at_any_write_keeps_all_that_was_committed(operation: str) -> None:
+    async def main() -> None:
+        for passed_count in range(0, 60, 3):
+            machine = formatted()
+            machine.files.fail_at(operation, passed_count)
+            committed: list[MetadataRecord] = []
+            epochs: list[int] = []
+            with suppress(StorageError, KafkaError, BaseExceptionGroup):
+                await work(machine, committed, epochs)
+            machine.files.later = None
+            machine.files.crash()
+            async with machine.started() as (raft, replayed):
+                snapshot = replayed.snapshots[-1].records if replayed.snapshots else ()
+                found = [*snapshot, *replayed.records]
+                assert found[: len(committed)] == committed, f"{operation} {passed_count}"
+                assert len(found) <= len(committed) + 1
+                assert raft.epoch > max(epochs, default=0)
+
+    run(main)
+
+
+async def work(machine: Machine, committed: list[MetadataRecord], epochs: list[int]) -> None:
+    """Start three times, write, take a snapshot now and then; note what was committed."""
+    for start in range(3):
+        async with machine.started() as (raft, _):
+            epochs.append(raft.epoch)
+            for step in range(4):
+                record = config(f"{start}.{step}")
+                await raft.wait_for(raft.append([record]))
+                committed.append(record)
+            await raft.write_snapshot(list(committed))
+            if start == 1:
+                await raft.close()
+        machine.files.crash()
