@@ -4,6 +4,7 @@ Decides nothing: each method is one call through a ``Portal`` into a thread that
 records take a shorter way.)
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -105,6 +106,20 @@ class BlockingConsumer(Blocking[Consumer]):
         return self._portal.call_sync(lambda: self._client.paused)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield one record after the other, for ever. The position is behind all records of the same poll."""
-        while True:
-            yield from self.poll()
+        """Yield one record after the other, for ever. Leaving the loop moves positions back to the first record that was not yielded."""
+        waiting: deque[ConsumerRecord] = deque()
+        try:
+            while True:
+                waiting.extend(self.poll())
+                while waiting:
+                    yield waiting.popleft()
+        finally:
+            self._go_back(waiting)
+
+    def _go_back(self, waiting: Iterable[ConsumerRecord]) -> None:
+        firsts: dict[TopicPartition, int] = {}
+        for record in waiting:
+            firsts.setdefault(record.topic_partition, record.offset)
+        for topic_partition, offset in firsts.items():
+            if self.is_open:
+                self.seek(topic_partition, offset)

@@ -41,7 +41,6 @@ class Committer:
         self._lock = trio.Lock()
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed_ms = cluster.env.clock.monotonic_ms()
-        self._is_due_soon = False
         self.membership: Membership | None = None
 
     @property
@@ -78,12 +77,17 @@ class Committer:
             await self._cluster.retry(lambda: self._commit_once(offsets), timeout_ms)
         self._committed.update(offsets)
 
-    async def commit_consumed(self) -> None:
-        """Commit the positions, if that is automatic; failing is not the end: others will read those records again."""
+    def start_interval(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what is to be committed automatically now, before anything more is handed out; the next time is an interval later."""
         self._committed_ms = self._cluster.env.clock.monotonic_ms()
-        if not self.is_automatic:
-            return
-        offsets = self.consumed()
+        return self.consumed() if self.is_automatic else {}
+
+    async def commit_consumed(self) -> None:
+        """Commit the positions, if that is automatic."""
+        await self.commit_quietly(self.start_interval())
+
+    async def commit_quietly(self, offsets: Offsets) -> None:
+        """Commit; failing is not the end: others will read those records again."""
         try:
             await self.commit(offsets, self._config.request_timeout_ms)
         except KafkaError as error:

@@ -7,7 +7,7 @@ Invariants: the position of a partition is behind the last record that ``poll`` 
 by a ``poll`` before the one that commits it.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -178,14 +178,15 @@ class Consumer:
             if self._membership is not None:
                 self._membership.note_poll(is_polling=False)
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        return self._iterate()
+    def __aiter__(self) -> Self:
+        return self
 
-    async def _iterate(self) -> AsyncIterator[ConsumerRecord]:
-        """Yield one record after the other, for ever. The position is behind all records of the same poll."""
+    async def __anext__(self) -> ConsumerRecord:
+        """Return the next record, waiting for ever; the position is behind it, so leaving the loop skips nothing. ``poll`` is faster."""
         while True:
-            for record in await self.poll(timeout_ms=self.config.default_api_timeout_ms):
-                yield record
+            records = await self.poll(max_records=1, timeout_ms=self.config.default_api_timeout_ms)
+            if records:
+                return records[0]
 
     # Positions
 
@@ -295,7 +296,7 @@ class Consumer:
                 self._rebalancer.look_at(self.cluster.view)
             await self._rebalancer.advance()
         if self._committer.is_automatic and self._now_ms() >= self._committer.due_ms:
-            self._nursery.start_soon(self._committer.commit_consumed)
+            self._nursery.start_soon(self._committer.commit_quietly, self._committer.start_interval())
         error, self._position_error = self._position_error, None
         if error is not None:
             raise error

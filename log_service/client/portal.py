@@ -160,7 +160,12 @@ class Blocking(Generic[C]):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {'open' if self._portal.is_open else 'closed'}>"
+        return f"<{type(self).__name__} {'open' if self.is_open else 'closed'}>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are taken."""
+        return self._portal.is_open
 
     def close(self) -> None:
         """Close the client and its thread. Idempotent."""

@@ -1,0 +1,198 @@
+"""Consumers, their group and a whole broker in virtual time: weather, resets, members that die, and every record read at least once."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from log_service.broker.broker import Broker
+from log_service.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from log_service.client.commits import GROUP_WENT_ON
+from log_service.common.errors import KafkaError
+from log_service.config.server import parse_server_properties
+from tests.sim import World, sim_run
+
+SERVERS = "broker:9092"
+PROPERTIES = {
+    "node.id": "1",
+    "listeners": f"PLAINTEXT://{SERVERS}",
+    "log.dirs": "/data/kafka",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+}
+SETTINGS: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest", "heartbeat_interval_ms": 1_000, "session_timeout_ms": 10_000}
+
+Story = Callable[[World], Awaitable[None]]
+
+
+def tell(story: Story, *, seed: int = 1, partition_count: int = 4) -> None:
+    """Run a story beside a broker that has topic ``t``."""
+
+    async def main(world: World) -> None:
+        config, _ = parse_server_properties({**PROPERTIES, "log.dirs": str(Path("/data/kafka"))})
+        async with trio.open_nursery() as nursery:
+            await nursery.start(Broker(world.node_env("broker"), config).run)
+            async with Admin(SERVERS, env=world.client_env("admin")) as admin:
+                await admin.create_topics([NewTopic(name="t", partition_count=partition_count, replication_factor=1)])
+            with trio.fail_after(1_000):
+                await story(world)
+            nursery.cancel_scope.cancel()
+
+    sim_run(seed, main)
+
+
+async def produce(world: World, count: int, first: int = 0) -> set[bytes]:
+    values = [b"%d" % number for number in range(first, first + count)]
+    async with Producer(SERVERS, env=world.client_env("producer"), linger_ms=0) as producer:
+        for index, value in enumerate(values):
+            await producer.send("t", value, partition=index % 4)
+    return set(values)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_record_arrives_once_through_rough_weather(seed: int) -> None:
+    async def story(world: World) -> None:
+        world.network.weather = world.draw_weather()
+        sent = await produce(world, 300)
+        seen: list[bytes] = []
+        async with Consumer(SERVERS, env=world.client_env("consumer"), max_poll_records=7, **SETTINGS) as consumer:
+            await consumer.subscribe(["t"])
+            while len(seen) < len(sent):
+                seen += [record.value for record in await consumer.poll()]
+                if world.rng.random() < 0.1:
+                    world.network.reset_connections("consumer")
+        assert sorted(seen) == sorted(sent)
+
+    tell(story, seed=seed)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_dead_members_partitions_go_on_where_it_committed(seed: int, strategy: str) -> None:
+    """Each member commits what it was given before it polls again; one is cut off for ever, its session ends, the others carry on."""
+    seen: set[bytes] = set()
+    sent: set[bytes] = set()
+
+    async def work(world: World, name: str, finished: trio.Event) -> None:
+        settings = {**SETTINGS, "enable_auto_commit": False, "partition_assignment_strategy": (strategy,)}
+        async with Consumer(SERVERS, env=world.client_env(name), **settings) as consumer:
+            await consumer.subscribe(["t"])
+            while True:
+                records = await consumer.poll(max_records=5)
+                try:
+                    await consumer.commit()
+                except KafkaError as error:
+                    if error.code not in GROUP_WENT_ON:
+                        raise
+                    continue
+                seen.update(record.value for record in records)
+                if len(sent) == 400 and sent <= seen:
+                    finished.set()
+
+    async def story(world: World) -> None:
+        sent.update(await produce(world, 200))
+        finished = trio.Event()
+        async with trio.open_nursery() as nursery:
+            for name in ("one", "two", "three"):
+                nursery.start_soon(work, world, name, finished)
+                await trio.sleep(world.rng.random() * 3)
+            world.network.isolate("two", ["broker"])
+            sent.update(await produce(world, 200, first=1_000))
+            await finished.wait()
+            nursery.cancel_scope.cancel()
+
+    tell(story, seed=seed)
+
+
+def test_positions_are_committed_every_interval_and_at_the_end() -> None:
+    async def story(world: World) -> None:
+        await produce(world, 40)
+        settings = {**SETTINGS, "auto_commit_interval_ms": 5_000, "max_poll_records": 10}
+        async with Admin(SERVERS, env=world.client_env("admin")) as admin:
+            async with Consumer(SERVERS, env=world.client_env("c"), **settings) as consumer:
+                await consumer.subscribe(["t"])
+                polled: dict[TopicPartition, int] = {}
+                for record in await consumer.poll(timeout_ms=20_000):
+                    polled[record.topic_partition] = record.offset + 1
+                assert await admin.list_group_offsets("g") == {}
+                await trio.sleep(6)
+                later = await consumer.poll()
+                await trio.sleep(1)
+                committed = await admin.list_group_offsets("g")
+                assert {each: offset.offset for each, offset in committed.items() if offset.offset} == polled, "what a poll before returned"
+                for record in later:
+                    polled[record.topic_partition] = record.offset + 1
+            committed = await admin.list_group_offsets("g")
+            assert {each: offset.offset for each, offset in committed.items() if offset.offset} == polled
+
+    tell(story)
+
+
+def test_leaving_with_an_exception_commits_nothing_that_was_not_worked_on() -> None:
+    async def story(world: World) -> None:
+        await produce(world, 8)
+
+        async def fail_at_work() -> None:
+            async with Consumer(SERVERS, env=world.client_env("c"), **SETTINGS) as consumer:
+                await consumer.subscribe(["t"])
+                assert await consumer.poll(timeout_ms=20_000)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail_at_work()
+        async with Admin(SERVERS, env=world.client_env("admin")) as admin:
+            assert await admin.list_group_offsets("g") == {}
+            assert (await admin.describe_groups(["g"]))["g"].members == (), "it left all the same"
+
+    tell(story)
+
+
+def test_new_partitions_are_noticed_and_shared() -> None:
+    async def story(world: World) -> None:
+        async with (
+            Admin(SERVERS, env=world.client_env("admin")) as admin,
+            Consumer(SERVERS, env=world.client_env("c"), metadata_max_age_ms=5_000, **SETTINGS) as consumer,
+        ):
+            await consumer.subscribe(["t"])
+            while len(consumer.assignment) < 4:
+                await consumer.poll()
+            await admin.create_partitions({"t": 6})
+            while len(consumer.assignment) < 6:
+                await consumer.poll()
+
+    tell(story)
+
+
+def test_a_poll_that_is_cancelled_loses_nothing() -> None:
+    async def story(world: World) -> None:
+        sent = await produce(world, 100)
+        seen: set[bytes] = set()
+        async with Consumer(SERVERS, env=world.client_env("c"), max_poll_records=3, **SETTINGS) as consumer:
+            await consumer.subscribe(["t"])
+            while seen != sent:
+                records = []
+                with trio.move_on_after(world.rng.choice([0, 0.001, 0.5])):
+                    records = await consumer.poll()
+                seen.update(record.value for record in records)
+
+    tell(story)
+
+
+def test_leaving_the_loop_skips_no_record() -> None:
+    async def story(world: World) -> None:
+        sent = await produce(world, 20)
+        seen: list[bytes] = []
+        while len(seen) < len(sent):
+            async with Consumer(SERVERS, env=world.client_env("c"), **SETTINGS) as consumer:
+                await consumer.subscribe(["t"])
+                taken = 0
+                async for record in consumer:
+                    seen.append(record.value)
+                    taken += 1
+                    if taken == 4:
+                        break
+        assert sorted(seen) == sorted(sent)
+
+    tell(story)
