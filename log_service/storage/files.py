@@ -108,6 +108,7 @@ class RealFile:
             replacement = self.path.with_name(self.path.name + _TEMPORARY_SUFFIX)
             old, self._descriptor = self._descriptor, Descriptor(copy_prefix(self._descriptor.number, replacement, size_bytes))
             replacement.rename(self.path)
+            self._files.sync_directory(self.path.parent)
             old.close()
         else:
             os.ftruncate(self._descriptor.number, size_bytes)

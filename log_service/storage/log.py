@@ -194,9 +194,11 @@ class Log(ReadableLog):
             raise self._refused()
         try:
             await self._sync_older([segment for segment in self.segments.from_offset(self.recovery_point - 1) if segment is not active])
-            if target > active.base_offset and active.synced_bytes < (size_bytes := active.size_bytes) and not active.is_removed:
+            size_bytes = active.size_bytes
+            if target > active.base_offset and active.synced_bytes < size_bytes and not active.is_removed:
                 await active.file.sync()
-                active.synced_bytes = max(active.synced_bytes, min(size_bytes, active.size_bytes))
+                if truncation_count == self._truncation_count:
+                    active.synced_bytes = max(active.synced_bytes, size_bytes)
         except OSError as error:
             raise self.home.answer_to_sync(error) from error
         if truncation_count == self._truncation_count:
@@ -275,7 +277,8 @@ class Log(ReadableLog):
     def truncate_to(self, offset: int) -> bool:
         """Cut everything at or above ``offset``; a batch that holds it goes whole. Says whether something was cut.
 
-        An offset below the log's start empties it, and the log begins there.
+        An offset below the log's start empties it, and the log begins there. The cut is durable on return, later segments first, so that
+        nothing that is appended after it can ever stand beside what was cut.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -301,18 +304,15 @@ class Log(ReadableLog):
 
     def _truncate_segments(self, offset: int) -> None:
         keep = self.segments.index_of(offset) + 1
-        doomed = list(self.segments)[keep:]
-        if keep:
-            last = self.segments[keep - 1]
-            place = last.locate(offset)
-            if place is not None:
-                last.truncate_to_position(place.position)
-            self.segments.replace(list(self.segments)[:keep])
-            self._set_aside(doomed)
-        else:
-            self._set_aside(doomed)
-            self.segments.replace([Segment(self.files, self.directory, offset, self.config, created_ms=self.clock.wall_ms())])
-        self._is_directory_dirty = True
+        kept, doomed = list(self.segments)[:keep], list(self.segments)[keep:]
+        self._set_aside(doomed)
+        if not kept:
+            kept.append(Segment(self.files, self.directory, offset, self.config, created_ms=self.clock.wall_ms()))
+        self.files.sync_directory(self.directory)
+        self.segments.replace(kept)
+        place = kept[-1].locate(offset)
+        if place is not None:
+            kept[-1].truncate_to_position(place.position)
 
     # Ending
 

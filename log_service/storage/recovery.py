@@ -178,6 +178,7 @@ class _Loader:
         """Replace segments that all lie below ``offset``, where the log starts, by an empty one."""
         for segment in segments:
             self._remove(segment)
+        self._files.sync_directory(self._directory)
         return Segments([self._new_segment(offset)])
 
     def _remove_orphans(self, names: list[str], base_offsets: set[int]) -> None:
@@ -246,13 +247,16 @@ class _Loader:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def _cut(self, segments: list[Segment], index: int, valid_bytes: int, fault: str) -> list[Segment]:
+        """Cut the log behind ``valid_bytes`` of one segment, durably and from the end, so that a crash leaves no hole."""
         segment = segments[index]
         _log.warning("%s: cut %d bytes that were never synced: %s", segment.path(), segment.size_bytes - valid_bytes, fault)
-        for later in reversed(segments[index + 1 :]):
-            _log.warning("%s: removed, it follows bytes that were cut", later.path())
+        is_removed = valid_bytes == 0 and index > 0
+        for later in reversed(segments[index if is_removed else index + 1 :]):
+            if later is not segment:
+                _log.warning("%s: removed, it follows bytes that were cut", later.path())
             self._remove(later)
-        if valid_bytes == 0 and index > 0:
-            self._remove(segment)
+        self._files.sync_directory(self._directory)
+        if is_removed:
             return segments[:index]
         segment.cut_torn_tail(valid_bytes)
         return segments[: index + 1]

@@ -305,12 +305,10 @@ class Segment:
         self._recent_positions = []
 
     def truncate_to_position(self, size_bytes: int) -> None:
-        """Cut the file at the beginning of a batch, and the indexes with it."""
+        """Cut the file at the beginning of a batch, durably, and the indexes with it."""
         indexes = self.indexes
         _, header = next(self.headers(size_bytes))
-        self.file.truncate(size_bytes)
-        self.size_bytes = size_bytes
-        self.synced_bytes = min(self.synced_bytes, size_bytes)
+        self._cut(size_bytes)
         if size_bytes == 0:
             self._start_over()
             return
@@ -319,9 +317,15 @@ class Segment:
             indexes.raise_max_timestamp(kept.max_timestamp, kept.last_offset)
 
     def cut_torn_tail(self, size_bytes: int) -> None:
-        """Cut the file behind what ``recover`` found valid; the indexes know nothing of the rest."""
+        """Cut the file, durably, behind what ``recover`` found valid; the indexes know nothing of the rest."""
+        self._cut(size_bytes)
+
+    def _cut(self, size_bytes: int) -> None:
+        """Cut and sync at once: what is appended next must never stand before bytes that come back after a crash."""
         self.file.truncate(size_bytes)
         self.size_bytes = size_bytes
+        self.file.sync_nowait()
+        self.synced_bytes = size_bytes
 
     # Ending
 
