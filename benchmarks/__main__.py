@@ -6,7 +6,7 @@ import platform
 import sys
 from collections.abc import Callable
 
-from benchmarks import consume, latency, produce, table
+from benchmarks import consume, latency, produce, table, to_table
 from benchmarks.broker_process import BrokerProcess, running_broker
 from benchmarks.table import Row
 
@@ -16,7 +16,7 @@ FAMILIES: dict[str, Family] = {"produce": produce.measure, "consume": consume.me
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure tidelog on this machine.")
-    parser.add_argument("--only", nargs="+", choices=[*FAMILIES, "footprint"], help="families of figures (default: all)")
+    parser.add_argument("--only", nargs="+", choices=[*FAMILIES, "footprint", "to_table"], help="families of figures (default: all)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds per figure (default: 3)")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full load (default: 1.0; 0.1 for a quick look)")
     parser.add_argument("--format", choices=["text", "markdown", "json"], default="text")
@@ -33,7 +33,7 @@ def footprint_rows(broker: BrokerProcess, idle_bytes: int) -> list[Row]:
 
 def main() -> None:
     options = arguments()
-    wanted = options.only or [*FAMILIES, "footprint"]
+    wanted = options.only or [*FAMILIES, "footprint", "to_table"]
     rows: list[Row] = []
     if set(wanted) & {*FAMILIES, "footprint"}:
         with running_broker() as broker:
@@ -43,6 +43,9 @@ def main() -> None:
                     print(f"measuring {name} ...", file=sys.stderr)
                     rows += measure(broker, round_count=options.rounds, scale=options.scale)
             rows += footprint_rows(broker, idle_bytes) if "footprint" in wanted else []
+    if "to_table" in wanted:
+        print("measuring to_table ...", file=sys.stderr)
+        rows += to_table.measure(round_count=options.rounds, scale=options.scale)
     write = {"text": table.as_text, "markdown": table.as_markdown, "json": table.as_json}[options.format]
     if options.format != "json":
         print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, median of {options.rounds} rounds\n")

@@ -42,16 +42,26 @@ class BrokerProcess:
         admin.delete_topics([name])[name].result(timeout=30)
 
 
-def touch_memory(size_bytes: int, directory: Path | None = None) -> None:
-    """Write a scratch file of that size and remove it, so that the page cache has pages at hand.
+def touch_memory(size_bytes: int) -> float:
+    """Write a scratch file of that size and remove it, so that the page cache has pages at hand; then return the floor of this minute.
+
+    The floor is what writing the same bytes costs with nothing around it, in CPU seconds per gigabyte.
 
     A virtual machine that gives free memory back to its host pays about two seconds of kernel time for each gigabyte that it touches again,
     ten times what the copy costs. Without this, a figure tells how long the machine was idle.
     """
-    chunk = bytes(1 << 20)
-    with tempfile.TemporaryFile(dir=directory, buffering=0) as scratch:
-        for _ in range(max(1, size_bytes >> 20)):
-            scratch.write(chunk)
+    block_count = max(1, size_bytes >> 20)
+    write_scratch(block_count)
+    started = time.process_time()
+    write_scratch(block_count)
+    return (time.process_time() - started) / (block_count * (1 << 20) / 1e9)
+
+
+def write_scratch(block_count: int) -> None:
+    block = bytes(1 << 20)
+    with tempfile.TemporaryFile(buffering=0) as scratch:
+        for _ in range(block_count):
+            scratch.write(block)
 
 
 def free_port() -> int:
