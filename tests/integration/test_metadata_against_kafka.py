@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.broker_process import DEFAULTS, BrokerProcess
 
 LIBS = os.environ.get("TIDELOG_KAFKA_LIBS", "")
 JAVA = shutil.which("java") or ""
@@ -30,6 +30,17 @@ CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 FIRST_SNAPSHOT = "00000000000000000000-0000000000.checkpoint"
 METADATA = "__cluster_metadata-0"
 START_SECONDS = 60
+TOPIC, BROKER = ConfigResource.Type.TOPIC, ConfigResource.Type.BROKER
+DEFAULTS_OF_OUR_OWN = {
+    "broker.id",
+    "log.dir",
+    "max.connections",
+    "max.connections.per.ip",
+    "num.io.threads",
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+}
+"""Each says why in its documentation."""
 
 pytestmark = [
     pytest.mark.integration,
@@ -134,6 +145,13 @@ def topic_id(admin: AdminClient, topic: str) -> str:
     return str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
 
 
+def configs_of(admin: AdminClient, kind: Any, name: str) -> dict[str, tuple[str | None, bool]]:
+    """Return (value, is_read_only) of every configuration of a resource."""
+    resource = ConfigResource(kind, name)
+    rows = admin.describe_configs([resource])[resource].result(30)
+    return {key: (row.value, row.is_read_only) for key, row in rows.items()}
+
+
 def administer(admin: AdminClient) -> None:
     """Leave every kind of record that the controller writes for topics."""
     for topic in ("orders", "planes", "gone"):
@@ -214,9 +232,8 @@ def test_kafkas_controller_leads_our_log_and_we_lead_it_again(used: Node, tmp_pa
         assert leaders(admin, "orders") == {0: 1, 1: 1, 2: 1}
         assert leaders(admin, "planes") == {0: 1, 1: 1}
         known_id = topic_id(admin, "orders")
-        resource = ConfigResource(ConfigResource.Type.TOPIC, "orders")
-        configs = admin.describe_configs([resource])[resource].result(30)
-        assert configs["cleanup.policy"].value == "delete,compact"
+        their_topic, their_broker = configs_of(admin, TOPIC, "orders"), configs_of(admin, BROKER, "1")
+        assert their_topic["cleanup.policy"] == ("delete,compact", False)
         admin.create_topics([NewTopic("theirs", 4, 1)])["theirs"].result(30)
         admin.delete_topics(["planes"])["planes"].result(30)
     with node.tidelog() as broker:
@@ -225,6 +242,14 @@ def test_kafkas_controller_leads_our_log_and_we_lead_it_again(used: Node, tmp_pa
         assert leaders(ours, "orders") == {0: 1, 1: 1, 2: 1}
         assert "planes" not in ours.list_topics(timeout=10).topics
         assert topic_id(ours, "orders") == known_id
+        our_topic, our_broker = configs_of(ours, TOPIC, "orders"), configs_of(ours, BROKER, "1")
+    assert our_topic == their_topic
+    known = {name: row for name, row in our_broker.items() if name in their_broker}
+    assert our_broker.keys() - their_broker.keys() == {"cluster.id", "log.initial.task.delay.ms"}
+    unlike = {name for name, (value, _) in known.items() if value != their_broker[name][0]}
+    assert unlike - DEFAULTS.keys() == DEFAULTS_OF_OUR_OWN
+    may_change = {name for name, (_, is_read_only) in known.items() if not is_read_only}
+    assert may_change <= {name for name, (_, is_read_only) in their_broker.items() if not is_read_only}
 
 
 def test_a_directory_that_kafka_formatted_is_taken_over(tmp_path: Path) -> None:
