@@ -155,6 +155,11 @@ class Disk:
                     other.pending[0].apply_durably()
             naming.apply_durably()
 
+    def kill(self) -> None:
+        """The process dies and the machine lives: what was written stays, synced or not; everything opened before is dead."""
+        self.generation += 1
+        self.locks.clear()
+
     def crash(self, rng: Random) -> None:
         """Lose what was not durable, as ``rng`` decides; everything opened before is dead."""
         self.generation += 1

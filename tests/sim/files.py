@@ -32,6 +32,8 @@ class MemoryFiles:
         self.sync_count = 0
         self.lease_count = 0
         self.open_count = 0
+        self.on_operation: Callable[[str, Path], None] = lambda _operation, _path: None
+        """Called before each operation takes effect; may raise."""
         self._clock = clock
         self._generation = self.disk.generation
         self._faults: list[_Fault] = []
@@ -176,6 +178,7 @@ class MemoryFiles:
         """Die if the disk crashed; fail if a fault was asked for."""
         if self._generation != self.disk.generation:
             raise Crashed
+        self.on_operation(operation, path)
         for fault in self._faults:
             if fault.operation == operation and fault.containing in str(path):
                 fault.count -= 1

@@ -67,6 +67,13 @@ class World(trio.abc.Instrument):
             self.disks[name].crash(self.rng)
         self.network.crash_host(name)
 
+    def kill(self, name: str) -> None:
+        """Kill a node's process on a machine that lives: its disk keeps what was written. The caller cancels its tasks."""
+        self.log("kill", name)
+        if name in self.disks:
+            self.disks[name].kill()
+        self.network.crash_host(name)
+
     def draw_weather(self) -> Weather:
         """Draw how this seed's network behaves: mild for some, rough for others."""
         pick = self.rng.choice

@@ -1,0 +1,184 @@
+"""A machine that runs one node after the other: starts it, stops it, kills it, cuts its power, also between two operations of its disk.
+
+Decides only what a death is: the disk is fenced first, then the connections break, then the tasks are cancelled, so that a dead node can
+neither write nor speak. Knows no workload and no checks; ``on_death`` and ``on_started`` let others look at the disk.
+
+Invariants: at most one incarnation lives; an incarnation that ends by itself is told apart from one that was killed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+
+import trio
+
+from log_service.broker.broker import Broker
+from log_service.config.server import parse_server_properties
+from log_service.config.views import NodeConfig
+from tests.sim.disk import Crashed, Disk
+from tests.sim.files import MemoryFiles
+from tests.sim.world import World
+
+HOST = "broker"
+PORT = 9092
+BOOTSTRAP = f"{HOST}:{PORT}"
+DATA = Path("/data")
+
+PROPERTIES = {
+    "node.id": "1",
+    "listeners": f"PLAINTEXT://{HOST}:{PORT}",
+    "log.dirs": str(DATA),
+    "cluster.id": "cluster-in-virtual-time",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+}
+CHANGING = frozenset({"append", "write", "sync", "truncate", "open", "rename", "remove", "make_directory", "sync_directory"})
+"""Operations of a disk at which a node can die in a way that matters."""
+
+
+class Death(Enum):
+    """How a node dies. A kill keeps what was written; without power what was not synced is lost or torn."""
+
+    KILL = "kill"
+    POWER = "power"
+
+
+@dataclass(slots=True, eq=False)
+class Incarnation:
+    """One start of a node and what became of it."""
+
+    number: int
+    broker: Broker
+    files: MemoryFiles
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    is_up: bool = False
+    death: Death | None = None
+    error: BaseException | None = None
+    changed: trio.Event = field(default_factory=trio.Event)
+    ended: trio.Event = field(default_factory=trio.Event)
+
+    def started(self, _value: Broker | None = None) -> None:
+        """Be the ``task_status`` of the broker."""
+        self.is_up = True
+        self.changed.set()
+
+    @property
+    def is_running(self) -> bool:
+        return not self.ended.is_set() and self.death is None
+
+
+class NodeHost:
+    """The machine ``HOST``; ``nursery`` holds the node's tasks. ``config`` and ``texts`` are those of every start."""
+
+    def __init__(self, world: World, nursery: trio.Nursery, config: NodeConfig, texts: Mapping[str, str]) -> None:
+        self.world = world
+        self.config = config
+        self.texts = texts
+        self.incarnations: list[Incarnation] = []
+        self.on_death: Callable[[Death], None] = lambda _death: None
+        """Called when a node dies, before its disk loses anything."""
+        self.on_started: Callable[[Incarnation], None] = lambda _incarnation: None
+        self.operation_count = 0
+        self._nursery = nursery
+        self._countdown: tuple[int, Death] | None = None
+
+    @property
+    def current(self) -> Incarnation | None:
+        return self.incarnations[-1] if self.incarnations else None
+
+    @property
+    def is_running(self) -> bool:
+        return self.current is not None and self.current.is_running
+
+    @property
+    def disk(self) -> Disk:
+        return self.world.disks[HOST]
+
+    async def start(self) -> Incarnation:
+        """Begin an incarnation and wait until it serves or is over."""
+        assert not self.is_running, "one node at a time"
+        if self.current is not None:
+            await self.current.ended.wait()
+        env = self.world.node_env(HOST)
+        assert isinstance(env.files, MemoryFiles)
+        broker = Broker(env, self.config, static_texts=self.texts)
+        incarnation = Incarnation(number=len(self.incarnations) + 1, broker=broker, files=env.files)
+        self.incarnations.append(incarnation)
+        env.files.on_operation = self._on_operation
+        self.world.log("start", incarnation.number)
+        self._nursery.start_soon(self._live, incarnation)
+        await incarnation.changed.wait()
+        if incarnation.is_up:
+            self.world.log("up", incarnation.number)
+            self.on_started(incarnation)
+        return incarnation
+
+    async def stop(self) -> None:
+        """Stop gracefully; returns when the node is over, however that came about."""
+        incarnation = self.current
+        if incarnation is not None and incarnation.is_running:
+            self.world.log("stop", incarnation.number)
+            await incarnation.broker.stop()
+            await incarnation.ended.wait()
+            self.world.log("stopped", incarnation.number)
+
+    def die(self, death: Death) -> None:
+        """Kill the running node now."""
+        incarnation = self.current
+        if incarnation is None or not incarnation.is_running:
+            return
+        incarnation.death = death
+        self.on_death(death)
+        self._countdown = None
+        if death is Death.KILL:
+            self.world.kill(HOST)
+        else:
+            self.world.crash(HOST)
+        incarnation.scope.cancel()
+
+    def lose_power_while_down(self) -> None:
+        """The machine loses power while no node runs on it."""
+        assert not self.is_running
+        self.on_death(Death.POWER)
+        self.world.crash(HOST)
+
+    def die_before_operation(self, count: int, death: Death) -> None:
+        """Let the node die before the disk's next ``count``-th change takes effect, whatever it is doing then."""
+        self._countdown = (count, death)
+
+    def forget_countdown(self) -> None:
+        self._countdown = None
+
+    def _on_operation(self, operation: str, _path: Path) -> None:
+        if operation not in CHANGING:
+            return
+        self.operation_count += 1
+        if self._countdown is None:
+            return
+        count, death = self._countdown
+        self._countdown = (count - 1, death)
+        if count <= 1:
+            self.die(death)
+            raise Crashed
+
+    async def _live(self, incarnation: Incarnation) -> None:
+        try:
+            with incarnation.scope:
+                await incarnation.broker.run(task_status=incarnation)
+        except* Crashed:
+            assert incarnation.death is not None, "only a death fences a disk"
+        except* Exception as group:  # noqa: BLE001 - whatever ends a node is for the checker to judge
+            if incarnation.death is None:
+                incarnation.error = group
+                self.world.log("failed", incarnation.number, type(group.exceptions[0]).__name__, str(group.exceptions[0]))
+        finally:
+            incarnation.ended.set()
+            incarnation.changed.set()
+
+
+def node_config(properties: Mapping[str, str], **log_changes: object) -> tuple[NodeConfig, dict[str, str]]:
+    """Return a configuration of properties over ``PROPERTIES``; ``log_changes`` are fields of ``LogConfig`` below what keys allow."""
+    config, settings = parse_server_properties({**PROPERTIES, **properties})
+    log = replace(config.log, **log_changes)  # type: ignore[arg-type]  # fields of different types
+    return replace(config, log=log, disk_pool_threads=1), dict(settings.texts)
