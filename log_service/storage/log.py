@@ -354,6 +354,7 @@ class Log(ReadableLog):
 
     def _write_for_next_start(self) -> None:
         self.segments.active.finish_indexes()
+        self.segments.active.sync_indexes()
         self.leader_epochs.maybe_write()
         if self.log_end_offset > 0:
             self.producer_snapshots.take(self.log_end_offset, self.producer_state)

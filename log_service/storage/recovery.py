@@ -216,9 +216,8 @@ class _Loader:
             segment = segments[index]
             valid_bytes, fault = 0, self._boundary_fault(segment, expected_offset)
             if fault is None:
-                valid_bytes, expected_offset, fault = segment.recover(segment.base_offset)
+                valid_bytes, expected_offset, fault = segment.recover(self._epochs.assign)
             self._check_synced(segment, expected_offset, fault, is_last=index + 1 == len(segments))
-            self._assign_epochs(segment, valid_bytes)
             if fault is not None:
                 return Segments(self._cut(segments, index, valid_bytes, fault)), expected_offset
             if index + 1 < len(segments):
@@ -241,10 +240,6 @@ class _Loader:
                 f"{fault or f'it ends at {valid_offset}'}; restore it, or move {self._directory} away to start without its records"
             )
             raise StorageError(text)
-
-    def _assign_epochs(self, segment: Segment, valid_bytes: int) -> None:
-        for _, header in segment.headers(0, end=valid_bytes):
-            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def _cut(self, segments: list[Segment], index: int, valid_bytes: int, fault: str) -> list[Segment]:
         """Cut the log behind ``valid_bytes`` of one segment, durably and from the end, so that a crash leaves no hole."""

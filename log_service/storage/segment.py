@@ -9,7 +9,7 @@ The places of the newest batches are remembered, so that who reads at the end lo
 
 import errno
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -277,12 +277,15 @@ class Segment:
                 self.finish_indexes()
                 return
 
-    def recover(self, expected_offset: int) -> tuple[int, int, str | None]:
-        """Verify every batch and build the indexes again; return (valid bytes, next offset, why it ended early or None)."""
+    def recover(self, note_epoch: Callable[[int, int], object]) -> tuple[int, int, str | None]:
+        """Verify every batch and build the indexes again; return (valid bytes, next offset, why it ended early or None).
+
+        ``note_epoch`` is called with (leader epoch, base offset) of each valid batch.
+        """
         self._start_over()
         self.are_indexes_synced = False
         self.synced_bytes = 0
-        valid_bytes, next_offset = 0, expected_offset
+        valid_bytes, next_offset = 0, self.base_offset
         try:
             for position, header, _ in scan_batches(self._read, 0, self.size_bytes):
                 last_offset = header.last_offset
@@ -290,6 +293,7 @@ class Segment:
                     text = f"the batch at position {position} has base offset {header.base_offset} where {next_offset} is due"
                     return valid_bytes, next_offset, text
                 self.note_batch(position, header.base_offset, last_offset, header.max_timestamp)
+                note_epoch(header.partition_leader_epoch, header.base_offset)
                 valid_bytes, next_offset = position + header.size_bytes, last_offset + 1
         except CorruptBatch as error:
             return valid_bytes, next_offset, str(error)
@@ -332,6 +336,10 @@ class Segment:
     def finish_indexes(self) -> None:
         """Give the time index its last entry and write both; for a segment that rolls or closes."""
         self._indexes.finish()
+
+    def sync_indexes(self) -> None:
+        """Make the index files durable where anything of them was written; blocks."""
+        self._indexes.flush(is_synced=True)
 
     def sync(self) -> None:
         """Make a segment that rolled durable, with its indexes; blocks. One that was removed meanwhile needs nothing."""
