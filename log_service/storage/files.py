@@ -7,9 +7,11 @@ Invariants: a descriptor stays open, and its bytes in place, while a lease of it
 final: the file takes no append and no sync after it. Nothing but a sync, a directory sync and work handed to the pool waits for the disk.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
+import resource
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -192,10 +194,21 @@ class _RealDirectoryLock:
             os.close(self._numbers.pop())
 
 
+def _raise_descriptor_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # some systems name a hard limit that they do not grant
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 class RealFiles:
-    """The disk, and the pool of threads that waits for it. ``pool_threads`` bounds how many calls wait at once."""
+    """The disk, and the pool of threads that waits for it. ``pool_threads`` bounds how many calls wait at once.
+
+    Raises the process's soft limit of descriptors to its hard limit: every log in use needs one, and every connection.
+    """
 
     def __init__(self, pool_threads: int = 4) -> None:
+        _raise_descriptor_limit()
         self._pool_threads = pool_threads
         self._limiter: trio.CapacityLimiter | None = None
         self._open_files: dict[Path, list[RealFile]] = {}

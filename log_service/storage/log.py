@@ -190,7 +190,7 @@ class Log(ReadableLog):
         truncation_count, active = self._truncation_count, self.segments.active
         if target <= self.recovery_point and not self._is_directory_dirty:
             return self.recovery_point
-        if self.home.is_offline or self.is_closed:
+        if self.home.is_offline or self._are_files_closed:
             raise self._refused()
         try:
             await self._sync_older([segment for segment in self.segments.from_offset(self.recovery_point - 1) if segment is not active])
@@ -336,6 +336,7 @@ class Log(ReadableLog):
         """
         if self.is_closed:
             return
+        self.is_closed = True
         if self.home.is_offline or not self.has_changes:
             self.close_files()
             return
@@ -363,6 +364,6 @@ class Log(ReadableLog):
 
     def close_files(self) -> None:
         """Close every descriptor and write nothing; for logs that were deleted, and for directories that failed."""
-        self.is_closed = True
+        self.is_closed = self._are_files_closed = True
         for segment in self.segments:
             segment.close_file()

@@ -27,6 +27,7 @@ from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECT
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
+from log_service.storage.partition_metadata import sync_topic_id, write_topic_id
 from log_service.storage.recovery import OpenedFrom, open_log
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.retention import RetentionOutcome
@@ -87,9 +88,17 @@ class LogManager:
         """Lock the log directories and open every log in them, recovering those that were not closed in order.
 
         Raises:
-            StorageError: a directory is in use, of another node or cluster, or a partition is in two directories.
-            OSError: no directory can be used.
+            StorageError: a directory is in use, of another node or cluster, or none can be used; a partition is in two directories.
+                What was locked and opened is given back.
+            OSError: a directory cannot be created or locked.
         """
+        try:
+            await self._load()
+        except BaseException:
+            self.release()
+            raise
+
+    async def _load(self) -> None:
         for path in self.config.log_dirs:
             self._take(path)
         loaded: list[LoadedDirectory] = []
@@ -209,9 +218,20 @@ class LogManager:
             log = None
         if log is None:
             log = self._begin_log(topic_partition, topic_id, config)
+        elif log.topic_id is None:
+            self._adopt(log, topic_id)
         log.reconfigure(config)
         self._claimed.add(topic_partition)
         return log
+
+    def _adopt(self, log: Log, topic_id: TopicId) -> None:
+        """Write the topic id into a directory that names none: of a time before topic ids, or a crash took it."""
+        try:
+            write_topic_id(self.env.files, log.directory, topic_id)
+            sync_topic_id(self.env.files, log.directory)
+        except OSError as error:
+            raise log.home.answer_to(error) from error
+        log.topic_id = topic_id
 
     def _begin_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
         directory = self._emptiest_directory()

@@ -60,6 +60,7 @@ class ReadableLog:
         self.recovery_point = recovery_point
         self.synced_ms = clock.monotonic_ms()
         self.is_closed = False
+        self._are_files_closed = False
         self._is_directory_dirty = clean_end_offset in {None, 0}
         self._truncation_count = 0
         self._clean_end_offset = clean_end_offset

@@ -34,6 +34,22 @@ class BatchPlace(NamedTuple):
     size_bytes: int
 
 
+class _RecentPlaces:
+    """Where the newest batches lie, those from ``floor`` on. Grows at its end; whoever trims replaces it, since other threads read it."""
+
+    __slots__ = ("floor", "last_offsets", "positions")
+
+    def __init__(self, floor: int, last_offsets: list[int], positions: list[int]) -> None:
+        self.floor = floor
+        self.last_offsets = last_offsets
+        self.positions = positions
+
+    def without_oldest(self) -> "_RecentPlaces":
+        """Return the newer half."""
+        floor = self.last_offsets[_RECENT_COUNT - 1] + 1
+        return _RecentPlaces(floor, self.last_offsets[_RECENT_COUNT:], self.positions[_RECENT_COUNT:])
+
+
 class Segment:
     """A segment of a log; the last one of a log is the active one, the only one that is appended to."""
 
@@ -41,9 +57,7 @@ class Segment:
         "_file",
         "_first_timestamp",
         "_indexes",
-        "_recent_floor",
-        "_recent_last_offsets",
-        "_recent_positions",
+        "_recent",
         "are_indexes_synced",
         "base_offset",
         "created_ms",
@@ -70,9 +84,7 @@ class Segment:
         self._file: File | None = None
         self._indexes = SegmentIndexes(files, directory, base_offset, config)
         self._first_timestamp: int | None = None
-        self._recent_floor = base_offset
-        self._recent_last_offsets: list[int] = []
-        self._recent_positions: list[int] = []
+        self._recent: _RecentPlaces | None = None
         if size_bytes is None:
             self._file = files.open(self.path())
             self._file.truncate(0)
@@ -147,15 +159,13 @@ class Segment:
         indexes.note(position, last_offset, max_timestamp)
         if position == 0:
             self._first_timestamp = max_timestamp
-        last_offsets = self._recent_last_offsets
-        if not last_offsets:
-            self._recent_floor = base_offset
-        last_offsets.append(last_offset)
-        self._recent_positions.append(position)
-        if len(last_offsets) > 2 * _RECENT_COUNT:
-            self._recent_floor = last_offsets[_RECENT_COUNT - 1] + 1
-            del last_offsets[:_RECENT_COUNT]
-            del self._recent_positions[:_RECENT_COUNT]
+        recent = self._recent
+        if recent is None:
+            recent = self._recent = _RecentPlaces(base_offset, [], [])
+        recent.positions.append(position)
+        recent.last_offsets.append(last_offset)
+        if len(recent.positions) > 2 * _RECENT_COUNT:
+            self._recent = recent.without_oldest()
 
     def must_roll_for(self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig) -> bool:
         """Whether batches of that size, timestamp and last offset belong into a new segment."""
@@ -209,12 +219,12 @@ class Segment:
     def locate(self, offset: int) -> BatchPlace | None:
         """Return the place of the first batch whose last offset is at or above ``offset``; None where the segment ends before."""
         self.was_used = True
-        last_offsets = self._recent_last_offsets
-        if last_offsets and offset >= self._recent_floor:
-            index = bisect_left(last_offsets, offset)
-            if index == len(last_offsets):
+        recent = self._recent
+        if recent is not None and offset >= recent.floor:
+            index = bisect_left(recent.last_offsets, offset)
+            if index == len(recent.last_offsets):
                 return None
-            positions = self._recent_positions
+            positions = recent.positions
             position = positions[index]
             index += 1
             return BatchPlace(position, (positions[index] if index < len(positions) else self.size_bytes) - position)
@@ -302,11 +312,7 @@ class Segment:
     def _start_over(self) -> None:
         self._indexes.reset()
         self._first_timestamp = None
-        self._forget_recent()
-
-    def _forget_recent(self) -> None:
-        self._recent_last_offsets = []
-        self._recent_positions = []
+        self._recent = None
 
     def truncate_to_position(self, size_bytes: int) -> None:
         """Cut the file at the beginning of a batch, durably, and the indexes with it."""
@@ -316,7 +322,7 @@ class Segment:
         if size_bytes == 0:
             self._start_over()
             return
-        self._forget_recent()
+        self._recent = None
         for _, kept in self.headers(indexes.truncate_to(header.base_offset)):
             indexes.raise_max_timestamp(kept.max_timestamp, kept.last_offset)
 
@@ -358,12 +364,12 @@ class Segment:
         """Close the file and give the indexes' memory back where they are on disk; the next use opens them again."""
         self.close_file()
         self._indexes.unload()
-        self._forget_recent()
+        self._recent = None
 
     def maybe_unload(self) -> bool:
         """Unload what nobody used since the last call; says whether it was open."""
         was_used, self.was_used = self.was_used, False
-        if was_used or self._file is None:
+        if was_used or (self._file is None and not self._indexes.is_loaded):
             return False
         self.unload()
         return True

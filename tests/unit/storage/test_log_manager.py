@@ -16,6 +16,7 @@ from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig, LogManagerConfig
 from log_service.storage.checkpoints import read_offsets
 from log_service.storage.log_manager import LogManager
+from log_service.storage.partition_metadata import read_topic_id
 from tests.sim.files import MemoryFiles
 from tests.sim.network import MemoryNetwork
 from tests.unit.storage.context import NOW_MS, SettableClock, batch, validated
@@ -117,6 +118,23 @@ def test_a_directory_of_somebody_else_is_refused(other: dict[str, Any]) -> None:
     files = stopped(A)
     with pytest.raises(StorageError, match="/first belongs to"):
         run(Node(files, **other).manager.load)
+
+
+def test_a_start_that_fails_gives_its_locks_back() -> None:
+    files = stopped(A)
+    with pytest.raises(StorageError):
+        run(Node(files, node_id=2).manager.load)
+    run(Node(files).manager.load)
+
+
+def test_a_directory_without_a_topic_id_gets_the_one_it_is_asked_for() -> None:
+    files = stopped(A)
+    files.remove(FIRST / "a-0" / "partition.metadata")
+    node = Node(files)
+    run(node.manager.load)
+    assert node.manager.logs[A].topic_id is None
+    assert node.manager.create_log(A, ID_A, node.config).topic_id == ID_A
+    assert read_topic_id(files, FIRST / "a-0") == ID_A
 
 
 def test_new_logs_go_where_the_fewest_are() -> None:

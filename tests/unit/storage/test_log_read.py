@@ -190,6 +190,21 @@ def test_idle_files_are_given_back_and_opened_again() -> None:
     assert context.base_offsets(6) == [6]
 
 
+def test_indexes_that_only_retention_looked_at_are_given_back_too() -> None:
+    context = three_segments()
+    context.reopen_clean()
+    context.log.apply_retention(NOW_MS, 6)
+    assert context.log.unload_idle() == 0
+    assert context.log.unload_idle() == 1
+
+
+def test_the_newest_batches_are_found_after_many() -> None:
+    context = LogContext(index_interval_bytes=1 << 20)
+    context.append_records(*[2] * 1_000)
+    for offset in (0, 1, 1_400, 1_487, 1_488, 1_489, 1_743, 1_744, 1_745, 1_999):
+        assert context.base_offsets(offset, max_bytes=1) == [offset // 2 * 2]
+
+
 def test_a_closed_log_answers_with_an_error_that_sends_clients_elsewhere() -> None:
     context = three_segments()
     trio.run(context.log.close)

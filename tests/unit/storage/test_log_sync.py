@@ -120,6 +120,23 @@ def test_closing_a_log_of_a_failed_directory_only_closes_it() -> None:
     assert "leader-epoch-checkpoint" not in context.names()
 
 
+def test_a_log_that_is_closing_takes_nothing_more() -> None:
+    context = LogContext()
+    context.files.sync_seconds = (0.1, 0.1)
+
+    async def main() -> None:
+        context.append_records(1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(context.log.close)
+            await trio.sleep(0.05)
+            with pytest.raises(KafkaError):
+                context.append_records(1)
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    context.open(is_clean=True)
+    assert context.log.log_end_offset == 1
+
+
 def test_closing_twice_is_closing_once() -> None:
     context = LogContext()
     context.append_records(1)
