@@ -72,6 +72,8 @@ class Broker:
         self.is_stopped_gracefully = False
         self._stop_requested = trio.Event()
         self._stopped = trio.Event()
+        self._background_ended = trio.Event()
+        self._background: trio.Nursery
         self._logs: LogManager
         self._controller: ControllerDriver
         self._lifecycle: Lifecycle
@@ -146,16 +148,26 @@ class Broker:
         self._logs = self._new_logs(identity)
         await self._logs.load()
         await self._raft.open()
-        await nursery.start(self._timer_task.run)
-        await nursery.start(self._raft.run, lambda: snapshot_records(self.image))
+        self._background = await nursery.start(self._hold_background)
+        await self._background.start(self._timer_task.run)
+        await self._background.start(self._raft.run, lambda: snapshot_records(self.image))
         await self._start_controller(identity)
         await self._bind()
         await self._join(identity)
-        await self._start_rooms(nursery)
+        await self._start_rooms()
         node = self._new_node(identity)
         await self._serve(nursery, Dispatcher(node, HANDLERS, nursery.start_soon))
-        await nursery.start(self._lifecycle.run)
+        await self._background.start(self._lifecycle.run)
         nursery.start_soon(warm_up)
+
+    async def _hold_background(self, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+        """Run what uses the logs beside the connections; it has to end before the logs are closed."""
+        try:
+            async with trio.open_nursery() as nursery:
+                task_status.started(nursery)
+                await trio.sleep_forever()
+        finally:
+            self._background_ended.set()
 
     def _new_logs(self, identity: NodeIdentity) -> LogManager:
         config = self._config
@@ -189,7 +201,7 @@ class Broker:
         )
         await self._lifecycle.unfence()
 
-    async def _start_rooms(self, nursery: trio.Nursery) -> None:
+    async def _start_rooms(self) -> None:
         """Partitions and coordinators, as the image says that there are."""
         self._groups = GroupService(
             clock=self.env.clock,
@@ -206,13 +218,13 @@ class Broker:
             default_log_config_of=self._log_defaults,
             checkpoint_interval_ms=self._config.high_watermark_checkpoint_interval_ms,
         )
-        await nursery.start(self._groups.run)
-        await nursery.start(self._replicas.run)
+        await self._background.start(self._groups.run)
+        await self._background.start(self._replicas.run)
         self._offsets = OffsetsLeadership(self._replicas, self._groups)
         self._loader.add_publisher(self._replicas)
         self._loader.add_publisher(self._offsets)
         self._logs.set_aside_strays(lambda log: log.topic_id in self.image.topics.by_id)
-        await nursery.start(self._logs.run)
+        await self._background.start(self._logs.run)
 
     def _log_defaults(self, image: MetadataImage) -> LogConfig:
         cluster = image.configs.of(ResourceType.BROKER, ALL_BROKERS)
@@ -266,6 +278,8 @@ class Broker:
         except TidelogError as error:
             logger.warning("The controller did not take note that this broker stops: %s", error)
         self._controller.resign()
+        self._background.cancel_scope.cancel()
+        await self._background_ended.wait()
         await self._replicas.checkpoint_high_watermarks()
         await self._logs.close(broker_epoch=self._lifecycle.broker_epoch)
         await self._raft.close()

@@ -17,6 +17,7 @@ from typing import Any
 import trio
 
 from log_service.broker.broker import Broker
+from log_service.broker.one_error import one_error
 from log_service.common.env import Connection
 from log_service.common.types import TopicId
 from log_service.config.server import parse_server_properties
@@ -209,4 +210,5 @@ def tell(main: Callable[[Story], Awaitable[None]], *, seed: int = 1, **propertie
         async with running(world, **properties) as story:
             await main(story)
 
-    sim_run(seed, whole)
+    with one_error():
+        sim_run(seed, whole)

@@ -1,0 +1,132 @@
+"""What comes in as bytes: unknown APIs, unsupported versions, bodies that do not parse; and handlers that fail."""
+
+import logging
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+
+from log_service.broker import handler_table
+from log_service.broker.handler_table import HANDLERS
+from log_service.broker.node import Call, Node
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.protocol.api_versions import SERVED, ApiKey
+from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.describe_cluster import DescribeClusterRequest
+from log_service.protocol.messages.metadata import MetadataRequest
+from tests.unit.broker.context import Story, batch, tell, values_of
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+def header(key: int, version: int) -> bytes:
+    return key.to_bytes(2, "big") + version.to_bytes(2, "big") + (1).to_bytes(4, "big") + b"\xff\xff"
+
+
+def test_every_api_of_the_table_has_a_handler() -> None:
+    assert set(HANDLERS) == set(SERVED)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(header(999, 0), id="unknown API"),
+        pytest.param(header(4, 0), id="LeaderAndIsr, removed in 4.0"),
+        pytest.param(header(24, 0), id="AddPartitionsToTxn, not yet there"),
+        pytest.param(header(0, 2), id="Produce 2, advertised and refused"),
+        pytest.param(header(3, 14), id="Metadata 14"),
+        pytest.param(header(1, 12), id="Fetch without a body"),
+        pytest.param(header(3, 1) + b"\x7f\xff\xff\xff", id="two billion topics"),
+        pytest.param(header(3, 12) + b"\0\xff\xff\xff\xff\x0b", id="two billion compact topics"),
+        pytest.param(b"\0", id="no header"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+def test_a_frame_that_makes_no_sense_costs_its_connection_one_line(body: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(node: Story) -> None:
+        hostile = await node.connect()
+        with caplog.at_level(logging.WARNING):
+            await hostile.send_bytes(framed(body))
+            assert await hostile.is_closed()
+        assert len(caplog.records) == 1
+        assert caplog.records[0].exc_info is None
+        assert (await node.ask(MetadataRequest(topics=[]), 12)).error_code == 0
+
+    tell(story)
+
+
+def test_a_handler_with_a_bug_costs_its_connection_and_leaves_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(node: Node, call: Call, request: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("log_service.broker.broker.HANDLERS", {**HANDLERS, ApiKey.DESCRIBE_CLUSTER: broken})
+
+    async def story(node: Story) -> None:
+        unlucky = await node.connect()
+        await unlucky.send(DescribeClusterRequest(), 0)
+        assert await unlucky.is_closed()
+        assert any(record.exc_info for record in caplog.records)
+        assert (await node.ask(MetadataRequest(topics=[]), 12)).error_code == 0
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(KafkaError(ErrorCode.NOT_CONTROLLER), ErrorCode.NOT_CONTROLLER), (ZeroDivisionError(), ErrorCode.UNKNOWN_SERVER_ERROR)],
+)
+def test_an_async_handler_that_fails_answers_with_the_error_of_its_api(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, code: ErrorCode
+) -> None:
+    async def broken(node: Node, call: Call, request: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    monkeypatch.setattr("log_service.broker.broker.HANDLERS", {**HANDLERS, ApiKey.CREATE_TOPICS: broken})
+
+    async def story(node: Story) -> None:
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
+        response: CreateTopicsResponse = await node.ask(request, 7)
+        assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", code)]
+
+    tell(story)
+
+
+def test_an_api_without_a_handler_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    fewer = {key: handler for key, handler in handler_table.HANDLERS.items() if key is not ApiKey.DESCRIBE_CLUSTER}
+    monkeypatch.setattr("log_service.broker.broker.HANDLERS", fewer)
+
+    async def story(node: Story) -> None:
+        unlucky = await node.connect()
+        await unlucky.send(DescribeClusterRequest(), 0)
+        assert await unlucky.is_closed()
+
+    tell(story)
+
+
+def test_answers_leave_in_the_order_of_their_requests() -> None:
+    async def story(node: Story) -> None:
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="slow", num_partitions=1, replication_factor=1)], timeout_ms=1_000)
+        await node.client.send(request, 7)
+        await node.client.send(MetadataRequest(topics=[]), 12)
+        assert (await node.client.receive()).topics[0].error_code == 0
+        assert (await node.client.receive()).error_code == 0
+
+    tell(story)
+
+
+def test_a_broker_in_bad_weather_tells_the_same_story() -> None:
+    async def story(node: Story) -> None:
+        node.world.network.weather = node.world.draw_weather()
+        await node.create_topic("a")
+        for number in range(20):
+            assert (await node.produce("a", batch(b"%d" % number))).base_offset == number
+        assert values_of((await node.fetch("a", 0)).records) == [b"%d" % number for number in range(20)]
+
+    for seed in range(10):
+        tell(story, seed=seed)

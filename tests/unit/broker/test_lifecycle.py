@@ -1,0 +1,274 @@
+"""Starting, stopping, restarting, crashing: what a broker keeps and what it refuses."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+import trio
+
+from log_service.broker.broker import Broker
+from log_service.common.errors import ErrorCode, StorageError
+from log_service.common.types import NodeId
+from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
+from log_service.protocol.messages.metadata import MetadataRequest
+from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from tests.sim import Crashed, World, sim_run
+from tests.unit.broker.context import DATA, HOST, PORT, RawClient, Story, batch, configuration, running, tell, values_of
+from tests.unit.broker.test_group_apis import commit, coordinated, positions
+
+
+def run(main: Any, seed: int = 1) -> None:
+    sim_run(seed, main)
+
+
+def test_a_graceful_restart_keeps_everything_and_begins_a_new_epoch() -> None:
+    async def main(world: World) -> None:
+        async with running(world) as node:
+            await node.create_topic("a")
+            await node.produce("a", batch(b"one"))
+            first_epoch = node.broker.replicas.get_partition("a", 0).leader_epoch
+        async with running(world) as node:
+            assert values_of((await node.fetch("a", 0)).records) == [b"one"]
+            assert (await node.produce("a", batch(b"two"))).base_offset == 1
+            assert node.broker.replicas.get_partition("a", 0).leader_epoch > first_epoch
+
+    run(main)
+
+
+def test_each_start_is_a_new_broker_epoch() -> None:
+    async def main(world: World) -> None:
+        epochs = []
+        for _ in range(3):
+            async with running(world) as node:
+                epochs.append(node.broker.image.cluster.brokers[NodeId(1)].epoch)
+        assert epochs == sorted(set(epochs))
+
+    run(main)
+
+
+def test_a_stopped_broker_is_fenced_and_leads_nothing() -> None:
+    async def main(world: World) -> None:
+        async with running(world) as node:
+            await node.create_topic("a")
+            assert not node.broker.image.cluster.brokers[NodeId(1)].is_fenced
+            await node.broker.stop()
+            broker = node.broker.image.cluster.brokers[NodeId(1)]
+            assert broker.is_fenced
+            assert broker.is_in_controlled_shutdown
+            assert node.broker.is_stopped_gracefully
+
+    run(main)
+
+
+@asynccontextmanager
+async def running_until_crash(world: World, **properties: str) -> AsyncIterator[Story]:
+    """Run a broker; leaving loses what was not synced and cuts every connection."""
+    config, texts = configuration({name.replace("_", "."): value for name, value in properties.items()})
+    broker = Broker(world.node_env(HOST), config, static_texts=texts)
+    started = _Started()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_run_until_crash, broker, started)
+        await started.event.wait()
+        yield Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
+        world.crash(HOST)
+        nursery.cancel_scope.cancel()
+
+
+async def _run_until_crash(broker: Broker, started: "_Started") -> None:
+    try:
+        await broker.run(task_status=started)
+    except* Crashed:
+        pass
+
+
+class _Started:
+    """A task status that others may wait for."""
+
+    def __init__(self) -> None:
+        self.event = trio.Event()
+
+    def started(self, value: object = None) -> None:
+        self.event.set()
+
+
+async def produce_for_ever(node: Story, acknowledged: list[bytes]) -> None:
+    number = 0
+    with suppress(EOFError, OSError):
+        while True:
+            value = b"%d" % number
+            await trio.sleep(0.001)  # or virtual time would stand still
+            if (await node.produce("a", batch(value))).error_code == 0:
+                acknowledged.append(value)
+            number += 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_after_a_crash_everything_acknowledged_with_flush_messages_1_is_there(seed: int) -> None:
+    async def main(world: World) -> None:
+        acknowledged: list[bytes] = []
+        async with running_until_crash(world, log_flush_interval_messages="1") as node, trio.open_nursery() as clients:
+            await node.create_topic("a")
+            files: Any = node.broker.env.files
+            files.sync_seconds = (0.0, 0.02)
+            clients.start_soon(produce_for_ever, node, acknowledged)
+            await trio.sleep(world.rng.uniform(0.1, 1.0))
+            clients.cancel_scope.cancel()
+        assert acknowledged
+        async with running(world, log_flush_interval_messages="1") as node:
+            found = values_of((await node.fetch("a", 0)).records)
+            assert found[: len(acknowledged)] == acknowledged
+            assert (await node.produce("a", batch(b"after"))).base_offset == len(found)
+
+    run(main, seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_after_a_crash_the_log_is_a_prefix_and_the_leader_epoch_is_new(seed: int) -> None:
+    async def main(world: World) -> None:
+        acknowledged: list[bytes] = []
+        async with running_until_crash(world) as node, trio.open_nursery() as clients:
+            await node.create_topic("a")
+            first_epoch = node.broker.replicas.get_partition("a", 0).leader_epoch
+            clients.start_soon(produce_for_ever, node, acknowledged)
+            await trio.sleep(0.2)
+            clients.cancel_scope.cancel()
+        async with running(world) as node:
+            found = values_of((await node.fetch("a", 0)).records)
+            assert found == [b"%d" % number for number in range(len(found))]
+            assert node.broker.replicas.get_partition("a", 0).leader_epoch > first_epoch
+
+    run(main, seed)
+
+
+def test_groups_and_their_positions_survive_a_restart() -> None:
+    async def main(world: World) -> None:
+        async with running(world) as node:
+            await node.create_topic("a")
+            await coordinated(node)
+            await commit(node, ("a", 0, 7))
+        async with running(world) as node:
+            await coordinated(node)
+            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+            assert positions(await node.ask(request, 8)) == [("a", 0, 7, 0)]
+
+    run(main)
+
+
+def test_topics_configuration_and_producer_ids_survive_a_restart() -> None:
+    async def main(world: World) -> None:
+        async with running(world) as node:
+            topic_id = await node.create_topic("a", 2, max_message_bytes="200")
+            first = (await node.ask(InitProducerIdRequest(transactional_id=None), 4)).producer_id
+        async with running(world) as node:
+            assert node.broker.image.topics.by_name["a"].topic_id == topic_id
+            assert (await node.produce("a", batch(b"x" * 500))).error_code == ErrorCode.MESSAGE_TOO_LARGE
+            assert (await node.ask(InitProducerIdRequest(transactional_id=None), 4)).producer_id > first
+
+    run(main)
+
+
+def test_two_brokers_do_not_share_a_directory() -> None:
+    async def main(world: World) -> None:
+        async with running(world) as node:
+            config, texts = configuration({"listeners": f"PLAINTEXT://{HOST}:9999"})
+            second = Broker(node.broker.env, config, static_texts=texts)
+            with pytest.raises(StorageError, match="in use"):
+                await second.run()
+            assert (await node.ask(MetadataRequest(topics=[]), 12)).error_code == 0
+
+    run(main)
+
+
+def test_a_directory_of_another_node_is_refused_by_name() -> None:
+    async def main(world: World) -> None:
+        async with running(world):
+            pass
+        config, texts = configuration({"node.id": "2"})
+        with pytest.raises(StorageError, match=r"/data/kafka belongs to node 1, this is node 2"):
+            await Broker(world.node_env(HOST), config, static_texts=texts).run()
+
+    run(main)
+
+
+def test_an_occupied_port_is_told_and_frees_the_directory() -> None:
+    async def main(world: World) -> None:
+        env = world.node_env(HOST)
+        config, texts = configuration({})
+        listener = await env.network.listen(HOST, 9092)
+        with pytest.raises(OSError, match="in use"):
+            await Broker(env, config, static_texts=texts).run()
+        listener.close()
+        async with running(world) as node:
+            assert (await node.ask(MetadataRequest(topics=[]), 12)).error_code == 0
+
+    run(main)
+
+
+def test_a_metadata_log_that_cannot_be_synced_ends_the_node() -> None:
+    async def main(world: World) -> None:
+        config, texts = configuration({})
+        broker = Broker(world.node_env(HOST), config, static_texts=texts)
+
+        async def serve() -> None:
+            with pytest.raises(StorageError, match="metadata"):
+                await broker.run(task_status=started)
+
+        started = _Started()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            await started.event.wait()
+            node = Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
+            files: Any = broker.env.files
+            files.fail_next("sync", containing="__cluster_metadata", count=5)
+            with trio.move_on_after(5), pytest.raises((EOFError, OSError)):
+                await node.create_topic("a")
+
+    run(main)
+
+
+def test_the_high_watermark_is_written_down_now_and_then() -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        await node.produce("a", batch(b"one", b"two"))
+        await trio.sleep(6)
+        content = node.broker.env.files.read_bytes(DATA / "replication-offset-checkpoint").decode()
+        assert "a 0 2" in content.splitlines()
+
+    tell(story)
+
+
+def test_an_idle_broker_only_beats() -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a", 20)
+        await trio.sleep(30)
+        files: Any = node.broker.env.files
+        before, syncs = node.world.step_count, files.sync_count
+        await trio.sleep(60)
+        assert files.sync_count == syncs
+        assert node.world.step_count - before < 60 * 20
+
+    tell(story)
+
+
+def test_a_broker_stays_unfenced() -> None:
+    async def story(node: Story) -> None:
+        await trio.sleep(3_600)
+        assert not node.broker.image.cluster.brokers[NodeId(1)].is_fenced
+
+    tell(story)
+
+
+def test_a_full_disk_refuses_records_and_goes_on_when_there_is_room() -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        files: Any = node.broker.env.files
+        space = files.space
+        files.space = 50
+        assert (await node.produce("a", batch(b"x" * 500))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        files.space = space
+        await trio.sleep(60)
+        assert (await node.produce("a", batch(b"x" * 500))).error_code == 0
+        assert values_of((await node.fetch("a", 0)).records) == [b"x" * 500]
+
+    tell(story)

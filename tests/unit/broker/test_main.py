@@ -1,0 +1,120 @@
+"""``serve``: what the operator is told, and the exit codes."""
+
+import errno
+import gc
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from log_service.broker.main import ExitCode, serve
+from log_service.storage.files import RealFiles
+
+
+def properties(directory: Path, port: int = 0) -> list[str]:
+    return ["node.id=1", f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={directory / 'data'}"]
+
+
+class SignalWhenReady(logging.Handler):
+    """Sends this process a signal when the broker says that it is ready."""
+
+    def __init__(self, *numbers: int) -> None:
+        super().__init__()
+        self._numbers = numbers
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "is ready on" in record.getMessage():
+            for number in self._numbers:
+                threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    """A node freezes what its process holds; a test run lives on, and tools of it look for what holds what."""
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO)
+    return caplog
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_node_gracefully(tmp_path: Path, said: pytest.LogCaptureFixture, number: int) -> None:
+    handler = SignalWhenReady(number)
+    logging.getLogger("log_service.broker.main").addHandler(handler)
+    try:
+        assert serve(None, properties(tmp_path)) == ExitCode.OK
+    finally:
+        logging.getLogger("log_service.broker.main").removeHandler(handler)
+    assert "tidelog node 1 is ready on 127.0.0.1:" in said.text
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_file_is_read_and_overridden(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(f"node.id=7\nlog.dirs={tmp_path / 'data'}\nno.such.key=1\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert serve(path, [f"listeners=PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"]) == ExitCode.CANNOT_BIND
+    assert "no.such.key" in said.text
+    assert "node.id=7" in (tmp_path / "data" / "meta.properties").read_text()
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("controller.quorum.voters=1@a:1,2@b:1", "several voters"),
+        ("num.partitions=many", "num.partitions"),
+        ("authorizer.class.name=x.Y", "authorizer.class.name"),
+        ("process.roles=broker", "process.roles"),
+    ],
+)
+def test_a_configuration_that_cannot_be_honoured_is_named(tmp_path: Path, said: pytest.LogCaptureFixture, override: str, told: str) -> None:
+    assert serve(None, [*properties(tmp_path), override]) == ExitCode.BAD_CONFIGURATION
+    assert told in said.text
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+    assert serve(tmp_path / "missing.properties") == ExitCode.BAD_CONFIGURATION
+    assert "missing.properties" in said.text
+
+
+def test_an_occupied_port_is_named(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert serve(None, properties(tmp_path, port)) == ExitCode.CANNOT_BIND
+    assert str(port) in said.text
+
+
+def test_a_directory_in_use_is_named(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+    files = RealFiles()
+    (tmp_path / "data").mkdir()
+    lock = files.lock_directory(tmp_path / "data")
+    try:
+        assert serve(None, properties(tmp_path)) == ExitCode.BAD_LOG_DIRECTORY
+    finally:
+        lock.release()
+    assert f"{tmp_path / 'data'} is in use" in said.text
+
+
+def test_a_directory_of_another_node_is_named(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id=2\n")
+    assert serve(None, properties(tmp_path)) == ExitCode.BAD_LOG_DIRECTORY
+    assert "belongs to node 2" in said.text
+
+
+def test_a_full_disk_is_named(tmp_path: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(RealFiles, "write_atomically", full)
+    assert serve(None, properties(tmp_path)) == ExitCode.DISK_FULL
+    assert "disk is full" in said.text
