@@ -163,31 +163,41 @@ class ClusterMetadata:
 
         async def attempt() -> TopicView:
             if name not in self.view.topics:
-                await self.refresh()
+                await self.refresh((name,), is_creating=True)
             if name in self.view.topics:
                 return self.view.topics[name]
             code = self.view.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             raise KafkaError(code, f"topic {name!r}: {code.name}")
 
-        return await self.retry(attempt, timeout_ms, is_refreshing=False)
+        try:
+            return await self.retry(attempt, timeout_ms, is_refreshing=False)
+        except KafkaError:
+            self._topics.discard(name)
+            raise
 
-    async def refresh(self, topics: Iterable[str] | None = ()) -> ClusterView:
+    async def refresh(self, topics: Iterable[str] | None = (), *, is_creating: bool = False) -> ClusterView:
         """Ask any broker for what is watched and ``topics`` (None: all topics of the cluster) and return the new view.
+
+        With ``is_creating`` only ``topics`` are asked for, and the broker may create them, if the client allows it: a refresh by the way
+        must never bring back a topic that somebody deleted.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
         """
         if topics is not None:
+            topics = tuple(topics)
             self._topics.update(topics)
             if self._refreshing is not None:
                 before = self.view.version
                 await self._refreshing.wait()
-                if self.view.version > before and self._topics <= {*self.view.topics, *self.view.errors}:
+                if self.view.version > before and self._topics <= {*self.view.topics, *self.view.errors} and not is_creating:
                     return self.view
-        mine = trio.Event()
-        self._refreshing = mine
+        mine = self._refreshing = trio.Event()
         try:
-            await self._refresh_once(is_full=topics is None)
+            if is_creating and topics:
+                await self._refresh_once(topics, is_creating=self._is_auto_create_allowed)
+            else:
+                await self._refresh_once(None if topics is None else self._topics, is_creating=False)
         finally:
             mine.set()
             if self._refreshing is mine:
@@ -205,14 +215,14 @@ class ClusterMetadata:
                 except KafkaError:
                     continue
 
-    async def _refresh_once(self, *, is_full: bool) -> None:
+    async def _refresh_once(self, topics: Iterable[str] | None, *, is_creating: bool) -> None:
         request = MetadataRequest(
-            topics=None if is_full else [MetadataRequestTopic(name=name) for name in sorted(self._topics)],
-            allow_auto_topic_creation=self._is_auto_create_allowed,
+            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)],
+            allow_auto_topic_creation=is_creating,
         )
         response = await (await self.any_node()).request(request, MetadataResponse)
         raise_for(response.error_code, "", "Metadata")
-        self.view = self.view.updated(response, is_full=is_full)
+        self.view = self.view.updated(response, is_full=topics is None)
         self._refreshed_ms = self.env.clock.monotonic_ms()
 
     # Trying again

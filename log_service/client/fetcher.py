@@ -18,7 +18,7 @@ from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.connection_pool import raise_for
 from log_service.client.range_reader import LAST_FETCH_VERSION_WITH_NAMES, AbortedFilter
 from log_service.client.record_view import ConsumerRecord, Deserializer, RecordReader
-from log_service.client.subscriptions import PartitionState, Start, Subscriptions
+from log_service.client.subscriptions import UNKNOWN, PartitionState, Start, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
 from log_service.config.client import ConsumerConfig
@@ -167,12 +167,21 @@ class Fetcher:
         for state in self._subscriptions:
             if not state.is_fetchable or (state.buffered_bytes and state.buffered_bytes >= share_bytes):
                 continue
-            leader = self._cluster.view.leader_of(state.topic_partition)
-            if leader < 0:
+            node_id = self._node_for(state)
+            if node_id < 0:
                 self._request_refresh()
-            elif leader not in self._busy_nodes:
-                by_node.setdefault(leader, []).append(state)
+            elif node_id not in self._busy_nodes:
+                by_node.setdefault(node_id, []).append(state)
         return by_node
+
+    def _node_for(self, state: PartitionState) -> int:
+        """Return the replica that the leader named as nearer (KIP-392), for as long as metadata stays fresh, else the leader."""
+        if state.preferred_replica >= 0:
+            is_fresh = self._cluster.env.clock.monotonic_ms() < state.preferred_until_ms
+            if is_fresh and state.preferred_replica in self._cluster.view.nodes:
+                return state.preferred_replica
+            state.preferred_replica = UNKNOWN
+        return self._cluster.view.leader_of(state.topic_partition)
 
     async def _fetch(self, node_id: int, states: list[PartitionState]) -> None:
         versions = [(state, state.version) for state in states]
@@ -234,6 +243,7 @@ class Fetcher:
             max_bytes=config.fetch_max_bytes,
             isolation_level=config.isolation,
             topics=list(topics.values()),
+            rack_id=config.client_rack,
         )
         return request, max_version
 
@@ -241,6 +251,13 @@ class Fetcher:
 
     def _accept(self, state: PartitionState, answer: PartitionData) -> None:
         code = ErrorCode.of(answer.error_code)
+        if answer.preferred_read_replica >= 0:
+            state.preferred_replica = answer.preferred_read_replica
+            state.preferred_until_ms = self._cluster.env.clock.monotonic_ms() + self._config.metadata_max_age_ms
+        elif code is not ErrorCode.NONE and state.preferred_replica >= 0:
+            state.preferred_replica = UNKNOWN  # what a follower lacks, the leader may have
+            self.wake()
+            return
         if code is not ErrorCode.NONE:
             where = f"fetch of {state.topic_partition} at offset {state.fetch_offset}"
             self._note_error(state, KafkaError(code, f"{where}: {code.name}"))

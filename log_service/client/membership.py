@@ -38,7 +38,8 @@ from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroup
 logger = logging.getLogger(__name__)
 
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
-HEARTBEAT_PURPOSE = "heartbeat"
+JOIN_PURPOSE = "join"
+"""Joins wait for the other members: heartbeats and commits would wait behind them on the same connection."""
 REJOIN_AS_NEW = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 Subscribing = Callable[[str], bytes]
 """Returns the subscription's bytes for an assignor."""
@@ -161,7 +162,7 @@ class Membership:
         if not member_id or self._config.group_instance_id is not None:
             return
         try:
-            connection = await self._cluster.coordinator(self._group_id, HEARTBEAT_PURPOSE)
+            connection = await self._cluster.coordinator(self._group_id)
             request = LeaveGroupRequest(group_id=self._group_id)
             if connection.version_of(ApiKey.LEAVE_GROUP) >= FIRST_LEAVE_VERSION_WITH_MEMBERS:
                 request.members = [MemberIdentity(member_id=member_id, reason=reason)]
@@ -203,7 +204,7 @@ class Membership:
 
     async def _join_once(self, subscribing: Subscribing) -> JoinOutcome:
         config = self._config
-        connection = await self._cluster.coordinator(self._group_id)
+        connection = await self._cluster.coordinator(self._group_id, JOIN_PURPOSE)
         reason, self._reason = self._reason, None
         request = JoinGroupRequest(
             group_id=self._group_id,
@@ -227,7 +228,7 @@ class Membership:
         return JoinOutcome(generation_id=response.generation_id, assignor=assignor, assigned=assigned)
 
     async def _sync(self, generation_id: int, assignor: str, assignments: list[SyncGroupRequestAssignment]) -> tuple[TopicPartition, ...]:
-        connection = await self._cluster.coordinator(self._group_id)
+        connection = await self._cluster.coordinator(self._group_id, JOIN_PURPOSE)
         request = SyncGroupRequest(
             group_id=self._group_id,
             generation_id=generation_id,
@@ -252,7 +253,7 @@ class Membership:
             for each in response.members
         ]
         topics = {topic for member in members for topic in member.subscription.topics}
-        view = await self._cluster.refresh(topics)
+        view = await self._cluster.refresh(topics, is_creating=True)
         counts = {topic: view.topics[topic].partition_count for topic in topics if topic in view.topics}
         self._leader_counts = {topic: counts.get(topic, 0) for topic in topics}
         if response.skip_assignment:
@@ -290,7 +291,7 @@ class Membership:
                 self._note_heartbeat_error(error)
 
     async def _beat_once(self) -> None:
-        connection = await self._cluster.coordinator(self._group_id, HEARTBEAT_PURPOSE)
+        connection = await self._cluster.coordinator(self._group_id)
         request = HeartbeatRequest(
             group_id=self._group_id,
             generation_id=self.generation_id,

@@ -37,6 +37,8 @@ class PartitionState:
         "leader_epoch",
         "log_start_offset",
         "position",
+        "preferred_replica",
+        "preferred_until_ms",
         "start",
         "topic_partition",
         "version",
@@ -56,6 +58,8 @@ class PartitionState:
         self.high_watermark = UNKNOWN
         self.last_stable_offset = UNKNOWN
         self.log_start_offset = UNKNOWN
+        self.preferred_replica = UNKNOWN
+        self.preferred_until_ms = 0
 
     def __repr__(self) -> str:
         where = self.start.name.lower() if self.start is not None else self.position

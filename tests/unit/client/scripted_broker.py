@@ -65,7 +65,7 @@ class ScriptedBroker:
         self.max_versions: dict[ApiKey, int] = {}
         self.delay_s = 0.0
         self.refused_api_versions: set[int] = set()
-        self.other: dict[ApiKey, Callable[[Any, int], Any]] = {}
+        self.other: dict[ApiKey, Callable[[Any, int], Awaitable[Any]]] = {}
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         listener = await self.network.listen(HOST, PORT)
@@ -119,7 +119,7 @@ class ScriptedBroker:
             ApiKey.PRODUCE: self._produce,
         }
         if header.api_key in self.other:
-            response = self.other[header.api_key](request, header.api_version)
+            response = await self.other[header.api_key](request, header.api_version)
         else:
             response = await handlers[header.api_key](request)
         if isinstance(response, OSError):
