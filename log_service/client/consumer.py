@@ -134,9 +134,10 @@ class Consumer:
 
     async def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group."""
-        if self._rebalancer is not None:
+        if self._rebalancer is not None and self._membership is not None:
             await self._rebalancer.leave(is_committing=True)
-            self._rebalancer = None
+            self._membership.end()
+            self._rebalancer = self._membership = self._committer.membership = None
             self._subscriptions.topics = frozenset()
         self._subscriptions.revoke(self._subscriptions.assigned)
 

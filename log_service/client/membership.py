@@ -63,6 +63,7 @@ class Membership:
         self._group_id = group_id
         self._on_change = on_change
         self._subscribing: Subscribing | None = None
+        self._scope = trio.CancelScope()
         self._wakeup = trio.Event()
         self._outcome: JoinOutcome | None = None
         self._error: KafkaError | None = None
@@ -145,7 +146,15 @@ class Membership:
     # Tasks
 
     async def run(self) -> None:
-        """Join whenever asked, for ever."""
+        """Join whenever asked, until ``end``."""
+        with self._scope:
+            await self._run()
+
+    def end(self) -> None:
+        """End the tasks; what is answered later is not heard."""
+        self._scope.cancel()
+
+    async def _run(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._beat)
             while True:

@@ -196,3 +196,47 @@ def test_leaving_the_loop_skips_no_record() -> None:
         assert sorted(seen) == sorted(sent)
 
     tell(story)
+
+
+def test_a_consumer_that_unsubscribed_while_joining_is_no_member_and_may_subscribe_again() -> None:
+    async def story(world: World) -> None:
+        sent = await produce(world, 20)
+        seen: set[bytes] = set()
+        async with (
+            Admin(SERVERS, env=world.client_env("admin")) as admin,
+            Consumer(SERVERS, env=world.client_env("c"), **SETTINGS) as consumer,
+        ):
+            await consumer.subscribe(["t"])
+            await consumer.poll(timeout_ms=0)
+            await consumer.unsubscribe()
+            await trio.sleep(1)
+            assert consumer.assignment == []
+            assert (await admin.describe_groups(["g"]))["g"].members == ()
+            consumer.assign([TopicPartition("t", 0)])
+            assert {record.partition for record in await consumer.poll(timeout_ms=5_000)} == {0}
+            await consumer.unsubscribe()
+            await consumer.subscribe(["t"])
+            while not sent - {b"0", b"4", b"8", b"12", b"16"} <= seen:
+                seen.update(record.value for record in await consumer.poll())
+
+    tell(story)
+
+
+def test_a_callback_that_raises_ends_the_poll_and_the_next_one_carries_on() -> None:
+    async def story(world: World) -> None:
+        sent = await produce(world, 20)
+        seen: set[bytes] = set()
+        failures = [ZeroDivisionError()]
+
+        def on_assigned(partitions: object) -> None:
+            if failures:
+                raise failures.pop()
+
+        async with Consumer(SERVERS, env=world.client_env("c"), **SETTINGS) as consumer:
+            await consumer.subscribe(["t"], on_assigned=on_assigned)
+            with pytest.raises(ZeroDivisionError):
+                await consumer.poll(timeout_ms=20_000)
+            while seen != sent:
+                seen.update(record.value for record in await consumer.poll())
+
+    tell(story)
