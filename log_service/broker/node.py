@@ -4,7 +4,9 @@ Decides nothing: the broker fills a ``Node`` while it starts, the dispatcher han
 ``Node`` per broker and no other place where handlers find state.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import errno
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,8 @@ from log_service.metadata.image import MetadataImage
 from log_service.network.server import Answer, Chunk, ConnectionContext, PendingAnswer
 from log_service.protocol.frames import RequestHeader, encode_response
 from log_service.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,11 +82,6 @@ class Later:
         self._call = call
         self.answer = PendingAnswer()
 
-    @property
-    def is_wanted(self) -> bool:
-        """Neither completed nor discarded."""
-        return not self.answer.is_done
-
     def answer_now(self) -> Answer:
         """Return what the server is given: the chunks if the answer is there already, else the promise."""
         return list(self.answer.take()) if self.answer.is_done else self.answer
@@ -92,17 +91,42 @@ class Later:
         self.answer.on_discard = callback
 
     def complete(self, response: Any) -> None:
-        """Answer now."""
-        if not self.answer.is_done:
-            self.answer.complete(self._call.encode(response))
+        """Answer now. A response that cannot be encoded costs the connection, never whoever completes."""
+        self.complete_with(lambda: response)
 
-    def complete_silently(self) -> None:
-        """Send nothing; what stands behind it may go."""
-        self.answer.complete(None)
+    def complete_with(self, make_response: Callable[[], Any]) -> None:
+        """Answer with what ``make_response`` returns; a bug in it costs this connection and nobody else."""
+        if self.answer.is_done:
+            return
+        try:
+            chunks = self._call.encode(make_response())
+        except Exception:
+            logger.exception("%s from %s failed", self._call.header.api_key.name, self._call.connection.peer_host)
+            chunks = [NO_ANSWER]
+        self.answer.complete(chunks)
 
+
+class _NoAnswer:
+    """A chunk that nobody can send: a connection whose turn has come to send it closes, because its client waits in vain."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def read(self) -> bytes:
+        """Refuse.
+
+        Raises:
+            OSError: always.
+        """
+        raise OSError(errno.EIO, "the request failed, see the traceback above")
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+NO_ANSWER: Chunk = _NoAnswer()
 
 Response = Any
 """A response message, ``None`` (nothing is sent), a ``Later``, or a coroutine that returns a response message."""
 
 Handler = Callable[[Node, Call, Any], Response]
-Chunks = Sequence[Chunk]

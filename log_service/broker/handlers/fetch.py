@@ -98,9 +98,10 @@ class DelayedFetch:
 
     def on_ready(self) -> None:
         """Read again and answer."""
-        if self.later.is_wanted:
-            reading = read_all(self.node, self._request, self.context)
-            self.later.complete(answer(self._call, self.context, reading))
+        self.later.complete_with(self._read_and_answer)
+
+    def _read_and_answer(self) -> FetchResponse:
+        return answer(self._call, self.context, read_all(self.node, self._request, self.context))
 
     def on_expired(self) -> None:
         """Answer with what there is."""

@@ -3,7 +3,8 @@
 Behaviour: every partition is appended by itself and answers by itself. acks=0 is never answered; an error closes the connection then,
 which is all that such a producer can notice. acks=1 and acks=-1 are answered at once, or, where the topic syncs before it acknowledges
 (``flush.messages=1``), when the sync is done or ``timeout_ms`` has passed (REQUEST_TIMED_OUT; the records may stay). Other acks get
-INVALID_REQUIRED_ACKS. acks=-1 needs ``min.insync.replicas`` in-sync replicas before anything is appended.
+INVALID_REQUIRED_ACKS. acks=-1 needs ``min.insync.replicas`` in-sync replicas before anything is appended. Clients may not write to
+internal topics.
 
 Versions: 3 record batches of magic 2 and a transactional id; 5 log start offset; 7 zstd; 8 errors per record (KIP-467); 9 flexible;
 10 current leader (KIP-951); 12 implicit transaction partitions (KIP-890); 13 topic ids instead of names (KIP-516). Versions 0-2 are
@@ -12,6 +13,7 @@ advertised and refused (KAFKA-18659).
 Not here yet: transactional records get INVALID_REQUEST.
 """
 
+from log_service.broker.cluster_view import is_internal
 from log_service.broker.node import Call, Later, Node, Response
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.types import TopicPartition
@@ -131,6 +133,8 @@ class _Appending:
         partition: Partition | None = None
         try:
             partition = self._replicas.find(topic.name, topic.topic_id, wanted.index)
+            if is_internal(partition.topic_partition.topic):
+                return _failed(wanted.index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
             result = self._replicas.append(partition, records, acks=self._acks)
         except KafkaError as error:
             return _answer_error(wanted.index, error, partition)

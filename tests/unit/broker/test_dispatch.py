@@ -1,6 +1,8 @@
 """What comes in as bytes: unknown APIs, unsupported versions, bodies that do not parse; and handlers that fail."""
 
 import logging
+from contextlib import suppress
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,10 +14,12 @@ from log_service.broker.handler_table import HANDLERS
 from log_service.broker.node import Call, Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.api_versions import SERVED, ApiKey
+from log_service.protocol.frames import RequestHeader, encode_request
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest
 from log_service.protocol.messages.metadata import MetadataRequest
-from tests.unit.broker.context import Story, batch, tell, values_of
+from tests.unit.broker.context import Story, batch, fetch_request, tell, values_of
+from tests.unit.broker.test_every_version import least_request
 
 
 def framed(body: bytes) -> bytes:
@@ -130,3 +134,49 @@ def test_a_broker_in_bad_weather_tells_the_same_story() -> None:
 
     for seed in range(10):
         tell(story, seed=seed)
+
+
+def test_a_promised_answer_that_cannot_be_made_costs_its_own_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_arguments: Any) -> None:
+        raise ZeroDivisionError
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        unlucky = await node.connect()
+        await unlucky.send(fetch_request("a", 0, max_wait_ms=60_000), 12)
+        await trio.sleep(1)
+        monkeypatch.setattr("log_service.broker.handlers.fetch.answer", fails)
+        assert (await node.produce("a", batch(b"one"))).error_code == 0
+        assert await unlucky.is_closed()
+        assert any(record.exc_info for record in caplog.records)
+        monkeypatch.undo()
+        assert values_of((await node.fetch("a", 0)).records) == [b"one"]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_damaged_requests_never_harm_the_node(seed: int) -> None:
+    """Requests of every API, cut off, with flipped bytes, with lengths blown up: each costs at most its connection."""
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        rng = Random(seed)
+        originals = [
+            b"".join(bytes(chunk) for chunk in encode_request(RequestHeader(key, spec.max_version, 1, "x"), least_request(key)))[4:]
+            for key, spec in ((ApiKey(number), spec) for number, spec in SERVED.items())
+        ]
+        for _ in range(150):
+            body = bytearray(rng.choice(originals))
+            for _ in range(rng.randint(1, 4)):
+                body[rng.randrange(8, len(body))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+            hostile = await node.connect()
+            await hostile.send_bytes(framed(bytes(body[: rng.randint(4, len(body))])))
+            with trio.move_on_after(0.01), suppress(EOFError, OSError):
+                await hostile.receive_frame()
+            hostile.close()
+        assert (await node.produce("a", batch(b"one"))).error_code == 0
+
+    tell(story, seed=seed)

@@ -8,6 +8,7 @@ import trio
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.unit.broker.context import Story, batch, fetch_request, produce_request, tell, values_of
 
@@ -368,5 +369,14 @@ def test_a_waiting_fetch_of_a_deleted_topic_is_answered() -> None:
         await node.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=1_000), 6)
         response: FetchResponse = await waiting.receive()
         assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    tell(story)
+
+
+def test_clients_do_not_write_to_internal_topics() -> None:
+    async def story(node: Story) -> None:
+        await node.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 6)
+        answer = await node.produce("__consumer_offsets", batch(b"mine", key=b"k"))
+        assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
     tell(story)

@@ -1,0 +1,234 @@
+"""The partitions of a node: what an image makes of them, who is told, what is written down."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import trio
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
+from log_service.config.views import LogConfig
+from log_service.protocol.stored.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from log_service.replication.partition import Partition
+from tests.sim import MemoryFiles, VirtualClock
+from tests.unit.replication.context import LOG_DIR, ReplicaContext, key_of, run_story, running, topic_id
+
+
+class Waiting:
+    """An operation that counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def is_ready(self, key: TopicPartition) -> bool:
+        self.asked += 1
+        return False
+
+    def on_ready(self) -> None: ...
+
+    def on_expired(self) -> None: ...
+
+
+def code_of_find(context: ReplicaContext, topic: str, index: int, identity: UUID = NO_TOPIC_ID) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        context.replicas.find(topic, identity, index)
+    return caught.value.code
+
+
+def test_a_partition_is_found_by_name_and_by_id() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("a", partitions=2)
+            by_name = context.replicas.find("a", UUID(int=0), 1)
+            assert context.replicas.find("", topic_id("a"), 1) is by_name
+            assert by_name.topic_partition == ("a", 1)
+
+    run_story(main)
+
+
+def test_what_is_not_here_is_told_apart() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("a")
+            elsewhere = TopicId(UUID(int=9))
+            context.publish(
+                TopicRecord(name="far", topic_id=elsewhere),
+                PartitionRecord(topic_id=elsewhere, partition_id=0, replicas=[2], isr=[2], leader=2, leader_epoch=0, partition_epoch=0),
+            )
+            assert code_of_find(context, "z", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert code_of_find(context, "a", 5) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert code_of_find(context, "", 0, UUID(int=77)) is ErrorCode.UNKNOWN_TOPIC_ID
+            assert code_of_find(context, "", 5, topic_id("a")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert code_of_find(context, "far", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run_story(main)
+
+
+def test_a_deleted_topic_leaves_nothing_that_serves() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("a")
+            context.produce(b"one")
+            partition = context.partition()
+            context.delete_topic()
+            assert code_of_find(context, "a", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert not partition.is_leader
+            names = context.files.list_directory(LOG_DIR)
+            assert "a-0" not in names
+            assert any(name.endswith("-delete") for name in names)
+
+    run_story(main)
+
+
+def test_a_recreated_topic_begins_anew_under_its_new_id() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("a")
+            context.produce(b"old")
+            context.delete_topic()
+            context.create_topic("a", identity=TopicId(UUID(int=4242)))
+            assert context.partition().high_watermark == 0
+            assert context.produce(b"new") == 0
+            assert code_of_find(context, "", 0, topic_id("a")) is ErrorCode.UNKNOWN_TOPIC_ID
+
+    run_story(main)
+
+
+def test_configuration_takes_effect_on_open_logs() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("a")
+            context.configure("max.message.bytes", "80")
+            with pytest.raises(KafkaError) as caught:
+                context.produce(b"x" * 100)
+            assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+            context.configure("max.message.bytes", None)
+            context.produce(b"x" * 100)
+
+    run_story(main)
+
+
+def test_records_that_waited_for_a_sync_are_released_when_the_policy_is_dropped() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.files.sync_seconds = (1_000, 1_000)
+            context.create_topic("a", flush_messages="1")
+            context.produce(b"one")
+            assert context.partition().high_watermark == 0
+            context.configure("flush.messages", None)
+            assert context.partition().high_watermark == 1
+
+    run_story(main)
+
+
+def test_everyone_who_waits_is_asked_once_after_a_whole_request() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("a", partitions=3)
+            fetch, produce = Waiting(), Waiting()
+            context.replicas.delayed_fetches.watch(fetch, [key_of(index=index) for index in range(3)], 10_000)
+            context.replicas.delayed_produces.watch(produce, [key_of(index=0)], 10_000)
+            marks: list[int] = []
+            context.partition(index=0).watchers.append(marks.append)
+            context.produce(b"one", index=0)
+            assert (fetch.asked, produce.asked, marks) == (1, 1, [1])
+            context.produce(b"one", index=2)
+            assert (fetch.asked, produce.asked, marks) == (2, 1, [1])
+
+    run_story(main)
+
+
+def test_leadership_that_comes_and_goes_is_told() -> None:
+    async def main() -> None:
+        async with running() as context:
+            told: list[str] = []
+
+            def led(partition: Partition) -> None:
+                told.append(f"led {partition.topic_partition} in {partition.leader_epoch}")
+
+            def lost(partition: Partition) -> None:
+                told.append(f"lost {partition.topic_partition}")
+
+            context.replicas.on_led, context.replicas.on_lost = led, lost
+            context.create_topic("a")
+            context.elect(1)
+            context.elect(-1)
+            context.elect(-1)
+            context.elect(1)
+            context.delete_topic()
+            assert told == ["led a-0 in 0", "led a-0 in 1", "lost a-0", "led a-0 in 4", "lost a-0"]
+
+    run_story(main)
+
+
+def test_high_watermarks_are_written_down_and_come_back() -> None:
+    async def main() -> None:
+        files = MemoryFiles(clock=VirtualClock())
+        async with running(files) as context:
+            context.create_topic("a", partitions=2)
+            context.produce(b"one", b"two", index=1)
+            await trio.sleep(6)
+            assert "a 1 2" in context.files.read_bytes(LOG_DIR / "replication-offset-checkpoint").decode()
+        async with running(files) as context:
+            assert context.logs.high_watermarks == {TopicPartition("a", 0): 0, TopicPartition("a", 1): 2}
+            context.create_topic("a", partitions=2)
+            assert context.partition(index=1).high_watermark == 2
+
+    run_story(main)
+
+
+def test_high_watermarks_that_did_not_move_are_not_written_again() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("a")
+            context.produce(b"one")
+            await trio.sleep(6)
+            context.files.remove(LOG_DIR / "replication-offset-checkpoint")
+            await trio.sleep(60)
+            assert not context.files.exists(LOG_DIR / "replication-offset-checkpoint")
+
+    run_story(main)
+
+
+def test_a_log_that_cannot_be_opened_is_an_offline_partition() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.files.fail_next("open", containing="a-0", count=100)
+            context.create_topic("a")
+            partition = context.partition()
+            assert partition.is_offline
+            with pytest.raises(KafkaError) as caught:
+                context.produce(b"one")
+            assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert partition.log_start_offset == -1
+
+    run_story(main)
+
+
+def test_a_partition_that_moves_away_is_dropped_here() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("a")
+            context.publish(PartitionChangeRecord(topic_id=topic_id("a"), partition_id=0, replicas=[2], isr=[2], leader=2))
+            assert code_of_find(context, "a", 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run_story(main)
+
+
+def test_retention_goes_as_far_as_the_high_watermark() -> None:
+    async def main() -> None:
+        config = LogConfig(flush_messages=1, segment_bytes=1 << 20, retention_bytes=1)
+        async with running(config=config) as context:
+            context.create_topic("a")
+            context.produce(b"x" * 900_000)
+            await trio.sleep(1)
+            context.files.sync_seconds = (1_000, 1_000)
+            context.produce(b"y" * 900_000)
+            partition = context.partition()
+            assert partition.high_watermark == 1
+            outcomes = await context.logs.apply_retention()
+            assert outcomes[key_of()].log_start_offset == 1
+            assert context.files.exists(Path(LOG_DIR / "a-0"))
+
+    run_story(main)
