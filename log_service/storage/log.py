@@ -165,6 +165,8 @@ class Log(ReadableLog):
             self.segments.replace([*list(self.segments)[:-1], segment])
         else:
             old.finish_indexes()
+            if self.recovery_point >= self.log_end_offset:
+                old.sync_indexes()  # recovery will not look at a segment below the recovery point
             self.producer_snapshots.take(base_offset, self.producer_state)
             segment = Segment(self.files, self.directory, base_offset, self.config, created_ms=now_ms)
             self.segments.add(segment)
@@ -193,7 +195,7 @@ class Log(ReadableLog):
         if self.home.is_offline or self._are_files_closed:
             raise self._refused()
         try:
-            await self._sync_older([segment for segment in self.segments.from_offset(self.recovery_point - 1) if segment is not active])
+            await self._sync_older([segment for segment in self.segments.from_offset(self.recovery_point) if segment is not active])
             size_bytes = active.size_bytes
             if target > active.base_offset and active.synced_bytes < size_bytes and not active.is_removed:
                 await active.file.sync()

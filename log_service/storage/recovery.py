@@ -208,9 +208,6 @@ class _Loader:
         """Verify the segments from the recovery point on, and cut the log where they stop being whole."""
         first = max(Segments(segments).index_of(self._known.recovery_point), 0)
         self._complete_indexes(segments[:first], names)
-        if first and segments[first - 1].size_bytes:
-            with _damage_named(segments[first - 1]):  # it may have rolled with all its records synced, and its indexes not
-                segments[first - 1].complete_indexes()
         expected_offset = segments[first].base_offset
         for index in range(first, len(segments)):
             segment = segments[index]

@@ -274,19 +274,6 @@ class Segment:
         for position, header in self.headers(0):
             self.note_batch(position, header.base_offset, header.last_offset, header.max_timestamp)
 
-    def complete_indexes(self) -> None:
-        """Build the indexes again where the offset index ends too early: the last pages of a file may be lost in a crash.
-
-        Raises:
-            CorruptBatch: the file of batches is damaged.
-        """
-        last_position = self.offset_index.last_entry[1]
-        for position, _ in self.headers(last_position):
-            if position - last_position > self._indexes.interval_bytes:
-                self.rebuild_indexes()
-                self.finish_indexes()
-                return
-
     def recover(self, note_epoch: Callable[[int, int], object]) -> tuple[int, int, str | None]:
         """Verify every batch and build the indexes again; return (valid bytes, next offset, why it ended early or None).
 
@@ -344,8 +331,9 @@ class Segment:
         self._indexes.finish()
 
     def sync_indexes(self) -> None:
-        """Make the index files durable where anything of them was written; blocks."""
-        self._indexes.flush(is_synced=True)
+        """Make the index files durable; blocks."""
+        self.indexes.flush(is_synced=True)
+        self.are_indexes_synced = True
 
     def sync(self) -> None:
         """Make a segment that rolled durable, with its indexes; blocks. One that was removed meanwhile needs nothing."""
@@ -354,8 +342,7 @@ class Segment:
                 self.file.sync_nowait()
                 self.synced_bytes = self.size_bytes
             if not self.are_indexes_synced and not self.is_removed:
-                self.indexes.flush(is_synced=True)
-                self.are_indexes_synced = True
+                self.sync_indexes()
         except OSError as error:
             if not self.is_removed or error.errno not in {errno.EBADF, errno.ENOENT}:
                 raise

@@ -1,13 +1,14 @@
 """Durability: what a sync covers, how callers share one, what a failed one means."""
 
 import errno
+from random import Random
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from log_service.common.errors import ErrorCode, KafkaError
-from tests.unit.storage.context import LogContext, batch
+from tests.unit.storage.context import NOW_MS, LogContext, batch
 
 SIZE = len(batch(1))
 
@@ -54,6 +55,18 @@ def test_a_rolled_segment_is_synced_with_its_indexes_before_the_point_passes_it(
     assert context.segment_offsets()[:2] == [0, 2]
     assert [len(segment.offset_index) for segment in list(context.log.segments)[:2]] == [1, 1]
     assert context.files.read_bytes(context.directory / "00000000000000000000.index") != b""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_segment_that_rolls_with_all_records_synced_leaves_whole_indexes(seed: int) -> None:
+    context = LogContext(index_interval_bytes=1)
+    context.append_records(1, 1, 1)
+    trio.run(context.log.sync)
+    context.log.roll()
+    context.files.crash(Random(seed))
+    context.open(recovery_point=3)
+    oldest = context.log.segments[0]
+    assert (len(oldest.offset_index), oldest.max_timestamp, oldest.max_timestamp_offset) == (2, NOW_MS, 0)
 
 
 def test_leader_epochs_and_topic_id_are_durable_with_the_first_sync() -> None:
