@@ -4,10 +4,13 @@ from typing import Any
 
 import click
 
-from log_service.cli.output import bootstrap_option, json_option, print_rows
+from log_service.cli.connection import open_admin
+from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows
 from log_service.client.admin_values import GroupDescription
 from log_service.client.blocking import BlockingAdmin
 from log_service.common.types import TopicPartition
+
+STATES = ["Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling"]
 
 
 @click.group()
@@ -15,13 +18,15 @@ def groups() -> None:
     """List, describe and delete consumer groups; see their lag."""
 
 
-@groups.command("list")
-@click.option("--state", "states", multiple=True, metavar="STATE", help="Only groups in this state (Stable, Empty, ...); may be repeated.")
+@groups.command("list", short_help="List all groups.")
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Only groups in this state; may be repeated."
+)
 @json_option
 @bootstrap_option
 def list_groups(*, states: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
     """List all groups."""
-    with BlockingAdmin(bootstrap_servers) as admin:
+    with open_admin(bootstrap_servers) as admin:
         found = admin.list_groups(states=states)
     columns = ["group_id", "state", "protocol_type", "group_type"]
     print_rows(
@@ -29,26 +34,28 @@ def list_groups(*, states: tuple[str, ...], as_json: bool, bootstrap_servers: st
     )
 
 
-@groups.command()
+@groups.command(short_help="Show offsets and lag, or members, of a group.")
 @click.argument("group_id")
 @click.option("--members", "with_members", is_flag=True, help="Show the members instead of the offsets.")
 @json_option
 @bootstrap_option
 def describe(*, group_id: str, with_members: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Describe a group: committed offsets and lag (high watermark - committed offset) per partition, or its members."""
-    with BlockingAdmin(bootstrap_servers) as admin:
+    with open_admin(bootstrap_servers) as admin:
         group = admin.describe_groups([group_id])[group_id]
         if group.state == "Dead":
             raise click.ClickException(f"there is no group {group_id!r}; see: tidelog groups list")
-        rows = member_rows(group) if with_members else offset_rows(admin, group)
-    if not as_json:
-        click.echo(f"{group.group_id}  {group.state}  {len(group.members)} members  coordinator {group.coordinator.node_id}")
-    columns = (
-        ["member_id", "instance", "client", "host", "partitions"]
-        if with_members
-        else ["topic", "partition", "committed", "end", "lag", "client"]
-    )
-    print_rows(rows, columns, as_json=as_json, empty="no offsets are committed" if not with_members else "no members")
+        offsets = offset_rows(admin, group) if as_json or not with_members else []
+    members = member_rows(group)
+    if as_json:
+        told = {"group_id": group.group_id, "state": group.state, "coordinator": group.coordinator.node_id}
+        print_json(told | {"offsets": offsets, "members": members})
+        return
+    click.echo(f"{group.group_id}  {group.state}  {counted(len(members), 'member')}  coordinator {group.coordinator.node_id}")
+    if with_members:
+        print_rows(members, ["member_id", "instance", "client", "host", "partitions"], as_json=False, empty="no members")
+    else:
+        print_rows(offsets, ["topic", "partition", "committed", "end", "lag", "client"], as_json=False, empty="no offsets are committed")
 
 
 def offset_rows(admin: BlockingAdmin, group: GroupDescription) -> list[dict[str, Any]]:
@@ -88,14 +95,14 @@ def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
     ]
 
 
-@groups.command()
+@groups.command(short_help="Delete groups without members.")
 @click.argument("group_ids", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @bootstrap_option
 def delete(*, group_ids: tuple[str, ...], yes: bool, bootstrap_servers: str) -> None:
     """Delete groups without members, with their committed offsets."""
     if not yes:
-        click.confirm(f"Delete {', '.join(group_ids)} with all committed offsets?", abort=True)
-    with BlockingAdmin(bootstrap_servers) as admin:
+        confirm(f"Delete {', '.join(group_ids)} with all committed offsets?", "nothing was deleted")
+    with open_admin(bootstrap_servers) as admin:
         admin.delete_groups(list(group_ids))
     click.echo(f"deleted {', '.join(group_ids)}")

@@ -2,11 +2,13 @@
 
 import importlib
 import logging
+import os
 import sys
 
 import click
 
 from log_service import __version__
+from log_service.cli.explain import explain
 from log_service.common.errors import TidelogError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -65,9 +67,9 @@ def main() -> None:
     """Run the command line and turn every error into a sentence and an exit code."""
     is_verbose = bool({"-v", "--verbose"} & set(sys.argv[1:]))
     try:
-        tidelog.main(standalone_mode=False)
-    except click.exceptions.Exit as exit_request:
-        sys.exit(exit_request.exit_code)
+        exit_code = tidelog.main(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(exit_code if isinstance(exit_code, int) else 0)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -75,12 +77,12 @@ def main() -> None:
         click.echo("interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered goes nowhere when Python flushes it at the end
         sys.exit(0)
     except (TidelogError, OSError) as error:
         if is_verbose:
             raise
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {explain(error)}", err=True)
         sys.exit(1)
 
 

@@ -6,9 +6,22 @@ from typing import Any
 
 import click
 
+from log_service.common.errors import ConfigError
+from log_service.config.client import parse_servers
+
 json_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table."
 )
+
+
+def checked_servers(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Refuse servers that are not host:port while arguments are read."""
+    try:
+        parse_servers(value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+    return value
+
 
 bootstrap_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
     "-b",
@@ -18,6 +31,7 @@ bootstrap_option: Callable[[click.decorators.FC], click.decorators.FC] = click.o
     show_default=True,
     show_envvar=True,
     metavar="HOST:PORT[,...]",
+    callback=checked_servers,
     help="The brokers to ask first; tidelog's or Apache Kafka's.",
 )
 
@@ -25,12 +39,17 @@ bootstrap_option: Callable[[click.decorators.FC], click.decorators.FC] = click.o
 def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str = "nothing found") -> None:
     """Print rows as an aligned table, or all their fields as JSON; numbers stand to the right."""
     if as_json:
-        click.echo(json.dumps(list(rows), indent=2, default=str))
+        print_json(list(rows))
         return
     if not rows:
         click.echo(empty)
         return
     click.echo(aligned(rows, columns))
+
+
+def print_json(value: Any) -> None:
+    """Print a value for programs."""
+    click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
 
 
 def aligned(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
@@ -55,3 +74,26 @@ def readable(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(str(part) for part in value)
     return str(value)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: 1 record, 2,000 records."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def confirm(question: str, refused: str) -> None:
+    """Ask before what cannot be undone.
+
+    Raises:
+        ClickException: the answer was no, or there is nobody to answer.
+        Abort: Ctrl-C.
+    """
+    try:
+        is_wanted = click.confirm(question, err=True)
+    except click.Abort as abort:
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            raise
+        click.echo(err=True)
+        raise click.ClickException(f"{refused}: nobody answered; --yes does not ask") from abort
+    if not is_wanted:
+        raise click.ClickException(refused)

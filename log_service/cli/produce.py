@@ -1,4 +1,4 @@
-"""``tidelog produce``: records from lines of standard input or of a file."""
+"""``tidelog produce``: records from lines of standard input or of a file, as values, as key and value, or as JSON."""
 
 import sys
 from collections.abc import Iterator
@@ -6,19 +6,51 @@ from typing import BinaryIO
 
 import click
 
-from log_service.cli.output import bootstrap_option
-from log_service.client.blocking import BlockingProducer
+from log_service.cli.connection import API_TIMEOUT_MS, client_settings
+from log_service.cli.output import bootstrap_option, counted
+from log_service.cli.record_lines import LineError, NewRecord, Parse, parser
+from log_service.client.blocking_producer import BlockingProducer
 from log_service.common.errors import KafkaError
 
 PROGRESS_EVERY = 1_000
+MAX_RECORD_BYTES = 64 << 20
+
+
+class Deliveries:
+    """Counts what became of the records."""
+
+    def __init__(self) -> None:
+        self.sent_count = 0
+        self.failures: list[KafkaError] = []
+
+    def on_delivery(self, _metadata: object, error: KafkaError | None) -> None:
+        """Remember a failure."""
+        if error is not None:
+            self.failures.append(error)
+
+    def show_progress(self) -> None:
+        """Tell a terminal how far it is."""
+        if self.sent_count % PROGRESS_EVERY == 0 and sys.stderr.isatty():
+            click.echo(f"\r{self.sent_count:,} records", nl=False, err=True)
+
+    def sum_up(self) -> None:
+        """Tell the outcome. Raises ClickException if a record was not acknowledged."""
+        if sys.stderr.isatty() and self.sent_count >= PROGRESS_EVERY:
+            click.echo("\r", nl=False, err=True)
+        if self.failures:
+            raise click.ClickException(
+                f"{len(self.failures):,} of {self.sent_count:,} records were not acknowledged; the first: {self.failures[0]}"
+            )
+        click.echo(f"{counted(self.sent_count, 'record')} acknowledged", err=True)
 
 
 @click.command()
 @click.argument("topic")
 @click.option("-f", "--file", "source", type=click.File("rb"), default="-", help="Read lines from here (default: standard input).")
 @click.option("-k", "--key-separator", metavar="TEXT", help="Each line is key, this text, value; without it records have no key.")
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="Send all to this partition.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header for every record; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Each line is an object as 'tidelog consume --json' prints it; only value is needed.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", help="Send all to this partition.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header for every record; may be repeated.")
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
 @click.option("--tombstones", is_flag=True, help="An empty value is a tombstone (null).")
@@ -28,6 +60,7 @@ def produce(
     topic: str,
     source: BinaryIO,
     key_separator: str | None,
+    as_json: bool,
     partition: int | None,
     headers: tuple[str, ...],
     compression: str,
@@ -40,41 +73,51 @@ def produce(
     \b
     seq 1000 | tidelog produce numbers
     tidelog produce orders -f orders.txt -k : --compression zstd
+    tidelog consume orders -B -e --json | tidelog produce copy --json
     """
-    pairs = [(name, value.encode()) for name, _, value in (header.partition("=") for header in headers)]
-    failures: list[KafkaError] = []
-
-    def on_delivery(_metadata: object, error: KafkaError | None) -> None:
-        if error is not None:
-            failures.append(error)
-
-    sent_count = 0
-    enable_idempotence = acks == "all"
+    pairs = parse_headers(headers)
+    if as_json and key_separator is not None:
+        raise click.UsageError("--json and --key-separator exclude each other")
+    parse = parser(as_json=as_json, key_separator=key_separator, is_empty_null=tombstones)
+    deliveries = Deliveries()
     with BlockingProducer(
-        bootstrap_servers, acks=acks, compression=compression, linger_ms=5, enable_idempotence=enable_idempotence
+        bootstrap_servers,
+        acks=acks,
+        compression=compression,
+        enable_idempotence=acks == "all",
+        max_request_size=MAX_RECORD_BYTES,
+        max_block_ms=API_TIMEOUT_MS,
+        **client_settings(bootstrap_servers),
     ) as producer:
-        for key, value in records_of(source, key_separator.encode() if key_separator else None):
-            final = None if tombstones and not value else value
-            producer.send(topic, final, key, headers=pairs, partition=partition, on_delivery=on_delivery)
-            sent_count += 1
-            if sent_count % PROGRESS_EVERY == 0 and sys.stderr.isatty():
-                click.echo(f"\r{sent_count:,} records", nl=False, err=True)
+        for record in records_of(source, parse):
+            producer.send(
+                topic,
+                record.value,
+                record.key,
+                headers=(*record.headers, *pairs),
+                timestamp_ms=record.timestamp_ms,
+                partition=partition,
+                on_delivery=deliveries.on_delivery,
+            )
+            deliveries.sent_count += 1
+            deliveries.show_progress()
         producer.flush()
-    if sys.stderr.isatty() and sent_count >= PROGRESS_EVERY:
-        click.echo("\r", nl=False, err=True)
-    if failures:
-        raise click.ClickException(f"{len(failures):,} of {sent_count:,} records were not acknowledged; the first: {failures[0]}")
-    click.echo(f"{sent_count:,} records acknowledged", err=True)
+    deliveries.sum_up()
 
 
-def records_of(source: BinaryIO, key_separator: bytes | None) -> Iterator[tuple[bytes | None, bytes]]:
-    """Iterate over lines as pairs of key and value."""
+def parse_headers(headers: tuple[str, ...]) -> list[tuple[str, bytes | None]]:
+    """Split NAME=VALUE, and refuse what has no equals sign."""
+    for header in headers:
+        if "=" not in header:
+            raise click.BadParameter(f"{header!r} is not NAME=VALUE", param_hint="--header")
+    return [(name, value.encode()) for name, _, value in (header.partition("=") for header in headers)]
+
+
+def records_of(source: BinaryIO, parse: Parse) -> Iterator[NewRecord]:
+    """Iterate over the records of lines."""
     for number, raw in enumerate(source, 1):
-        line = raw.rstrip(b"\r\n")
-        if key_separator is None:
-            yield None, line
-            continue
-        key, separator, value = line.partition(key_separator)
-        if not separator:
-            raise click.ClickException(f"line {number} has no {key_separator.decode()!r} between key and value; nothing after it was sent")
-        yield key, value
+        line = raw.removesuffix(b"\n").removesuffix(b"\r")
+        try:
+            yield parse(line)
+        except LineError as error:
+            raise click.ClickException(f"line {number} {error}; the {number - 1:,} before it were sent, nothing after it") from error

@@ -5,10 +5,12 @@ from typing import Any
 
 import click
 
-from log_service.cli.output import bootstrap_option, json_option, print_rows
+from log_service.cli.connection import open_admin
+from log_service.cli.output import bootstrap_option, confirm, json_option, print_rows
 from log_service.client.admin_values import ConfigResource, NewTopic
 from log_service.client.blocking import BlockingAdmin
 from log_service.common.types import TopicPartition
+from log_service.storage.partition_metadata import format_uuid
 
 
 @click.group()
@@ -27,10 +29,14 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
 config_option = click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic config; may be repeated.")
 
 
-@topics.command()
+@topics.command(short_help="Create topics.")
 @click.argument("names", nargs=-1, required=True)
-@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Partitions of each (default: the broker's num.partitions).")
-@click.option("-r", "--replication-factor", type=click.IntRange(min=1), help="Replicas of each partition (default: the broker's).")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Partitions of each (default: the broker's num.partitions)."
+)
+@click.option(
+    "-r", "--replication-factor", type=click.IntRange(min=1), metavar="N", help="Replicas of each partition (default: the broker's)."
+)
 @config_option
 @click.option("--if-not-exists", is_flag=True, help="A topic that is there already is fine.")
 @bootstrap_option
@@ -49,7 +55,7 @@ def create(
     tidelog topics create orders -p 6 -c retention.ms=86400000
     """
     settings = key_values(configs, "--config")
-    with BlockingAdmin(bootstrap_servers) as admin:
+    with open_admin(bootstrap_servers) as admin:
         present = {topic.name for topic in admin.list_topics()} if if_not_exists else set()
         wanted = [
             NewTopic(name=name, partition_count=partitions or -1, replication_factor=replication_factor or -1, configs=settings)
@@ -58,7 +64,7 @@ def create(
         ]
         ids = admin.create_topics(wanted) if wanted else {}
     for name in names:
-        click.echo(f"created {name} ({ids[name]})" if name in ids else f"{name} was there already")
+        click.echo(f"created {name} ({format_uuid(ids[name])})" if name in ids else f"{name} was there already")
 
 
 @topics.command("list")
@@ -67,15 +73,15 @@ def create(
 @bootstrap_option
 def list_topics(*, internal: bool, as_json: bool, bootstrap_servers: str) -> None:
     """List all topics."""
-    with BlockingAdmin(bootstrap_servers) as admin:
+    with open_admin(bootstrap_servers) as admin:
         found = admin.list_topics(is_internal_included=internal)
-    rows = [{"name": topic.name, "partitions": topic.partition_count, "topic_id": str(topic.topic_id)} for topic in found]
+    rows = [{"name": topic.name, "partitions": topic.partition_count, "topic_id": format_uuid(topic.topic_id)} for topic in found]
     print_rows(
         rows, ["name", "partitions", "topic_id"], as_json=as_json, empty="there are no topics; create one with: tidelog topics create NAME"
     )
 
 
-@topics.command()
+@topics.command(short_help="Show partitions and offsets, or configs.")
 @click.argument("names", nargs=-1, required=True)
 @click.option(
     "--configs", "with_configs", is_flag=True, help="Show every config and where its value comes from, instead of the partitions."
@@ -84,9 +90,13 @@ def list_topics(*, internal: bool, as_json: bool, bootstrap_servers: str) -> Non
 @bootstrap_option
 def describe(*, names: tuple[str, ...], with_configs: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Describe topics NAMES: partitions with leaders, replicas and offsets, or their configs."""
-    with BlockingAdmin(bootstrap_servers) as admin:
+    with open_admin(bootstrap_servers) as admin:
         rows = config_rows(admin, names) if with_configs else partition_rows(admin, names)
-    columns = ["topic", "config", "value", "source"] if with_configs else ["topic", "partition", "leader", "isr", "start", "end", "epoch"]
+    columns = (
+        (["topic"] if len(names) > 1 else []) + ["config", "value", "source"]
+        if with_configs
+        else ["topic", "partition", "leader", "isr", "start", "end", "epoch"]
+    )
     print_rows(rows, columns, as_json=as_json)
 
 
@@ -101,7 +111,7 @@ def partition_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str,
             rows.append(
                 {
                     "topic": name,
-                    "topic_id": str(described[name].topic_id),
+                    "topic_id": format_uuid(described[name].topic_id),
                     "partition": partition.partition,
                     "leader": partition.leader,
                     "replicas": list(partition.replicas),
@@ -124,9 +134,9 @@ def config_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str, An
     ]
 
 
-@topics.command()
+@topics.command(short_help="Change configs, or add partitions.")
 @click.argument("name")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Grow to so many partitions; they never become fewer.")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Grow to so many partitions; they never become fewer.")
 @config_option
 @click.option("--reset", "resets", multiple=True, metavar="KEY", help="Give a config its default back; may be repeated.")
 @bootstrap_option
@@ -135,7 +145,7 @@ def alter(*, name: str, partitions: int | None, configs: tuple[str, ...], resets
     changes: dict[str, str | None] = {**key_values(configs, "--config"), **dict.fromkeys(resets)}
     if not changes and partitions is None:
         raise click.UsageError("nothing to change: give --partitions, --config or --reset")
-    with BlockingAdmin(bootstrap_servers) as admin:
+    with open_admin(bootstrap_servers) as admin:
         if changes:
             admin.alter_configs({ConfigResource.topic(name): changes})
         if partitions is not None:
@@ -143,33 +153,35 @@ def alter(*, name: str, partitions: int | None, configs: tuple[str, ...], resets
     click.echo(f"changed {name}")
 
 
-@topics.command()
+@topics.command(short_help="Delete topics with all their records.")
 @click.argument("names", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @bootstrap_option
 def delete(*, names: tuple[str, ...], yes: bool, bootstrap_servers: str) -> None:
     """Delete topics NAMES with all their records."""
     if not yes:
-        click.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
-    with BlockingAdmin(bootstrap_servers) as admin:
+        confirm(f"Delete {', '.join(names)} with all records?", "nothing was deleted")
+    with open_admin(bootstrap_servers) as admin:
         admin.delete_topics(list(names))
     click.echo(f"deleted {', '.join(names)}")
 
 
-@topics.command("delete-records")
+@topics.command("delete-records", short_help="Delete records below an offset.")
 @click.argument("name")
-@click.option("-p", "--partition", type=click.IntRange(min=0), required=True)
-@click.option("--before", type=click.IntRange(min=-1), required=True, help="The first offset to keep; -1 deletes all that is committed.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", required=True)
+@click.option(
+    "--before", type=click.IntRange(min=-1), metavar="N", required=True, help="The first offset to keep; -1 deletes all that is committed."
+)
 @bootstrap_option
 def delete_records(*, name: str, partition: int, before: int, bootstrap_servers: str) -> None:
     """Delete the records of a partition of topic NAME below an offset."""
     where = TopicPartition(name, partition)
-    with BlockingAdmin(bootstrap_servers) as admin:
+    with open_admin(bootstrap_servers) as admin:
         starts = admin.delete_records({where: before})
     click.echo(f"{where} now begins at offset {starts[where]}")
 
 
-@topics.command("apply-retention")
+@topics.command("apply-retention", short_help="Delete what retention no longer keeps.")
 @click.argument("names", nargs=-1)
 @json_option
 @bootstrap_option
@@ -178,7 +190,7 @@ def apply_retention(*, names: tuple[str, ...], as_json: bool, bootstrap_servers:
 
     A tidelog broker does this; others clean by themselves.
     """
-    with BlockingAdmin(bootstrap_servers) as admin:
+    with open_admin(bootstrap_servers) as admin:
         results = admin.apply_retention(list(names) or None)
     columns = ["topic", "partition", "segments_deleted", "bytes_deleted", "log_start_offset"]
     print_rows([{column: getattr(result, column) for column in columns} for result in results], columns, as_json=as_json)

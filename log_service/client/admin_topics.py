@@ -44,7 +44,7 @@ from log_service.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from log_service.protocol.messages.maintenance import MaintenanceRequest, MaintenanceResponse
+from log_service.protocol.messages.maintenance import MaintenanceRequest, MaintenanceResponse, MaintenanceResult
 
 APPLY_RETENTION = 0
 SET, DELETE = 0, 1
@@ -277,6 +277,11 @@ def _config_entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
 # Maintenance
 
 
+def _answered(answer: MaintenanceResult) -> TopicPartition | str:
+    """Return the partition that an answer is about; without one it is about its topic."""
+    return TopicPartition(answer.topic, answer.partition) if answer.partition >= 0 else answer.topic
+
+
 async def apply_retention(cluster: ClusterMetadata, topics: Sequence[str] | None, timeout_ms: int) -> list[RetentionResult]:
     """Let every broker apply retention now; see ``Admin.apply_retention``."""
 
@@ -298,7 +303,7 @@ async def apply_retention(cluster: ClusterMetadata, topics: Sequence[str] | None
                 log_start_offset=answer.log_start_offset,
             )
             for answer in response.results
-            if not collected.note(TopicPartition(answer.topic, answer.partition), answer.error_code, None)
+            if not collected.note(_answered(answer), answer.error_code, None)
         }
         return list(collected.finish(results).values())
 

@@ -55,7 +55,7 @@ class Collected:
         if code == ErrorCode.NONE:
             return False
         name = ErrorCode.of(code)
-        error = KafkaError(name, f"{what}{item}: {text or name.name}")
+        error = KafkaError(name, text if text and str(item) in text else f"{what}{item}: {text or name.name}")
         if error.is_retriable and name not in TERMINAL_FOR_ADMIN:
             raise error
         self.errors[item] = error

@@ -1,0 +1,204 @@
+"""``tidelog consume``: records of a topic, as text, by a format, or as JSON lines.
+
+Decides where reading starts, when it ends and how a record looks. Records are written in whole polls and flushed before the next one, so
+that a group never commits what was not printed.
+"""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, BinaryIO
+
+import click
+
+from log_service.cli.connection import client_settings, open_admin
+from log_service.cli.output import bootstrap_option, counted
+from log_service.cli.record_lines import Render, renderer
+from log_service.client.blocking import BlockingConsumer
+from log_service.common.types import TopicPartition
+
+POLL_MS = 500
+POLL_RECORDS = 2_000
+FORMAT_HELP = r"Print each record by a template: {topic} {partition} {offset} {timestamp} {timestamp_ms} {key} {value} {headers} \n \t."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When reading ends: after so many records, after so many seconds without one, or at the ends that the partitions had."""
+
+    max_records: int | None
+    timeout_s: float | None
+    ends: Mapping[TopicPartition, int] | None
+
+
+class TimeParameter(click.ParamType[int]):
+    """Milliseconds since 1970, or ISO 8601 (local time where it names no zone)."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return milliseconds since 1970."""
+        text = str(value)
+        if text.isdecimal():
+            return int(text)
+        try:
+            return int(datetime.fromisoformat(text).timestamp() * 1_000)
+        except ValueError:
+            self.fail(f"{text!r} is neither ISO 8601, like 2026-11-21T10:00, nor milliseconds since 1970", param, ctx)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("-g", "--group", "group_id", metavar="ID", help="Read as a member of this group, and commit what was printed.")
+@click.option("-B", "--from-beginning", is_flag=True, help="Start at the first record (a group: only where it has committed nothing).")
+@click.option(
+    "-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N", help="Read only this one; may be repeated."
+)
+@click.option("-o", "--offset", type=int, metavar="N", help="Start at this offset; -N starts N offsets before the end.")
+@click.option("--from-time", type=TimeParameter(), help="Start at the first record as new as this: ISO 8601, or ms since 1970.")
+@click.option("-n", "--max-records", type=click.IntRange(min=1), metavar="N", help="End after so many records.")
+@click.option("-e", "--exit-at-end", is_flag=True, help="End at the last record that is there now.")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End after so long without a record."
+)
+@click.option("--json", "as_json", is_flag=True, help='Print a JSON object per record; bytes that are not UTF-8 as {"base64": ...}.')
+@click.option(
+    "-f",
+    "--format",
+    "template",
+    metavar="TEXT",
+    help=r"Print each record like this: {topic} {partition} {offset} {timestamp} {key} {value} {headers}, \n, \t.",
+)
+@click.option("-k", "--key-separator", metavar="TEXT", help="Print key, this text, value.")
+@click.option("--read-committed", is_flag=True, help="Leave out the records of open and aborted transactions.")
+@bootstrap_option
+def consume(
+    *,
+    topic: str,
+    group_id: str | None,
+    from_beginning: bool,
+    partitions: tuple[int, ...],
+    offset: int | None,
+    from_time: int | None,
+    max_records: int | None,
+    exit_at_end: bool,
+    timeout_s: float | None,
+    as_json: bool,
+    template: str | None,
+    key_separator: str | None,
+    read_committed: bool,
+    bootstrap_servers: str,
+) -> None:
+    """Print the values of TOPIC's records, one per line, until Ctrl-C; new ones only unless told where to start.
+
+    \b
+    tidelog consume orders --from-beginning --exit-at-end
+    tidelog consume orders -p 0 -o -10 -n 10 --json
+    tidelog consume orders -g billing -f '{partition}:{offset} {key} = {value}\\n'
+    """
+    starts = {"--from-beginning": from_beginning, "--offset": offset is not None, "--from-time": from_time is not None}
+    refuse_both(starts)
+    refuse_both({"--json": as_json, "--format": template is not None, "--key-separator": key_separator is not None})
+    for option, is_given in {"--partition": bool(partitions), "--offset": offset is not None, "--from-time": from_time is not None}.items():
+        refuse_both({"--group": group_id is not None, option: is_given})
+    render = renderer(as_json=as_json, template=template, key_separator=key_separator)
+    with BlockingConsumer(
+        bootstrap_servers,
+        group_id=group_id,
+        auto_offset_reset="earliest" if from_beginning else "latest",
+        isolation_level="read_committed" if read_committed else "read_uncommitted",
+        allow_auto_create_topics=False,
+        **client_settings(bootstrap_servers),
+    ) as consumer:
+        chosen = partitions_of(consumer, topic, partitions)
+        bounds = bounds_of(bootstrap_servers, topic, read_committed=read_committed)
+        if group_id is not None:
+            consumer.subscribe([topic])
+        else:
+            start_reading(consumer, chosen, bounds, offset, from_time)
+        ends = {where: bounds[where][1] for where in chosen} if exit_at_end else None
+        limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=ends)
+        count, is_interrupted = print_records(consumer, sys.stdout.buffer, render, limits)
+    click.echo(counted(count, "record"), err=True)
+    if is_interrupted:
+        raise KeyboardInterrupt
+
+
+def refuse_both(options: Mapping[str, bool]) -> None:
+    """Refuse options that contradict each other."""
+    given = [option for option, is_given in options.items() if is_given]
+    if len(given) > 1:
+        raise click.UsageError(f"{given[0]} and {given[1]} exclude each other")
+
+
+def partitions_of(consumer: BlockingConsumer, topic: str, wanted: Sequence[int]) -> list[TopicPartition]:
+    """Return the partitions to read; all of them where none is named."""
+    count = consumer.partitions_for(topic)
+    for partition in wanted:
+        if partition >= count:
+            raise click.ClickException(f"{topic} has {count} partitions, from 0 to {count - 1}: there is no {partition}")
+    return [TopicPartition(topic, partition) for partition in wanted or range(count)]
+
+
+def bounds_of(bootstrap_servers: str, topic: str, *, read_committed: bool) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the first offset of each partition, and the end that its readers see now."""
+    with open_admin(bootstrap_servers) as admin:
+        found = admin.describe_offsets([topic])
+    return {
+        where: (offsets.log_start_offset, offsets.last_stable_offset if read_committed else offsets.high_watermark)
+        for where, offsets in found.items()
+    }
+
+
+def start_reading(
+    consumer: BlockingConsumer,
+    chosen: Sequence[TopicPartition],
+    bounds: Mapping[TopicPartition, tuple[int, int]],
+    offset: int | None,
+    time_ms: int | None,
+) -> None:
+    """Assign the partitions by hand and find the first offset of each."""
+    consumer.assign(chosen)
+    if time_ms is not None:
+        consumer.seek_to_time(dict.fromkeys(chosen, time_ms))
+    elif offset is not None:
+        for where in chosen:
+            consumer.seek(where, first_offset(where, offset, *bounds[where]))
+
+
+def first_offset(where: TopicPartition, offset: int, start: int, end: int) -> int:
+    """Return where reading starts: what was deleted is passed over, what is not there yet is refused."""
+    if offset > end:
+        raise click.ClickException(f"{where} reaches from offset {start} to {end}: there is no {offset}")
+    return max(offset if offset >= 0 else end + offset, start)
+
+
+def print_records(consumer: BlockingConsumer, output: BinaryIO, render: Render, limits: Limits) -> tuple[int, bool]:
+    """Print until a limit is reached; returns how many records were printed, and whether Ctrl-C ended it."""
+    count = 0
+    heard = time.monotonic()
+    patience_ms = POLL_MS if limits.timeout_s is None else min(POLL_MS, int(limits.timeout_s * 1_000) + 1)
+    while limits.max_records is None or count < limits.max_records:
+        room = POLL_RECORDS if limits.max_records is None else min(limits.max_records - count, POLL_RECORDS)
+        try:
+            records = consumer.poll(room, timeout_ms=patience_ms)
+        except KeyboardInterrupt:
+            return count, True
+        if records:
+            output.write(b"".join(map(render, records)))
+            output.flush()
+            count += len(records)
+            heard = time.monotonic()
+        elif limits.timeout_s is not None and time.monotonic() - heard >= limits.timeout_s:
+            break
+        if limits.ends is not None and is_at_end(consumer, limits.ends):
+            break
+    return count, False
+
+
+def is_at_end(consumer: BlockingConsumer, ends: Mapping[TopicPartition, int]) -> bool:
+    """Whether everything that is assigned was read up to where it ended; nothing assigned is no end yet."""
+    assigned = consumer.assignment
+    return bool(assigned) and all(consumer.position(where) >= ends.get(where, 0) for where in assigned)

@@ -1,0 +1,33 @@
+"""Errors as a person at a terminal wants them: a sentence that says what to do, with Kafka's name for those who search for it."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from log_service.common.errors import ErrorCode, KafkaError, TidelogError
+
+SENTENCES: Mapping[ErrorCode, str] = MappingProxyType(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition; see: tidelog topics list",
+        ErrorCode.OFFSET_OUT_OF_RANGE: "the log does not reach there; see START and END of: tidelog topics describe",
+        ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; see: tidelog groups list",
+        ErrorCode.NON_EMPTY_GROUP: "the group has members: stop them first",
+        ErrorCode.POLICY_VIOLATION: "the topic's cleanup.policy is only compact, and such records are not deleted by offset",
+        ErrorCode.MESSAGE_TOO_LARGE: "a record is larger than the topic's max.message.bytes",
+        ErrorCode.INVALID_RECORD: "the topic refuses the record: a compacted topic takes only records with a key",
+        ErrorCode.INVALID_TIMESTAMP: "the record's timestamp is further from now than the topic allows (message.timestamp.*.max.ms)",
+        ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic's min.insync.replicas",
+        ErrorCode.LEADER_NOT_AVAILABLE: "a partition has no leader: a broker is down, or the topic is just being made",
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: "the group's coordinator is not available: try again",
+        ErrorCode.TOPIC_DELETION_DISABLED: "the broker's delete.topic.enable is false",
+    }
+)
+
+
+def explain(error: Exception) -> str:
+    """Return the text of an error, with a sentence for a bare error code."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, KafkaError) and error.code.name in text and error.code in SENTENCES:
+        return text.replace(error.code.name, f"{SENTENCES[error.code]} ({error.code.name})", 1)
+    if isinstance(error, OSError) and not isinstance(error, TidelogError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return text

@@ -1,0 +1,186 @@
+"""Records as lines: printed as values, by a template or as JSON, and read back from values, keys and values, or JSON.
+
+Decides only bytes. Keys and values go out as they are; null is ``null``, which only JSON tells from text of that spelling.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from log_service.client.record_view import ConsumerRecord
+
+PLACEHOLDER = re.compile(r"\{(\w+)\}|\\(.)")
+ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0"}
+BASE64 = "base64"
+
+
+class LineError(ValueError):
+    """A line is not a record; the text goes on after "line N"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRecord:
+    """A record that a line describes."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int | None = None
+
+
+Render = Callable[[ConsumerRecord], bytes]
+Parse = Callable[[bytes], NewRecord]
+
+# Printing
+
+
+def renderer(*, as_json: bool, template: str | None, key_separator: str | None) -> Render:
+    """Return what turns a record into bytes. Raises BadParameter if the template is wrong."""
+    if as_json:
+        return as_json_line
+    if template is not None:
+        return formatted(template)
+    if key_separator is not None:
+        separator = key_separator.encode()
+        return lambda record: shown(record.key) + separator + shown(record.value) + b"\n"
+    return lambda record: shown(record.value) + b"\n"
+
+
+def shown(value: bytes | None) -> bytes:
+    """Return a key or value as it is printed."""
+    return b"null" if value is None else value
+
+
+def as_json_line(record: ConsumerRecord) -> bytes:
+    """Return a record as one line of JSON."""
+    fields = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "timestamp_type": record.timestamp_type,
+        "key": as_json_value(record.key),
+        "value": as_json_value(record.value),
+        "headers": [[name, as_json_value(value)] for name, value in record.headers],
+    }
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+def as_json_value(value: bytes | None) -> Any:
+    """Return text where the bytes are text, else an object that holds them as base64."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {BASE64: base64.b64encode(value).decode()}
+
+
+FIELDS: Mapping[str, Render] = {
+    "topic": lambda record: record.topic.encode(),
+    "partition": lambda record: b"%d" % record.partition,
+    "offset": lambda record: b"%d" % record.offset,
+    "timestamp": lambda record: as_time(record.timestamp_ms).encode(),
+    "timestamp_ms": lambda record: b"%d" % record.timestamp_ms,
+    "key": lambda record: shown(record.key),
+    "value": lambda record: shown(record.value),
+    "headers": lambda record: b",".join(name.encode() + b"=" + shown(value) for name, value in record.headers),
+}
+
+
+def as_time(timestamp_ms: int) -> str:
+    """Return ISO 8601 in UTC with milliseconds; a dash where there is no time that a calendar knows."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return "-"
+
+
+def formatted(template: str) -> Render:
+    """Return what fills a template's placeholders. Raises BadParameter for one that does not exist."""
+    parts: list[bytes | Render] = []
+    end = 0
+    for found in PLACEHOLDER.finditer(template):
+        parts.append(template[end : found.start()].encode())
+        end = found.end()
+        name, escaped = found.groups()
+        if name is None:
+            parts.append(ESCAPES.get(escaped, escaped.encode()))
+        elif name in FIELDS:
+            parts.append(FIELDS[name])
+        else:
+            known = ", ".join(f"{{{field}}}" for field in FIELDS)
+            raise click.BadParameter(f"there is no {{{name}}}; there are {known}", param_hint="--format")
+    parts.append(template[end:].encode())
+    return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
+
+
+# Reading
+
+
+def parser(*, as_json: bool, key_separator: str | None, is_empty_null: bool) -> Parse:
+    """Return what turns a line into a record; it raises LineError where the line is none."""
+    if as_json:
+        return from_json_line
+    separator = key_separator.encode() if key_separator else None
+
+    def value_of(text: bytes) -> bytes | None:
+        return None if is_empty_null and not text else text
+
+    def split(line: bytes) -> NewRecord:
+        if separator is None:
+            return NewRecord(value=value_of(line))
+        key, found, value = line.partition(separator)
+        if not found:
+            raise LineError(f"has no {key_separator!r} between key and value")
+        return NewRecord(key=key, value=value_of(value))
+
+    return split
+
+
+def from_json_line(line: bytes) -> NewRecord:
+    """Return the record that ``as_json_line`` made a line of; where it lay is ignored."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise LineError(f"is not JSON: {error}") from error
+    if not isinstance(fields, dict) or "value" not in fields:
+        raise LineError('is not an object with a "value"')
+    timestamp_ms = fields.get("timestamp_ms")
+    if timestamp_ms is not None and (isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int)):
+        raise LineError("has a timestamp_ms that is not a whole number")
+    return NewRecord(
+        value=from_json_value(fields["value"], "value"),
+        key=from_json_value(fields.get("key"), "key"),
+        headers=from_json_headers(fields.get("headers") or []),
+        timestamp_ms=timestamp_ms,
+    )
+
+
+def from_json_headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
+    """Return headers of pairs of name and value."""
+    is_pairs = isinstance(headers, list) and all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in headers)
+    if not is_pairs:
+        raise LineError("has headers that are not pairs of name and value")
+    return tuple((name, from_json_value(value, f"header {name!r}")) for name, value in headers)
+
+
+def from_json_value(value: Any, where: str) -> bytes | None:
+    """Return the bytes of a text, of base64, or null."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and list(value) == [BASE64] and isinstance(value[BASE64], str):
+        try:
+            return base64.b64decode(value[BASE64], validate=True)
+        except binascii.Error as error:
+            raise LineError(f"has a {where} that is not base64: {error}") from error
+    raise LineError(f'has a {where} that is neither text, null nor {{"base64": ...}}')
