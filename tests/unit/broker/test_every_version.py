@@ -10,7 +10,7 @@ from log_service.protocol.messages.produce import ProduceRequest
 from tests.unit.broker.context import Story, batch, tell
 from tests.unit.broker.test_group_apis import coordinated
 
-VERSIONS = [(key, version) for key, spec in SERVED.items() for version in range(spec.min_version, spec.max_version + 1)]
+VERSIONS = [(spec.key, version) for spec in SERVED.values() for version in range(spec.min_version, spec.max_version + 1)]
 
 
 def least_request(key: ApiKey) -> Any:
