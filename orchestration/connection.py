@@ -126,6 +126,12 @@ class Connection:
         with _explained(self._bootstrap_servers):
             self._admin.alter_configs({ConfigResource.topic(topic): configs})
 
+    def wait_for_records(self, positions: Mapping[tuple[str, int], int], timeout_ms: int) -> set[tuple[str, int]]:
+        """Return the (topic, partition) that hold something at or above their offset, as soon as one does; none after ``timeout_ms``."""
+        wanted = {TopicPartition(topic, partition): offset for (topic, partition), offset in positions.items()}
+        with _explained(self._bootstrap_servers):
+            return {(place.topic, place.partition) for place in self._admin.wait_for_records(wanted, timeout_ms)}
+
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit ``offsets`` for a group without members."""
         with _explained(self._bootstrap_servers):
@@ -133,13 +139,14 @@ class Connection:
 
 
 @contextmanager
-def connect(bootstrap_servers: str) -> Iterator[Connection]:
-    """Yield a connection, closed afterwards.
+def connect(bootstrap_servers: str, *, timeout_ms: int | None = None) -> Iterator[Connection]:
+    """Yield a connection, closed afterwards. ``timeout_ms`` bounds every call; the client's own default where it is None.
 
     :raises LogServiceError: the addresses make no sense.
     """
     with _explained(bootstrap_servers):
-        admin = BlockingAdmin(bootstrap_servers)
+        limits = {} if timeout_ms is None else {"default_api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
+        admin = BlockingAdmin(bootstrap_servers, **limits)
     with admin:
         yield Connection(admin, bootstrap_servers)
 

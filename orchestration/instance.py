@@ -15,8 +15,8 @@ PROJECT_LOCATION = "tidelog"
 CANCEL_DEADLINE_S = 45.0
 DEAD_RUN = "The process of this run is gone; what it had committed stays, and the next run carries on from there."
 POLL_S = 0.2
-ALIVE = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
-WAITING = [DagsterRunStatus.NOT_STARTED]
+ALIVE = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
+UNFINISHED = (DagsterRunStatus.NOT_STARTED, DagsterRunStatus.QUEUED, *ALIVE)
 
 DAGSTER_YAML = """\
 # Written by tidelog where there is none; yours to change.
@@ -34,6 +34,7 @@ concurrency:
 sensors:
   use_threads: true
   num_workers: 4
+  num_submit_workers: 4
 schedules:
   use_threads: true
   num_workers: 2
@@ -96,7 +97,7 @@ def write_workspace(data_directory: Path, project_directory: Path, code_port: in
 
 def fail_dead_runs(instance: DagsterInstance) -> list[DagsterRun]:
     """Fail every unfinished run: called while no code server runs, so that none of them has a process any more."""
-    dead = list(instance.get_runs(filters=RunsFilter(statuses=ALIVE + WAITING)))
+    dead = list(instance.get_runs(filters=RunsFilter(statuses=list(UNFINISHED))))
     for run in dead:
         instance.report_run_failed(run, DEAD_RUN)
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
@@ -105,10 +106,10 @@ def fail_dead_runs(instance: DagsterInstance) -> list[DagsterRun]:
 
 def cancel_runs(instance: DagsterInstance, deadline_s: float = CANCEL_DEADLINE_S) -> list[DagsterRun]:
     """Cancel what runs, wait until it has ended, and return what had not by the deadline."""
-    for run in instance.get_runs(filters=RunsFilter(statuses=ALIVE + WAITING)):
+    for run in instance.get_runs(filters=RunsFilter(statuses=list(UNFINISHED))):
         instance.run_launcher.terminate(run.run_id)
     deadline = time.monotonic() + deadline_s
-    while alive := list(instance.get_runs(filters=RunsFilter(statuses=ALIVE))):
+    while alive := list(instance.get_runs(filters=RunsFilter(statuses=list(ALIVE)))):
         if time.monotonic() > deadline:
             return alive
         time.sleep(POLL_S)

@@ -86,6 +86,13 @@ class LogClient(Protocol):
         """Set the given keys and leave the others (KIP-339)."""
         ...
 
+    def wait_for_records(self, positions: Mapping[tuple[str, int], int], timeout_ms: int) -> set[tuple[str, int]]:
+        """Return the (topic, partition) that hold something at or above their offset, as soon as one does; none after ``timeout_ms``.
+
+        A position outside the log counts too: somebody has to look at it.
+        """
+        ...
+
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit ``offsets`` for a group without members, for tools that show lag."""
         ...

@@ -12,13 +12,15 @@ import sys
 from pathlib import Path
 
 from log_service.supervisor.spec import Component, HttpReadiness, ServiceContext, TcpReadiness, UptimeReadiness
-from orchestration.instance import PROJECT_LOCATION, dagster_home, write_workspace
+from orchestration.instance import dagster_home, write_workspace
 from orchestration.settings import load_settings, process_environment
 from orchestration.spark.server import SparkServer
 
 LOOPBACK = "127.0.0.1"
 SPARK, CODE, WEB, DAEMON = "spark", "code", "dagster", "daemon"
 CANCEL_RUNS_DEADLINE_S = 60.0
+# It waits for a tick that waits for records. Killing it is safe: whatever it was about is found again.
+DAEMON_STOP_DEADLINE_S = 2.0
 
 
 def components(context: ServiceContext) -> list[Component]:
@@ -40,11 +42,7 @@ def components(context: ServiceContext) -> list[Component]:
         ),
         Component(
             name=CODE,
-            argv=(
-                *(python, "-m", "dagster", "api", "grpc", "--host", LOOPBACK, "--port", str(code_port), "--log-level", "warning"),
-                *("--module-name", "orchestration.definitions", "--location-name", PROJECT_LOCATION),
-                *("--working-directory", str(context.project_directory)),
-            ),
+            argv=(python, "-m", "orchestration.code_server", "--host", LOOPBACK, "--port", str(code_port)),
             readiness=TcpReadiness(host=LOOPBACK, port=code_port),
             address=f"{LOOPBACK}:{code_port}",
             after=("broker", SPARK),
@@ -65,9 +63,10 @@ def components(context: ServiceContext) -> list[Component]:
         ),
         Component(
             name=DAEMON,
-            argv=(python, "-m", "dagster._daemon", "run", "--workspace", str(workspace)),
+            argv=(python, "-m", "dagster._daemon", "run", "--log-level", "warning", "--workspace", str(workspace)),
             readiness=UptimeReadiness(seconds=3.0),
             after=(CODE,),
+            stop_deadline_s=DAEMON_STOP_DEADLINE_S,
             environment=environment,
             working_directory=context.project_directory,
         ),

@@ -6,6 +6,7 @@ Relations in SQL are the names of lake tables, of marts, and ``dead_letters`` (t
 Knows no Dagster.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from orchestration.dead_letters import DEAD_LETTERS, DeadLetters
 from orchestration.tables import TABLE_NAME, Lake
 
 SUFFIX = ".duckdb"
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LEFTOVER_AGE_S = 3_600
 CONNECTION_SETTINGS: Mapping[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
@@ -102,10 +104,8 @@ class Warehouse:
         """Yield a connection on which the relations that ``sql`` names are there, and the versions of the lake tables among them."""
         with duckdb.connect(path, config=dict(CONNECTION_SETTINGS)) as connection:
             versions: dict[str, int] = {}
-            with self._explained():
-                wanted = connection.get_table_names(sql)
             marts, tables = set(self.names()), set(self.lake.names())
-            for name in sorted(wanted):
+            for name in sorted(_named_relations(connection, sql)):
                 if name == DEAD_LETTERS:
                     connection.register(name, DeadLetters(self.lake).committed())
                 elif name in tables:
@@ -140,3 +140,13 @@ class Warehouse:
 def _table_of(answer: object) -> pa.Table:
     """Statements that are no questions are answered by nothing."""
     return pa.table({} if answer is None else answer)
+
+
+def _named_relations(connection: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
+    """Return the relations that ``sql`` may read: DuckDB tells, except where it needs their columns to understand a USING; then every
+    word may be one.
+    """
+    try:
+        return set(connection.get_table_names(sql))
+    except duckdb.Error:
+        return set(WORD.findall(sql))

@@ -18,9 +18,9 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
     bootstrap_servers: str | None = None
 
     @contextmanager
-    def open(self) -> Iterator[LogClient]:
-        """Yield a connected client, closed afterwards."""
+    def open(self, *, timeout_ms: int | None = None) -> Iterator[LogClient]:
+        """Yield a connected client, closed afterwards; ``timeout_ms`` bounds each of its calls."""
         from orchestration.connection import connect  # noqa: PLC0415
 
-        with connect(self.bootstrap_servers or load_settings().bootstrap_servers) as client:
+        with connect(self.bootstrap_servers or load_settings().bootstrap_servers, timeout_ms=timeout_ms) as client:
             yield client

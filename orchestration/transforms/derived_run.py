@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from orchestration.quality.rules import VIOLATIONS_COLUMN, broken_fail_rules, count_violations
 from orchestration.quality.suites import Outcome
@@ -98,10 +99,10 @@ def is_up_to_date(target: TableSnapshot, recorded: dict[str, int]) -> bool:
 
 def read_table(session: Any, snapshot: TableSnapshot) -> Any:
     """Return the rows of ``snapshot`` as a DataFrame: Spark reads the Parquet files of that version side by side, no connector needed."""
-    empty = session.createDataFrame(snapshot.arrow_schema.empty_table())
+    schema = from_arrow_schema(snapshot.arrow_schema)
     if not snapshot.file_uris:
-        return empty
-    return session.read.schema(empty.schema).parquet(*snapshot.file_uris)
+        return session.createDataFrame([], schema)
+    return session.read.schema(schema).parquet(*snapshot.file_uris)
 
 
 def _created(table: DerivedTable, lake: Lake, schema: pa.Schema) -> TableSnapshot:

@@ -1,6 +1,6 @@
 """A log service in memory that keeps ``LogClient``'s promises: for tests of what the platform does with a log, not of the log."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -64,6 +64,8 @@ class MemoryLog:
         self.reads: list[tuple[str, int, int, int]] = []
         self.mirrored: dict[str, dict[int, int]] = {}
         self.calls: list[str] = []
+        self.waits: list[int] = []
+        self.on_wait: Callable[[int], None] | None = None
 
     def add_topic(self, name: str, partitions: int = 1, topic_id: str | None = None) -> MemoryTopic:
         topic = MemoryTopic(topic_id=topic_id or f"id-of-{name}", partitions=[MemoryPartition() for _ in range(partitions)])
@@ -122,6 +124,12 @@ class MemoryLog:
     def alter_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         self.calls.append("alter_topic_configs")
         self.topics[topic].configs.update(configs)
+
+    def wait_for_records(self, positions: Mapping[tuple[str, int], int], timeout_ms: int) -> set[tuple[str, int]]:
+        self.waits.append(timeout_ms)
+        if self.on_wait is not None:
+            self.on_wait(timeout_ms)
+        return {place for place, offset in positions.items() if self.topics[place[0]].partitions[place[1]].log_end_offset > offset}
 
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         self.mirrored[group_id] = dict(offsets)

@@ -1,0 +1,71 @@
+"""The project's code server: Dagster's own, with run processes that are forked from one that has imported everything already.
+
+``python -m orchestration.code_server --host HOST --port PORT``, in the project's folder. Dagster's server spawns an interpreter per run,
+which imports Dagster, Spark, Delta and the project anew: seconds of work before each run. Here it forks them (``orchestration.preload``).
+A run process is a child of the fork server, which is a child of this process, all in one session, so that they end together.
+"""
+
+import argparse
+import logging
+import multiprocessing
+import sys
+import threading
+from multiprocessing import forkserver
+from pathlib import Path
+
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._core.utils import FuturesAwareThreadPoolExecutor
+from dagster._grpc.server import DagsterApiServer, DagsterGrpcServer
+from dagster._utils.interrupts import setup_interrupt_handlers
+from dagster._utils.log import configure_loggers
+
+from orchestration.instance import PROJECT_LOCATION
+
+MODULE = "orchestration.definitions"
+PRELOADED = "orchestration.preload"
+MAX_WORKERS = 16
+
+
+def serve(host: str, port: int) -> None:
+    """Serve the project of the current directory until SIGTERM or SIGINT."""
+    setup_interrupt_handlers()
+    configure_loggers(log_level="WARNING")
+    logger = logging.getLogger("dagster.code_server")
+    forking = multiprocessing.get_context("forkserver")
+    forking.set_forkserver_preload([PRELOADED])
+    ended = threading.Event()
+    executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_WORKERS)
+    servicer = DagsterApiServer(
+        server_termination_event=ended,
+        logger=logger,
+        loadable_target_origin=LoadableTargetOrigin(executable_path=sys.executable, working_directory=str(Path.cwd()), module_name=MODULE),
+        location_name=PROJECT_LOCATION,
+        server_threadpool_executor=executor,
+    )
+    servicer._mp_ctx = forking  # type: ignore[assignment]  # noqa: SLF001 - the one thing that Dagster's server has no option for
+    server = DagsterGrpcServer(
+        server_termination_event=ended, dagster_api_servicer=servicer, host=host, port=port, logger=logger, threadpool_executor=executor
+    )
+    start_fork_server()
+    try:
+        server.serve()  # type: ignore[no-untyped-call]
+    except KeyboardInterrupt:
+        logger.info("interrupted")
+
+
+def start_fork_server() -> None:
+    """Start the fork server now, so that the first run need not wait for its imports."""
+    forkserver.ensure_running()
+
+
+def main() -> None:
+    """Read the address and serve."""
+    parser = argparse.ArgumentParser(prog="python -m orchestration.code_server")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    arguments = parser.parse_args()
+    serve(arguments.host, arguments.port)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The only assembly of Definitions: the project's assets, sensors and schedules, the platform's resources, one executor.
+
+Decides that runs execute in one process (a run that is killed has no step process that goes on writing), and which sensors a project gets
+that declares none. Whatever is a top-level name of a module in ``assets`` or ``sensors`` and is a definition of Dagster's belongs to the
+project. Opens no connection and reads no environment while it loads.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+from orchestration.projects import SENSORS, find_project, import_project
+from orchestration.resources import default_resources
+from orchestration.sensing import standard_sensors
+
+ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
+JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)
+
+
+def assemble(modules: Sequence[ModuleType]) -> dg.Definitions:
+    """Return the Definitions of a project's modules."""
+    found = list(declared(modules))
+    has_sensors = any(module.__name__.partition(".")[0] == SENSORS for module in modules)
+    own = dg.Definitions(
+        assets=[one for one in found if isinstance(one, ASSET_TYPES) and not isinstance(one, dg.AssetChecksDefinition)],
+        asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],
+        sensors=[*(one for one in found if isinstance(one, dg.SensorDefinition)), *([] if has_sensors else standard_sensors())],
+        schedules=[one for one in found if isinstance(one, dg.ScheduleDefinition)],
+        jobs=[one for one in found if isinstance(one, JOB_TYPES)],
+        resources=default_resources(),
+        executor=dg.in_process_executor,
+    )
+    given = [one for one in found if isinstance(one, dg.Definitions)]
+    return dg.Definitions.merge(own, *given) if given else own
+
+
+def declared(modules: Sequence[ModuleType]) -> Iterator[Any]:
+    """Yield every object that is a top-level name of a module, or in a list that is one, once."""
+    seen: set[int] = set()
+    for module in modules:
+        for value in vars(module).values():
+            for one in value if isinstance(value, list | tuple) else [value]:
+                if id(one) not in seen:
+                    seen.add(id(one))
+                    yield one
+
+
+defs = assemble(import_project(find_project(Path.cwd(), sys.path)))

@@ -1,0 +1,45 @@
+"""The demo's own data directory, emptied at its start.
+
+Decides what may be emptied: a directory that an earlier demo made (it left a marker) and on which nothing runs. Anything else is refused.
+"""
+
+import shutil
+from pathlib import Path
+
+from log_service.supervisor.state import is_locked
+
+MARKER = "tidelog-demo"
+MARKER_TEXT = "tidelog demo made this directory and empties it when it starts again. Remove this file to keep what is here.\n"
+
+
+class DemoError(RuntimeError):
+    """The demo cannot go on, or something does not hold; the text says what."""
+
+
+def prepare_directory(directory: Path) -> None:
+    """Leave ``directory`` existing, marked and otherwise empty.
+
+    :raises DemoError: it is not a demo's, or an installation runs on it.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise DemoError(f"{directory} is a file: name a directory with --data")
+    if directory.is_dir() and any(directory.iterdir()):
+        if not (directory / MARKER).is_file():
+            raise DemoError(f"{directory} was not made by a demo, so it is not emptied: name another directory with --data")
+        if is_locked(directory):
+            raise DemoError(f"tidelog runs on {directory}: stop it first, or name another directory with --data")
+        _empty(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / MARKER).write_text(MARKER_TEXT)
+
+
+def _empty(directory: Path) -> None:
+    """Remove everything; the marker last, so that an interrupted emptying can go on."""
+    for entry in directory.iterdir():
+        if entry.name == MARKER:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    (directory / MARKER).unlink()

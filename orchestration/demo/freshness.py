@@ -1,0 +1,84 @@
+"""What of a project is still behind: tables behind their topics, and tables, marts and SQL tables behind their inputs.
+
+Decides from the tables themselves: checkpoints against watermarks, and the versions that were computed from against the versions of now.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from orchestration.lag import TopicLag, measure_lag
+from orchestration.log_client import LogClient
+from orchestration.marts import MART_PREFIX
+from orchestration.sql import SQL_PREFIX
+from orchestration.tables import Lake
+from orchestration.topics import TopicSpec, topic_specs
+from orchestration.transforms import TopicFeed, topic_feeds
+from orchestration.transforms.declarations import LAKE_PREFIX
+from orchestration.transforms.derived_run import INPUT_TRANSACTION
+from orchestration.transforms.events import VERSION_METADATA, latest_metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asset:
+    """A lake table from tables, a mart or a SQL table: its key, and the names of the lake tables that it comes from."""
+
+    key: dg.AssetKey
+    inputs: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.path[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """What a project declares: topics, the tables that follow them, and everything downstream by kind (``lake``, ``marts``, ``sql``)."""
+
+    topics: tuple[TopicSpec, ...]
+    feeds: tuple[TopicFeed, ...]
+    downstream: tuple[Asset, ...]
+
+    @classmethod
+    def of(cls, assets: Sequence[dg.AssetsDefinition]) -> "Pipeline":
+        """Read it from the project's assets."""
+        feeds = topic_feeds(assets)
+        followed = {feed.asset_key for feed in feeds}
+        downstream = tuple(
+            Asset(key=spec.key, inputs=tuple(dep.asset_key.path[-1] for dep in spec.deps if dep.asset_key.path[0] == LAKE_PREFIX))
+            for asset in assets
+            for spec in asset.specs
+            if spec.key.path[0] in {LAKE_PREFIX, MART_PREFIX, SQL_PREFIX} and spec.key not in followed
+        )
+        return cls(topics=topic_specs(assets), feeds=feeds, downstream=downstream)
+
+
+def lags(pipeline: Pipeline, log: LogClient, lake: Lake) -> dict[str, TopicLag]:
+    """Return, by table, how far each is behind its topic."""
+    found = {feed.table: measure_lag(log, lake, topic=feed.topic, table=feed.table) for feed in pipeline.feeds}
+    return {table: lag for table, lag in found.items() if lag is not None}
+
+
+def stale(pipeline: Pipeline, lake: Lake, instance: dg.DagsterInstance) -> Iterator[Asset]:
+    """Yield what was not computed from the versions that its inputs have now."""
+    for asset in pipeline.downstream:
+        versions = {name: snapshot.version for name in asset.inputs if (snapshot := lake.snapshot(name)) is not None}
+        if len(versions) < len(asset.inputs) or not _is_current(asset, versions, lake, instance):
+            yield asset
+
+
+def _is_current(asset: Asset, versions: dict[str, int], lake: Lake, instance: dg.DagsterInstance) -> bool:
+    match asset.key.path[0]:
+        case "marts":
+            built = str(latest_metadata(instance, asset.key, "inputs") or "").split()
+            return {f"{name}:{version}" for name, version in versions.items()} == set(built)
+        case "sql":
+            return [latest_metadata(instance, asset.key, VERSION_METADATA)] == list(versions.values())
+        case _:
+            target = lake.snapshot(asset.name)
+            ids = {name: lake.existing(name).table_id for name in asset.inputs}
+            return target is not None and all(
+                target.transaction_version(INPUT_TRANSACTION + ids[name]) == version for name, version in versions.items()
+            )

@@ -1,0 +1,28 @@
+"""Sensors: what starts runs and what tells of lag, drift and failures. Each has one pure ``decide_...`` function and a thin shell.
+
+``new_records`` decides which tables have something to read, ``topic_sensor`` waits for it; ``progress`` decides what of watermarks and lag
+is worth an event; ``automation`` evaluates the conditions of everything downstream; ``schema_drift`` and ``run_failures`` watch the lake
+and the runs.
+"""
+
+from orchestration.sensing.automation import automation_sensor
+from orchestration.sensing.new_records import TableState, decide_runs
+from orchestration.sensing.progress import Progress, decide_events
+from orchestration.sensing.run_failures import decide_alert, run_failure_alerts
+from orchestration.sensing.schema_drift import decide_drift, schema_drift_sensor
+from orchestration.sensing.standard import standard_sensors
+from orchestration.sensing.topic_sensor import topic_sensor
+
+__all__ = [
+    "Progress",
+    "TableState",
+    "automation_sensor",
+    "decide_alert",
+    "decide_drift",
+    "decide_events",
+    "decide_runs",
+    "run_failure_alerts",
+    "schema_drift_sensor",
+    "standard_sensors",
+    "topic_sensor",
+]

@@ -1,0 +1,81 @@
+"""Which tables a run is to be started for: pure decisions over what was found out.
+
+Decides from the tables themselves and from Dagster's runs, not from a cursor, so that nothing is forgotten when a sensor's state is lost
+or a run is killed. Knows no clock and no broker.
+Invariants: at most one run of a table is in flight; two starts of a table are at least its interval apart, more after runs that failed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+FIRST_BACKOFF_S = 10.0
+LAST_BACKOFF_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """What is known of a table that follows a topic.
+
+    ``pending`` counts offsets that a run could read. ``is_announced`` is False where the table holds a commit of which no materialization
+    tells. ``is_misplaced``: the checkpoint lies outside the log, which a run has to report. ``failures`` counts the newest runs that
+    failed in a row.
+    """
+
+    table: str
+    pending: int
+    is_announced: bool = True
+    is_misplaced: bool = False
+    is_running: bool = False
+    last_start_s: float | None = None
+    failures: int = 0
+    minimum_interval_s: float = 0.0
+
+    @property
+    def is_wanting(self) -> bool:
+        """Whether a run would have something to do."""
+        return self.pending > 0 or not self.is_announced or self.is_misplaced
+
+    @property
+    def due_s(self) -> float:
+        """When the next run may start."""
+        if self.last_start_s is None:
+            return 0.0
+        return self.last_start_s + max(self.minimum_interval_s, backoff_s(self.failures))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDecision:
+    """Tables to start runs for now, tables that wait for their run to end, and when the next waiting one is due."""
+
+    start: tuple[str, ...]
+    in_flight: tuple[str, ...]
+    next_due_s: float | None
+
+    @property
+    def is_anything_wanting(self) -> bool:
+        """Whether a table has something to read."""
+        return bool(self.start or self.in_flight) or self.next_due_s is not None
+
+
+def decide_runs(tables: Iterable[TableState], now_s: float) -> RunDecision:
+    """Return for which tables a run starts at ``now_s``."""
+    start, in_flight, due = [], [], []
+    for one in tables:
+        if not one.is_wanting:
+            continue
+        if one.is_running:
+            in_flight.append(one.table)
+        elif one.due_s <= now_s:
+            start.append(one.table)
+        else:
+            due.append(one.due_s)
+    return RunDecision(start=tuple(start), in_flight=tuple(in_flight), next_due_s=min(due, default=None))
+
+
+def backoff_s(failures: int) -> float:
+    """Return how long a table rests after so many failures in a row: ten seconds, doubled up to five minutes.
+
+    >>> [backoff_s(count) for count in (0, 1, 2, 9)]
+    [0.0, 10.0, 20.0, 300.0]
+    """
+    return min(FIRST_BACKOFF_S * 2 ** min(failures - 1, 30), LAST_BACKOFF_S) if failures > 0 else 0.0

@@ -1,0 +1,92 @@
+"""What of watermarks and lag is worth an event: pure decisions, remembered in the sensor's cursor.
+
+Decides that a topic's high watermark is told when it moved, and a table's lag when it changed, both at most once per interval; lag that
+became zero is told at once. The cursor is a memory of what was told, never a checkpoint: losing it costs a repeated event.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestration.lag import TopicLag
+
+TELL_INTERVAL_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The last value that was told of a topic or table, and when."""
+
+    value: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Everything that was told, by topic and by table."""
+
+    watermarks: Mapping[str, Told] = field(default_factory=dict)
+    lags: Mapping[str, Told] = field(default_factory=dict)
+
+    @classmethod
+    def from_cursor(cls, cursor: str | None) -> "Progress":
+        """Read a cursor; one that cannot be read is one that was lost."""
+        try:
+            stored = json.loads(cursor or "{}")
+            kinds = {
+                name: {key: Told(value=str(one[0]), at_s=float(one[1])) for key, one in stored.get(name, {}).items()} for name in KINDS
+            }
+        except (ValueError, TypeError, AttributeError, LookupError):
+            return cls()
+        return cls(**kinds)
+
+    def to_cursor(self) -> str:
+        """Return the text that ``from_cursor`` reads."""
+        return json.dumps({name: {key: [one.value, one.at_s] for key, one in sorted(getattr(self, name).items())} for name in KINDS})
+
+
+KINDS = ("watermarks", "lags")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventDecision:
+    """Topics whose watermark is told, tables whose lag is told, and what to remember."""
+
+    topics: tuple[str, ...]
+    tables: tuple[str, ...]
+    progress: Progress
+
+
+def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float) -> EventDecision:
+    """Return what is to be told of ``lags`` (by table)."""
+    topics: dict[str, Told] = {}
+    tables: dict[str, Told] = {}
+    for table, lag in lags.items():
+        watermark = f"{lag.topic_id} {lag.high_watermark}"
+        if is_due(told.watermarks.get(lag.topic), watermark, now_s):
+            topics[lag.topic] = Told(value=watermark, at_s=now_s)
+        if is_due(told.lags.get(table), str(lag.lag), now_s, is_urgent=lag.lag == 0):
+            tables[table] = Told(value=str(lag.lag), at_s=now_s)
+    progress = Progress(watermarks={**told.watermarks, **topics}, lags={**told.lags, **tables})
+    return EventDecision(topics=tuple(topics), tables=tuple(tables), progress=progress)
+
+
+def is_due(last: Told | None, value: str, now_s: float, *, is_urgent: bool = False) -> bool:
+    """Return whether a value is told: it is another one, and the last telling is long enough ago."""
+    if last is None:
+        return True
+    return last.value != value and (is_urgent or now_s - last.at_s >= TELL_INTERVAL_S)
+
+
+def partition_rows(lag: TopicLag) -> Sequence[dict[str, int]]:
+    """Return one row per partition for people."""
+    return [
+        {
+            "partition": one.partition,
+            "log_start_offset": one.log_start_offset,
+            "committed_offset": one.committed_offset,
+            "high_watermark": one.high_watermark,
+            "lag": one.lag,
+        }
+        for one in lag.partitions
+    ]

@@ -1,0 +1,84 @@
+"""Tells of runs that failed: once when it begins, then ever more rarely while it goes on, and not of killed runs that are tried again.
+
+Decides which failure is worth telling. It is told as an observation on the tables of the run, so that the UI plots failures beside lag, and
+through ``notify`` to wherever a project wants it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import dagster as dg
+from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG, WILL_RETRY_TAG
+
+from orchestration.sensing.topic_sensor import REMEMBERED_RUNS, STEP_FAILURE, TABLE_TAG, failures_in_a_row
+from orchestration.transforms import table_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """A failure that is worth telling. ``subject`` is the table, or the job where the run had no table."""
+
+    subject: str
+    run_id: str
+    failures: int
+    why: str
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        times = "" if self.failures == 1 else f" {self.failures} times in a row"
+        return f"{self.subject} failed{times}: {self.why} (run {self.run_id})"
+
+
+def decide_alert(*, subject: str, run_id: str, tags: Mapping[str, str], failures: int, why: str) -> Alert | None:
+    """Return the alert, or None where nothing is to be told.
+
+    Of failures in a row the 1st, 2nd, 4th, 8th... is told. A run that died (killed, its machine gone) and is tried again is not.
+    """
+    is_retried = tags.get(WILL_RETRY_TAG) == "true" and tags.get(RUN_FAILURE_REASON_TAG) != STEP_FAILURE
+    count = max(failures, 1)
+    if is_retried or count & (count - 1):
+        return None
+    return Alert(subject=subject, run_id=run_id, failures=count, why=why)
+
+
+def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], None] | None = None) -> dg.SensorDefinition:
+    """Return the sensor; ``notify`` is called with every alert, e.g. to send it to a chat."""
+
+    @dg.run_failure_sensor(
+        name=name,
+        minimum_interval_seconds=10,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Tells of failed runs on the tables that they were for",
+    )
+    def tell(context: dg.RunFailureSensorContext) -> None:
+        run = context.dagster_run
+        table = run.tags.get(TABLE_TAG)
+        runs = list(context.instance.get_runs(dg.RunsFilter(tags={TABLE_TAG: table}), limit=REMEMBERED_RUNS)) if table else [run]
+        alert = decide_alert(
+            subject=table or run.job_name,
+            run_id=run.run_id,
+            tags=run.tags,
+            failures=failures_in_a_row(runs),
+            why=reason_of(context),
+        )
+        if alert is None:
+            return
+        context.log.error(alert.text)
+        if table:
+            metadata: dict[str, int | str] = {"failures_in_a_row": alert.failures, "failure": alert.why, "run": run.run_id}
+            context.instance.report_runless_asset_event(
+                dg.AssetObservation(asset_key=table_key(table), description=alert.text, metadata=metadata)
+            )
+        if notify is not None:
+            notify(alert)
+
+    return tell
+
+
+def reason_of(context: dg.RunFailureSensorContext) -> str:
+    """Return the first line of what the failed steps said, else of what the run said."""
+    errors = [event.step_failure_data.error for event in context.get_step_failure_events() if event.step_failure_data.error]
+    causes = [error.cause or error for error in errors]
+    text = causes[0].message if causes else (context.failure_event.message or "no reason was given")
+    return text.strip().splitlines()[0][:500]

@@ -1,0 +1,128 @@
+"""Notices when data changes its shape: columns of a table that come, go or change, and records that stop fitting their topic's schema.
+
+Decides from two pictures, the one in the cursor and the one of now; tells by an observation on the table. Starts nothing.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import dagster as dg
+
+from orchestration.dead_letters import DeadLetters
+from orchestration.resources.lake import LakeResource
+from orchestration.tables import RESERVED_NAMES, Lake
+from orchestration.transforms import table_key
+
+INTERVAL_S = 60
+SCHEMA_RULE = "schema"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A table as far as drift is concerned: types by column, and how many records did not fit the topic's schema so far."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    misfits: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """What changed between two shapes."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    new_misfits: int = 0
+
+    @property
+    def summary(self) -> str:
+        """One sentence; empty where nothing changed."""
+        parts = [f"{what} {', '.join(names)}" for what, names in self._named() if names]
+        if self.new_misfits:
+            parts.append(f"{self.new_misfits} more records do not fit the schema")
+        return "; ".join(parts)
+
+    def _named(self) -> Sequence[tuple[str, tuple[str, ...]]]:
+        return (("new columns", self.added), ("columns that are gone", self.removed), ("columns of another type", self.changed))
+
+
+def decide_drift(before: Shape | None, now: Shape) -> Drift:
+    """Return what changed; a table that is seen for the first time has not drifted, its misfits count."""
+    if before is None:
+        return Drift(new_misfits=now.misfits)
+    common = before.columns.keys() & now.columns.keys()
+    return Drift(
+        added=tuple(sorted(now.columns.keys() - before.columns.keys())),
+        removed=tuple(sorted(before.columns.keys() - now.columns.keys())),
+        changed=tuple(sorted(name for name in common if before.columns[name] != now.columns[name])),
+        new_misfits=max(now.misfits - before.misfits, 0),
+    )
+
+
+def shapes_of(lake: Lake) -> dict[str, Shape]:
+    """Return the shape of every table of the lake."""
+    misfits: dict[str, int] = {}
+    for row in DeadLetters(lake).summary():
+        if row["rule"] == SCHEMA_RULE:
+            target = str(row["target"])
+            misfits[target] = misfits.get(target, 0) + int(row["count"])
+    found = {}
+    for name in lake.names():
+        snapshot = lake.snapshot(name)
+        if snapshot is not None and name not in RESERVED_NAMES:
+            columns = {column.name: str(column.type) for column in snapshot.arrow_schema}
+            found[name] = Shape(columns=columns, misfits=misfits.get(name, 0))
+    return found
+
+
+def schema_drift_sensor(*, name: str = "schema_drift", interval_s: int = INTERVAL_S) -> dg.SensorDefinition:
+    """Return the sensor that tells when the shape of a table or of a topic's records changes."""
+
+    @dg.sensor(
+        name=name,
+        minimum_interval_seconds=interval_s,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Tells when columns come, go or change their type, and when records stop fitting their topic's schema",
+    )
+    def watch_shapes(context: dg.SensorEvaluationContext, lake: LakeResource) -> dg.SensorResult:
+        opened = lake.open()
+        if not opened.names():
+            return dg.SensorResult(skip_reason=dg.SkipReason("the lake has no tables yet"), cursor=context.cursor)
+        before = read_shapes(context.cursor)
+        now = shapes_of(opened)
+        drifts = {table: decide_drift(before.get(table), shape) for table, shape in now.items()}
+        events = [drift_event(table, drift, now[table]) for table, drift in drifts.items() if drift.summary]
+        skipped = None if events else dg.SkipReason("no table changed its shape")
+        return dg.SensorResult(skip_reason=skipped, cursor=written(now), asset_events=events)
+
+    return watch_shapes
+
+
+def drift_event(table: str, drift: Drift, now: Shape) -> dg.AssetObservation:
+    """Return the observation that tells of a drift."""
+    return dg.AssetObservation(
+        asset_key=table_key(table),
+        description=f"Schema drift: {drift.summary}",
+        metadata={
+            "columns": len(now.columns),
+            "columns_added": len(drift.added),
+            "columns_removed": len(drift.removed),
+            "columns_changed": len(drift.changed),
+            "records_misfit": now.misfits,
+            "drift": drift.summary,
+        },
+    )
+
+
+def read_shapes(cursor: str | None) -> dict[str, Shape]:
+    """Read a cursor; one that cannot be read is one that was lost."""
+    try:
+        return {name: Shape(**one) for name, one in json.loads(cursor or "{}").items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def written(shapes: Mapping[str, Shape]) -> str:
+    """Return the text that ``read_shapes`` reads."""
+    return json.dumps({name: {**asdict(shape), "columns": dict(shape.columns)} for name, shape in sorted(shapes.items())})

@@ -1,0 +1,242 @@
+"""The one sensor of all topics: a tick waits until a table has something to read, and starts a run for it.
+
+Decides nothing itself: it asks the log service, the lake and Dagster's runs, and hands what it found to ``decide_runs`` and
+``decide_events``. A tick waits up to ``wait_s``, far below the limit of a tick, because the daemon pauses between ticks. A log service
+that is away is a reason to skip, never an error.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
+
+from orchestration.checkpoints import Checkpoint
+from orchestration.instance import UNFINISHED
+from orchestration.lag import TopicLag, measure_lag
+from orchestration.log_client import LogClient, LogServiceError
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.sensing.new_records import RunDecision, TableState, decide_runs
+from orchestration.sensing.progress import Progress, decide_events, partition_rows
+from orchestration.settings import load_settings
+from orchestration.tables import Lake
+from orchestration.topics import TOPIC_PREFIX
+from orchestration.transforms import TopicFeed, is_announced, topic_feeds
+
+TABLE_TAG = "tidelog/table"
+TOPIC_TAG = "tidelog/topic"
+WAIT_S = 15.0
+LOG_TIMEOUT_MS = 5_000
+POLL_S = 1.0
+REMEMBERED_RUNS = 12
+STEP_FAILURE = "STEP_FAILURE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Where a tick gets the time from, and how it passes it."""
+
+    now_s: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What a tick looks at."""
+
+    log: LogClient
+    lake: Lake
+    instance: dg.DagsterInstance
+    feeds: Sequence[TopicFeed]
+    minimum_interval_s: float
+    clock: Clock = Clock()
+
+    def lags(self) -> dict[str, TopicLag]:
+        """Return, by table, how far each is behind; tables whose topic does not exist are left out."""
+        found = {one.table: measure_lag(self.log, self.lake, topic=one.topic, table=one.table) for one in self.feeds}
+        return {table: lag for table, lag in found.items() if lag is not None}
+
+    def states(self, lags: Mapping[str, TopicLag]) -> list[TableState]:
+        """Return what decides about runs, for the tables of ``lags``."""
+        return [self._state(feed, lags[feed.table]) for feed in self.feeds if feed.table in lags]
+
+    def _state(self, feed: TopicFeed, lag: TopicLag) -> TableState:
+        interval_s = self.minimum_interval_s if feed.minimum_interval_s is None else feed.minimum_interval_s
+        state = TableState(
+            table=feed.table,
+            pending=lag.pending,
+            is_announced=is_announced(self.instance, feed.asset_key, lag.topic_id, lag.committed),
+            is_misplaced=is_misplaced(lag, lag.committed),
+            minimum_interval_s=interval_s,
+        )
+        if not state.is_wanting:
+            return state
+        records = self.instance.get_run_records(dg.RunsFilter(tags={TABLE_TAG: feed.table}), limit=REMEMBERED_RUNS)
+        return TableState(
+            table=state.table,
+            pending=state.pending,
+            is_announced=state.is_announced,
+            is_misplaced=state.is_misplaced,
+            is_running=any(record.dagster_run.status in UNFINISHED for record in records),
+            last_start_s=records[0].create_timestamp.timestamp() if records else None,
+            failures=failures_in_a_row([record.dagster_run for record in records]),
+            minimum_interval_s=interval_s,
+        )
+
+    def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
+        """Wait for records beyond those that were seen, or until something waiting may be due."""
+        limit_s = deadline_s - self.clock.now_s()
+        if decision.next_due_s is not None:
+            limit_s = min(limit_s, decision.next_due_s - self.clock.now_s())
+        if decision.in_flight:
+            limit_s = min(limit_s, POLL_S)
+        ends = {(lag.topic, one.partition): one.last_stable_offset for lag in lags.values() for one in lag.partitions}
+        started_s = self.clock.now_s()
+        timeout_ms = max(int(limit_s * 1000), 1)
+        if not ends:
+            self.clock.sleep(timeout_ms / 1000)
+            return
+        self.log.wait_for_records(ends, timeout_ms)
+        is_early = self.clock.now_s() - started_s < min(POLL_S, limit_s)
+        if decision.is_anything_wanting and is_early:
+            self.clock.sleep(min(POLL_S, limit_s))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What a tick ended with."""
+
+    lags: Mapping[str, TopicLag]
+    decision: RunDecision
+
+
+def watch_until(watch: Watch, deadline_s: float) -> Findings:
+    """Look and wait until a table is to be started, or the deadline."""
+    while True:
+        lags = watch.lags()
+        decision = decide_runs(watch.states(lags), watch.clock.now_s())
+        if decision.start or watch.clock.now_s() >= deadline_s:
+            return Findings(lags=lags, decision=decision)
+        watch.wait(lags, decision, deadline_s)
+
+
+def failures_in_a_row(runs: Sequence[dg.DagsterRun]) -> int:
+    """Count the newest runs that failed by themselves; one that was killed is tried again at once, and does not count."""
+    count = 0
+    for run in runs:
+        if run.status is not dg.DagsterRunStatus.FAILURE:
+            break
+        count += run.tags.get(RUN_FAILURE_REASON_TAG) == STEP_FAILURE
+    return count
+
+
+def is_misplaced(lag: TopicLag, committed: Mapping[int, Checkpoint]) -> bool:
+    """Return whether a checkpoint lies above the log's end or below its start."""
+    return any(
+        one.partition in committed and not one.log_start_offset <= one.committed_offset <= one.high_watermark for one in lag.partitions
+    )
+
+
+def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Clock | None = None) -> dg.SensorDefinition:
+    """Return the sensor that follows every topic that a table of the project follows."""
+    job = dg.define_asset_job(
+        f"{name}_job",
+        selection=dg.AssetSelection.kind("pyspark"),
+        description="Runs that the topic sensor starts: one table, everything new in its topic",
+    )
+    used = clock or Clock()
+
+    @dg.sensor(
+        name=name,
+        job=job,
+        minimum_interval_seconds=1,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Waits for new records in all topics and starts a run per table that has some; tells high watermarks and lag",
+    )
+    def follow_topics(
+        context: dg.SensorEvaluationContext, log_service: LogServiceResource, lake: LakeResource
+    ) -> dg.SensorResult | dg.SkipReason:
+        assert context.repository_def is not None
+        feeds = topic_feeds(context.repository_def.assets_defs_by_key.values())
+        if not feeds:
+            return dg.SkipReason("no table of the project follows a topic")
+        deadline_s = used.now_s() + wait_s
+        try:
+            with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
+                watch = Watch(
+                    log=log,
+                    lake=lake.open(),
+                    instance=context.instance,
+                    feeds=feeds,
+                    minimum_interval_s=load_settings().minimum_interval_s,
+                    clock=used,
+                )
+                findings = watch_until(watch, deadline_s)
+        except LogServiceError as error:
+            return dg.SkipReason(str(error))
+        return sensor_result(findings, feeds, context.cursor, used.now_s())
+
+    return follow_topics
+
+
+def sensor_result(findings: Findings, feeds: Sequence[TopicFeed], cursor: str | None, now_s: float) -> dg.SensorResult:
+    """Return what a tick tells Dagster: runs to start, watermarks, lag."""
+    by_table = {feed.table: feed for feed in feeds}
+    told = decide_events(findings.lags, Progress.from_cursor(cursor), now_s)
+    watermarks = {lag.topic: lag for lag in findings.lags.values()}
+    events: list[dg.AssetMaterialization | dg.AssetObservation] = [watermark_event(watermarks[topic]) for topic in told.topics]
+    events += [lag_event(by_table[table], findings.lags[table]) for table in told.tables]
+    return dg.SensorResult(
+        run_requests=[run_request(by_table[table]) for table in findings.decision.start],
+        skip_reason=None if findings.decision.start else dg.SkipReason(skip_reason(findings, feeds)),
+        cursor=told.progress.to_cursor(),
+        asset_events=events,
+    )
+
+
+def run_request(feed: TopicFeed) -> dg.RunRequest:
+    """Return the request for one run of a table. No run key: it would de-duplicate for ever, even after a run that failed."""
+    return dg.RunRequest(asset_selection=[feed.asset_key], tags={TABLE_TAG: feed.table, TOPIC_TAG: feed.topic})
+
+
+def watermark_event(lag: TopicLag) -> dg.AssetMaterialization:
+    """Return the event that a topic grew."""
+    return dg.AssetMaterialization(
+        asset_key=dg.AssetKey([TOPIC_PREFIX, lag.topic]),
+        description="The high watermark moved",
+        metadata={
+            "high_watermark": lag.high_watermark,
+            "records_retained": sum(one.high_watermark - one.log_start_offset for one in lag.partitions),
+            "partitions": len(lag.partitions),
+        },
+    )
+
+
+def lag_event(feed: TopicFeed, lag: TopicLag) -> dg.AssetObservation:
+    """Return the sample of a table's lag."""
+    rows = [dg.TableRecord(dict(row)) for row in partition_rows(lag)]
+    return dg.AssetObservation(
+        asset_key=feed.asset_key,
+        description="Lag behind the topic",
+        metadata={
+            "lag": lag.lag,
+            "high_watermark": lag.high_watermark,
+            "committed_offset": sum(one.committed_offset for one in lag.partitions),
+            "offsets": dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("no partitions"),
+        },
+    )
+
+
+def skip_reason(findings: Findings, feeds: Sequence[TopicFeed]) -> str:
+    """Return why a tick started nothing."""
+    missing = sorted({feed.topic for feed in feeds if feed.table not in findings.lags})
+    parts = ["no new records"]
+    if findings.decision.in_flight:
+        parts = [f"a run is in flight of {', '.join(findings.decision.in_flight)}"]
+    elif findings.decision.next_due_s is not None:
+        parts = ["new records wait for their table's interval"]
+    if missing:
+        parts.append(f"topics that do not exist: {', '.join(missing)}")
+    return "; ".join(parts)
