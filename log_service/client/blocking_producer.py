@@ -103,16 +103,21 @@ class HandOver:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self.producer)
+        await self.producer.__aenter__()
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self._nursery.start_soon(self._take)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is None:
-            await self.wait_taken()
-        self._nursery.cancel_scope.cancel()
-        await self._stack.aclose()
+        try:
+            if error is None or isinstance(error, Exception):
+                with trio.move_on_after(self.producer.config.delivery_timeout_ms / 1_000):
+                    await self.wait_taken()
+        finally:
+            self._nursery.cancel_scope.cancel()
+            await self._stack.aclose()
+            self._refuse_the_rest()
+            await self.producer.__aexit__(kind, error, trace)
 
     def put(self, record: _HandedOver) -> None:
         """Hand a record over; called from other threads. Waits while as much as ``buffer_memory`` was handed over and not taken.
@@ -134,6 +139,15 @@ class HandOver:
         """Wait until the producer has taken, or refused, everything that was handed over."""
         while self._bytes:
             await self.taken.wait()
+
+    def _refuse_the_rest(self) -> None:
+        """Settle what was handed over and never taken."""
+        error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the producer was closed before it took the record")
+        while self._records:
+            record = self._records.popleft()
+            record.receipt.settle_with(None, error)
+            if record.on_delivery is not None:
+                call_back(record.on_delivery, None, error, record.topic)
 
     def _wait_for_room(self, size_bytes: int) -> None:
         limit_ms = self.producer.config.max_block_ms

@@ -87,7 +87,9 @@ class Committer:
         await self.commit_quietly(self.start_interval())
 
     async def commit_quietly(self, offsets: Offsets) -> None:
-        """Commit; failing is not the end: others will read those records again."""
+        """Commit, if there is anything; failing is not the end: others will read those records again."""
+        if not offsets:
+            return
         try:
             await self.commit(offsets, self._config.request_timeout_ms)
         except KafkaError as error:

@@ -23,6 +23,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class Departed(Exception):  # noqa: N818 - it says what happened in the caller's thread, where it is raised by its own name
+    """An exception left the caller's ``with`` block."""
+
+
+class DepartedAtOnce(BaseException):
+    """Ctrl-C or an exit left the caller's ``with`` block: nothing may take long now."""
+
+
 class Portal(Generic[C]):
     """Runs ``async with opened as client`` in a background thread for as long as it is open."""
 
@@ -32,6 +40,7 @@ class Portal(Generic[C]):
         self._token: trio.lowlevel.TrioToken | None = None
         self._stop = trio.Event()
         self._failure: BaseException | None = None
+        self._departure: BaseException | None = None
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     @property
@@ -44,9 +53,14 @@ class Portal(Generic[C]):
         self._thread.start()
         return self._started.result()
 
-    def close(self) -> None:
-        """Close the client and wait for the thread; raises what closing raised. Idempotent."""
+    def close(self, error: BaseException | None = None) -> None:
+        """Close the client and wait for the thread; raises what closing raised. Idempotent.
+
+        ``error`` is what left the ``with`` block: the client's own block is then left with an exception as well.
+        """
         if self._token is not None:
+            if error is not None:
+                self._departure = Departed() if isinstance(error, Exception) else DepartedAtOnce()
             self._submit(self._stop.set)
             self._thread.join()
             self._token = None
@@ -136,11 +150,16 @@ class Portal(Generic[C]):
 
     async def _main(self) -> None:
         try:
-            async with self._opened as client, trio.open_nursery() as self._nursery:
-                self._token = trio.lowlevel.current_trio_token()
-                self._started.set_result(client)
-                await self._stop.wait()
-                self._nursery.cancel_scope.cancel()
+            async with self._opened as client:
+                async with trio.open_nursery() as self._nursery:
+                    self._token = trio.lowlevel.current_trio_token()
+                    self._started.set_result(client)
+                    await self._stop.wait()
+                    self._nursery.cancel_scope.cancel()
+                if self._departure is not None:
+                    raise self._departure
+        except (Departed, DepartedAtOnce):
+            return
         except BaseExceptionGroup as group:
             raise _only(group) from None
 
@@ -157,7 +176,7 @@ class Blocking(Generic[C]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        self._portal.close(error)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'open' if self.is_open else 'closed'}>"

@@ -85,7 +85,7 @@ class Producer:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            await self.close(timeout_ms=self.config.delivery_timeout_ms if error is None else 0)
+            await self.close(timeout_ms=self._patience_ms(error))
         finally:
             self._nursery.cancel_scope.cancel()
             await self._stack.aclose()  # without the exception, which the nursery would wrap
@@ -288,6 +288,12 @@ class Producer:
             self._update_urgency()
         text = f"no room for {size_bytes} bytes within {self.config.max_block_ms} ms: buffer_memory {self.config.buffer_memory} is full"
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+
+    def _patience_ms(self, error: BaseException | None) -> int:
+        """Return how long leaving may take: an exception waits for one request at most, a cancellation for nothing."""
+        if error is None:
+            return self.config.delivery_timeout_ms
+        return self.config.request_timeout_ms if isinstance(error, Exception) else 0
 
     def _update_urgency(self) -> None:
         self._accumulator.is_urgent = self._blocked_count > 0 or self._flushing_count > 0

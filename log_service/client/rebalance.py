@@ -80,8 +80,10 @@ class Rebalancer:
         """Give everything up and leave the group."""
         if is_committing:
             await self._committer.commit_consumed()
-        await self._revoke(self._subscriptions.assigned)
-        await self._membership.leave("the consumer was closed")
+        try:
+            await self._revoke(self._subscriptions.assigned)
+        finally:
+            await self._membership.leave("the consumer was closed")
 
     async def _prepare(self) -> None:
         """Before a join: commit, and give up what has to be."""

@@ -224,6 +224,52 @@ def test_committed_offsets_are_where_the_next_consumer_begins(bootstrap: str, to
     run(main)
 
 
+def test_a_blocking_consumer_left_by_an_exception_commits_nothing(bootstrap: str, topic: str) -> None:
+    settings: dict[str, Any] = {"group_id": f"left-{topic}", "auto_offset_reset": "earliest"}
+    with BlockingProducer(bootstrap) as producer:
+        producer.send(topic, b"x", partition=0)
+
+    def fail_at_work() -> None:
+        with BlockingConsumer(bootstrap, **settings) as consumer:
+            consumer.subscribe([topic])
+            while not consumer.poll():
+                pass
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_at_work()
+    with BlockingAdmin(bootstrap) as admin:
+        assert admin.list_group_offsets(f"left-{topic}") == {}
+
+
+def test_a_blocking_loop_may_be_left_anywhere(bootstrap: str, topic: str) -> None:
+    values = [b"%d" % index for index in range(10)]
+    with BlockingProducer(bootstrap) as producer:
+        for value in values:
+            producer.send(topic, value, partition=0)
+    seen: list[bytes] = []
+    while len(seen) < len(values):
+        with BlockingConsumer(bootstrap, group_id=f"loop-{topic}", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe([topic])
+            for count, record in enumerate(consumer, 1):
+                seen.append(record.value)
+                if count == 4 or len(seen) == len(values):
+                    break
+    assert seen == values
+
+
+def test_a_blocking_producer_left_by_an_exception_delivers_what_it_took(bootstrap: str, topic: str) -> None:
+    def fail_at_work() -> None:
+        with BlockingProducer(bootstrap, linger_ms=10_000) as producer:
+            producer.send(topic, b"taken", partition=0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_at_work()
+    with BlockingAdmin(bootstrap) as admin:
+        assert admin.describe_offsets([topic])[TopicPartition(topic, 0)].high_watermark == 1
+
+
 # Groups
 
 

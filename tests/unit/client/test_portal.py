@@ -136,3 +136,23 @@ def test_an_async_generator_is_iterated_and_closed_early() -> None:
     iterator.close()  # type: ignore[attr-defined]
     assert closed.wait(10)
     portal.close()
+
+
+@pytest.mark.parametrize(("error", "seen"), [(None, None), (ZeroDivisionError(), Exception), (KeyboardInterrupt(), BaseException)])
+def test_a_client_hears_how_its_block_was_left(error: BaseException | None, seen: type[BaseException] | None) -> None:
+    left: list[type[BaseException] | None] = []
+
+    class Client:
+        async def __aenter__(self) -> str:
+            return "client"
+
+        async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+            left.append(kind)
+
+    portal = Portal(Client(), "test")
+    portal.open()
+    portal.close(error)
+    (kind,) = left
+    assert (kind is None) == (seen is None)
+    if kind is not None and seen is not None:
+        assert issubclass(kind, Exception) == (seen is Exception)
