@@ -147,6 +147,7 @@ class Segment:
         """Write with one gathered write and return the position; all or, with OSError, nothing. ``note_batch`` follows for each batch."""
         file = self._file or self.file
         self.was_used = True
+        self.are_indexes_synced = False
         position = file.append_gathered(buffers)
         self.size_bytes = file.size_bytes
         return position
@@ -320,6 +321,7 @@ class Segment:
     def _cut(self, size_bytes: int) -> None:
         """Cut and sync at once: what is appended next must never stand before bytes that come back after a crash."""
         self.file.truncate(size_bytes)
+        self.are_indexes_synced = False
         self.size_bytes = size_bytes
         self.file.sync_nowait()
         self.synced_bytes = size_bytes
