@@ -90,7 +90,6 @@ class LogManager:
         Raises:
             StorageError: a directory is in use, of another node or cluster, or none can be used; a partition is in two directories.
                 What was locked and opened is given back.
-            OSError: a directory cannot be created or locked.
         """
         try:
             await self._load()
@@ -119,11 +118,14 @@ class LogManager:
     def _take(self, path: Path) -> None:
         """Lock one directory, and see whose it is."""
         files = self.env.files
-        make_durable_directory(files, path)
         try:
+            make_durable_directory(files, path)
             self._locks.append(files.lock_directory(path))
         except BlockingIOError as error:
             text = f"log directory {path} is in use by another process: stop that one, or use another directory"
+            raise StorageError(text) from error
+        except OSError as error:
+            text = f"log directory {path} cannot be used: {error}"
             raise StorageError(text) from error
         properties = read_meta_properties(files, path)
         if properties is None and self.node_id is not None and self.cluster_id is not None:

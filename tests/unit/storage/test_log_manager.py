@@ -120,6 +120,13 @@ def test_a_directory_of_somebody_else_is_refused(other: dict[str, Any]) -> None:
         run(Node(files, **other).manager.load)
 
 
+def test_a_directory_that_cannot_be_made_is_refused_by_name() -> None:
+    node = Node()
+    node.files.fail_next("make_directory", error=errno.EACCES, containing="first")
+    with pytest.raises(StorageError, match="/first cannot be used"):
+        run(node.manager.load)
+
+
 def test_a_start_that_fails_gives_its_locks_back() -> None:
     files = stopped(A)
     with pytest.raises(StorageError):
