@@ -107,13 +107,13 @@ class ReplicaManager:
 
     # Appending
 
-    def append(self, partition: Partition, records: bytearray | memoryview, *, acks: int) -> AppendResult:
-        """Append a producer's batch; ``announce`` the partition when all of the request is appended.
+    def append(self, partition: Partition, records: bytearray | memoryview, *, acks: int, now_ms: int) -> AppendResult:
+        """Append a producer's batch at ``now_ms`` (wall); ``announce`` the partition when all of the request is appended.
 
         Raises:
             KafkaError: see ``Partition.append_as_leader``.
         """
-        result = partition.append_as_leader(records, self._clock.wall_ms(), needs_all=acks == ACKS_ALL)
+        result = partition.append_as_leader(records, now_ms, needs_all=acks == ACKS_ALL)
         if result.must_sync:
             self.request_sync(partition)
         return result

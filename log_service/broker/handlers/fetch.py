@@ -144,11 +144,25 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
         except KafkaError as error:
             reading.add(target, _failed(target, error.code, None), 0)
             continue
+        if context.is_incremental and _is_quiet(partition, target):
+            continue
         found, size_bytes = _read_one(partition, target, left_bytes, reading)
         found.aborted_transactions = [] if is_committed_only else None
         reading.add(target, found, size_bytes)
         left_bytes -= size_bytes
     return reading
+
+
+def _is_quiet(partition: Partition, target: FetchTarget) -> bool:
+    """Whether a session's consumer knows everything of the partition already: most of them, most of the time."""
+    return (
+        target.fetch_offset == target.sent_high_watermark == partition.high_watermark
+        and target.sent_log_start_offset == partition.log_start_offset
+        and target.current_leader_epoch in (NO_LEADER_EPOCH, partition.leader_epoch)
+        and target.last_fetched_epoch == NO_LEADER_EPOCH
+        and partition.is_leader
+        and not partition.is_offline
+    )
 
 
 def _read_one(partition: Partition, target: FetchTarget, left_bytes: int, reading: Reading) -> tuple[PartitionData, int]:

@@ -89,7 +89,7 @@ class DelayedProduce:
 def handle_produce(node: Node, call: Call, request: ProduceRequest) -> Response:
     """Append what the request carries, and answer now, later or never."""
     code, text = _refusal(request)
-    appending = _Appending(node.replicas, request.acks)
+    appending = _Appending(node.replicas, request.acks, node.clock.wall_ms())
     response = ProduceResponse()
     for topic in request.topic_data:
         answers = [
@@ -117,11 +117,12 @@ def _refusal(request: ProduceRequest) -> tuple[ErrorCode, str | None]:
 class _Appending:
     """One request on its way into the logs: what was appended, and what of it is not safe yet."""
 
-    __slots__ = ("_acks", "_replicas", "moved", "waiting")
+    __slots__ = ("_acks", "_now_ms", "_replicas", "moved", "waiting")
 
-    def __init__(self, replicas: ReplicaManager, acks: int) -> None:
+    def __init__(self, replicas: ReplicaManager, acks: int, now_ms: int) -> None:
         self._replicas = replicas
         self._acks = acks
+        self._now_ms = now_ms
         self.waiting: list[_Waiting] = []
         self.moved: list[Partition] = []
 
@@ -135,7 +136,7 @@ class _Appending:
             partition = self._replicas.find(topic.name, topic.topic_id, wanted.index)
             if is_internal(partition.topic_partition.topic):
                 return _failed(wanted.index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
-            result = self._replicas.append(partition, records, acks=self._acks)
+            result = self._replicas.append(partition, records, acks=self._acks, now_ms=self._now_ms)
         except KafkaError as error:
             return _answer_error(wanted.index, error, partition)
         self.moved.append(partition)

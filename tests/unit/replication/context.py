@@ -102,7 +102,7 @@ class ReplicaContext:
     def produce(self, *values: bytes, name: str = "a", index: int = 0, acks: int = 1, timestamp_ms: int = 1_000) -> int:
         """Append a batch and announce it; returns its base offset."""
         partition = self.partition(name, index)
-        result = self.replicas.append(partition, sent(*values, timestamp_ms=timestamp_ms), acks=acks)
+        result = self.replicas.append(partition, sent(*values, timestamp_ms=timestamp_ms), acks=acks, now_ms=self.env.clock.wall_ms())
         self.replicas.announce((partition,))
         return result.base_offset
 

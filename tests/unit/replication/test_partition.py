@@ -268,7 +268,7 @@ def test_a_damaged_batch_is_refused_and_leaves_no_trace() -> None:
             damaged[-2] ^= 1
             partition = context.partition()
             with pytest.raises(KafkaError) as caught:
-                context.replicas.append(partition, damaged, acks=1)
+                context.replicas.append(partition, damaged, acks=1, now_ms=0)
             assert code_of(caught) is ErrorCode.CORRUPT_MESSAGE
             assert partition.high_watermark == 0
             assert partition.visible_bytes == 0
