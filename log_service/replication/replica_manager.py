@@ -31,6 +31,8 @@ from log_service.storage.log_manager import LogManager
 logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
+OPENED_AT_ONCE = 64
+"""How many new partitions one image opens before it lets others go on; the rest follows in turns, or when somebody asks for it."""
 
 
 class ReplicaManager:
@@ -54,6 +56,7 @@ class ReplicaManager:
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._checkpointed: dict[TopicPartition, int] = dict(logs.high_watermarks)
         self._syncing: set[Partition] = set()
+        self._unopened: dict[tuple[str, int], None] = {}
         self._nursery: trio.Nursery | None = None
         self._image = EMPTY_IMAGE
         self.partitions: dict[tuple[str, int], Partition] = {}
@@ -85,20 +88,22 @@ class ReplicaManager:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER (it exists, on other nodes).
         """
         partition = self.partitions.get((topic, index)) if topic else self.partitions_by_id.get((topic_id, index))
-        if partition is None:
-            raise self._not_here(topic, TopicId(topic_id), index)
-        return partition
+        return self._find_unopened(topic, TopicId(topic_id), index) if partition is None else partition
 
     def get_partition(self, topic: str, index: int) -> Partition:
         """Return a partition by its topic's name; raises as ``find``."""
         partition = self.partitions.get((topic, index))
-        if partition is None:
-            raise self._not_here(topic, NO_TOPIC_ID, index)
-        return partition
+        return self._find_unopened(topic, NO_TOPIC_ID, index) if partition is None else partition
 
-    def _not_here(self, topic: str, topic_id: TopicId, index: int) -> KafkaError:
+    def _find_unopened(self, topic: str, topic_id: TopicId, index: int) -> Partition:
         topics = self._image.topics
         known = topics.by_name.get(topic) if topic else topics.by_id.get(topic_id)
+        if known is not None and (known.name, index) in self._unopened:
+            self._open_one(known.name, index)
+            return self.partitions[known.name, index]
+        raise self._not_here(topic, topic_id, index, known)
+
+    def _not_here(self, topic: str, topic_id: TopicId, index: int, known: TopicImage | None) -> KafkaError:
         if known is None and not topic:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id}")
         if known is None or index not in known.partitions:
@@ -185,15 +190,38 @@ class ReplicaManager:
             self._default_log_config = self._default_log_config_of(image)
         for topic in delta.deleted_topics.values():
             self._delete_topic(topic)
-        for changed in delta.changed_topics.values():
-            for index, registration in sorted(changed.changed_partitions.items()):
-                self._apply(changed.topic, index, registration)
+        changes = (
+            (changed.topic, *item) for changed in delta.changed_topics.values() for item in sorted(changed.changed_partitions.items())
+        )
+        opened_count = len(self.partitions)
+        for topic, index, registration in changes:
+            if (topic.name, index) in self.partitions or len(self.partitions) - opened_count < OPENED_AT_ONCE:
+                self._apply(topic, index, registration)
+            else:
+                self._unopened[topic.name, index] = None
+        if self._unopened:
+            assert self._nursery is not None, "run() has not started"
+            self._nursery.start_soon(self._open_rest)
         names = {name for resource_type, name in delta.changed_configs if resource_type == ResourceType.TOPIC}
         for name in sorted(image.topics.by_name if is_default_changed else names & image.topics.by_name.keys()):
             self._reconfigure(image.topics.by_name[name])
 
+    async def _open_rest(self) -> None:
+        """Open what an image left, a few at a time."""
+        while self._unopened:
+            for name, index in list(self._unopened)[:OPENED_AT_ONCE]:
+                self._open_one(name, index)
+            await trio.lowlevel.checkpoint()
+
+    def _open_one(self, name: str, index: int) -> None:
+        """Open a partition that was left, as the newest image says."""
+        del self._unopened[name, index]
+        topic = self._image.topics.by_name[name]
+        self._apply(topic, index, topic.partitions[index])
+
     def _delete_topic(self, topic: TopicImage) -> None:
         for index in sorted(topic.partitions):
+            self._unopened.pop((topic.name, index), None)
             partition = self.partitions.get((topic.name, index))
             if partition is not None and partition.topic_id == topic.topic_id:
                 self._forget(partition)

@@ -11,6 +11,7 @@ from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
 from log_service.config.views import LogConfig
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from log_service.replication.partition import Partition
+from log_service.replication.replica_manager import OPENED_AT_ONCE
 from tests.sim import MemoryFiles, VirtualClock
 from tests.unit.replication.context import LOG_DIR, ReplicaContext, key_of, run_story, running, topic_id
 
@@ -230,5 +231,31 @@ def test_retention_goes_as_far_as_the_high_watermark() -> None:
             outcomes = await context.logs.apply_retention()
             assert outcomes[key_of()].log_start_offset == 1
             assert context.files.exists(Path(LOG_DIR / "a-0"))
+
+    run_story(main)
+
+
+def test_a_large_topic_is_opened_in_turns_and_on_demand() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("wide", partitions=500)
+            assert len(context.replicas.partitions) == OPENED_AT_ONCE
+            assert context.produce(b"one", name="wide", index=499) == 0
+            assert context.replicas.find("", topic_id("wide"), 400).is_leader
+            assert len(context.replicas.partitions) == OPENED_AT_ONCE + 2
+            await trio.sleep(1)
+            assert len(context.replicas.partitions) == 500
+            assert context.produce(b"two", name="wide", index=499) == 1
+
+    run_story(main)
+
+
+def test_a_large_topic_may_be_deleted_before_it_is_open() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("wide", partitions=500)
+            context.delete_topic("wide")
+            await trio.sleep(1)
+            assert not context.replicas.partitions
 
     run_story(main)
