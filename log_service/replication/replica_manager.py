@@ -9,6 +9,7 @@ was appended, not after each of its parts; at most one sync per partition is und
 
 import logging
 from collections.abc import Callable, Iterable
+from itertools import islice
 from uuid import UUID
 
 import trio
@@ -190,15 +191,10 @@ class ReplicaManager:
             self._default_log_config = self._default_log_config_of(image)
         for topic in delta.deleted_topics.values():
             self._delete_topic(topic)
-        changes = (
-            (changed.topic, *item) for changed in delta.changed_topics.values() for item in sorted(changed.changed_partitions.items())
-        )
-        opened_count = len(self.partitions)
-        for topic, index, registration in changes:
-            if (topic.name, index) in self.partitions or len(self.partitions) - opened_count < OPENED_AT_ONCE:
-                self._apply(topic, index, registration)
-            else:
-                self._unopened[topic.name, index] = None
+        limit = len(self.partitions) + OPENED_AT_ONCE
+        for changed in delta.changed_topics.values():
+            for index, registration in sorted(changed.changed_partitions.items()):
+                self._apply_or_leave(changed.topic, index, registration, limit)
         if self._unopened:
             assert self._nursery is not None, "run() has not started"
             self._nursery.start_soon(self._open_rest)
@@ -206,10 +202,17 @@ class ReplicaManager:
         for name in sorted(image.topics.by_name if is_default_changed else names & image.topics.by_name.keys()):
             self._reconfigure(image.topics.by_name[name])
 
+    def _apply_or_leave(self, topic: TopicImage, index: int, registration: PartitionRegistration, limit: int) -> None:
+        if (topic.name, index) in self.partitions or len(self.partitions) < limit:
+            self._unopened.pop((topic.name, index), None)
+            self._apply(topic, index, registration)
+        else:
+            self._unopened[topic.name, index] = None
+
     async def _open_rest(self) -> None:
         """Open what an image left, a few at a time."""
         while self._unopened:
-            for name, index in list(self._unopened)[:OPENED_AT_ONCE]:
+            for name, index in tuple(islice(self._unopened, OPENED_AT_ONCE)):
                 self._open_one(name, index)
             await trio.lowlevel.checkpoint()
 
