@@ -237,7 +237,6 @@ class Broker:
             static_texts=self._static_texts,
             cluster_id=identity.cluster_id,
             clock=self.env.clock,
-            timers=self._timers,
             image=lambda: self._loader.image,
             run_in_pool=self.env.files.run_in_pool,
             replicas=self._replicas,

@@ -13,7 +13,6 @@ from typing import Any
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.producer_ids import ProducerIds
 from log_service.common.env import Clock
-from log_service.common.timers import TimerQueue
 from log_service.config.views import NodeConfig
 from log_service.controller.driver import ControllerDriver
 from log_service.coordinator.group_service import GroupService, RequestClient
@@ -34,7 +33,6 @@ class Node:
     static_texts: Mapping[str, str]
     cluster_id: str
     clock: Clock
-    timers: TimerQueue
     image: Callable[[], MetadataImage]
     run_in_pool: RunInPool
     replicas: ReplicaManager
