@@ -1,10 +1,14 @@
 """Producer state on disk: ``<offset>.snapshot`` holds the producers as they were when the log ended at that offset.
 
-Decides Kafka's format (version i16 = 1, CRC-32C u32 of all that follows it, a count, 46 bytes per producer) and which snapshots are kept.
+Decides Kafka's format (version i16 = 1, CRC-32C u32 of all that follows it, a count, 46 bytes per entry) and which snapshots are kept.
 Knows nothing of the rules of producers. A snapshot that is damaged is removed and the next older one used: the log has everything.
+
+A producer has one entry per remembered batch, newest last, where Apache Kafka writes the newest alone and lets the last entry of a producer
+win when it reads. A client with several batches in flight may repeat any of them after a restart: with the newest alone, an older one
+would look out of order, and the client would number it anew and append it twice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from struct import Struct
 
@@ -27,30 +31,26 @@ class DamagedSnapshot(Exception):  # noqa: N818 - it says what is the case
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """Return the content of a snapshot file."""
-    packed = [_encode_entry(entry) for entry in entries]
+    packed = [packed for entry in entries for packed in _encode_entries(entry)]
     body = b"".join([_COUNT.pack(len(packed)), *packed])
     return _PREFIX.pack(_VERSION, crc32c(body)) + body
 
 
-def _encode_entry(entry: ProducerEntry) -> bytes:
-    sequence, offset, offset_delta, timestamp = -1, NO_OFFSET, 0, entry.last_ms
-    if entry.batches:
-        last = entry.batches[-1]
-        sequence, offset, offset_delta = last.last_sequence, last.last_offset, last.last_offset - last.first_offset
-    return _ENTRY.pack(
-        entry.producer_id,
-        entry.epoch,
-        sequence,
-        offset,
-        offset_delta,
-        timestamp,
-        entry.coordinator_epoch,
-        entry.current_txn_first_offset,
-    )
+def _encode_entries(entry: ProducerEntry) -> Iterator[bytes]:
+    for batch in list(entry.batches)[:-1]:
+        yield _encode_entry(entry, batch, batch.timestamp, NO_OFFSET)
+    yield _encode_entry(entry, entry.batches[-1] if entry.batches else None, entry.last_ms, entry.current_txn_first_offset)
+
+
+def _encode_entry(entry: ProducerEntry, batch: RememberedBatch | None, timestamp: int, txn_offset: int) -> bytes:
+    sequence, offset, offset_delta = -1, NO_OFFSET, 0
+    if batch is not None:
+        sequence, offset, offset_delta = batch.last_sequence, batch.last_offset, batch.last_offset - batch.first_offset
+    return _ENTRY.pack(entry.producer_id, entry.epoch, sequence, offset, offset_delta, timestamp, entry.coordinator_epoch, txn_offset)
 
 
 def decode_snapshot(content: bytes) -> list[ProducerEntry]:
-    """Return the producers of a snapshot file; of each producer's batches only the last is in it.
+    """Return the producers of a snapshot file, with those of their batches that are in it.
 
     Raises:
         DamagedSnapshot: the checksum, the version or the size is wrong.
@@ -62,9 +62,16 @@ def decode_snapshot(content: bytes) -> list[ProducerEntry]:
     body = memoryview(content)[_PREFIX.size :]
     (count,) = _COUNT.unpack_from(body)
     if version != _VERSION or crc != crc32c(body) or len(body) != _COUNT.size + count * _ENTRY.size:
-        text = f"version {version}, {count} producers in {len(content)} bytes, checksum {crc:#010x}"
+        text = f"version {version}, {count} entries in {len(content)} bytes, checksum {crc:#010x}"
         raise DamagedSnapshot(text)
-    return [_decode_entry(values) for values in _ENTRY.iter_unpack(body[_COUNT.size :])]
+    producers: dict[int, ProducerEntry] = {}
+    for values in _ENTRY.iter_unpack(body[_COUNT.size :]):
+        entry = _decode_entry(values)
+        older = producers.pop(entry.producer_id, None)
+        if older is not None and older.epoch == entry.epoch:
+            entry.batches.extendleft(reversed(older.batches))
+        producers[entry.producer_id] = entry
+    return list(producers.values())
 
 
 def _decode_entry(values: tuple[int, ...]) -> ProducerEntry:

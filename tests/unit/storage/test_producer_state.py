@@ -141,11 +141,22 @@ def test_a_refused_append_leaves_no_trace() -> None:
     assert context.append(idempotent(7, 1)).base_offset == 1
 
 
-def test_producers_survive_a_clean_stop_with_their_last_batch() -> None:
+def test_snapshot_holds_every_remembered_batch_the_newest_last() -> None:
+    producers = state(header(0), header(0, producer_id=8), *(header(sequence) for sequence in range(1, 7)))
+    content = encode_snapshot(producers)
+    assert len(content) == 10 + 46 * 6
+    first, second = decode_snapshot(content)
+    by_id = {first.producer_id: first, second.producer_id: second}
+    assert {entry.producer_id: entry.batches for entry in producers} == {key: entry.batches for key, entry in by_id.items()}
+
+
+def test_producers_survive_a_clean_stop_with_all_batches_that_may_come_again() -> None:
+    """A client with several batches in flight whose answers were lost repeats the oldest first: it must not look out of order."""
     context = LogContext()
     context.append(idempotent(7, 0, 2))
     context.append(idempotent(7, 2, 2))
     context.reopen_clean()
+    assert context.append(idempotent(7, 0, 2)).is_duplicate
     assert context.append(idempotent(7, 2, 2)).base_offset == 2
     with pytest.raises(KafkaError):
         context.append(idempotent(7, 5))
