@@ -4,9 +4,11 @@ Decides where reading starts, when it ends and how a record looks. Records are w
 that a group never commits what was not printed.
 """
 
+import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, BinaryIO
@@ -104,6 +106,10 @@ def consume(
     for option, is_given in {"--partition": bool(partitions), "--offset": offset is not None, "--from-time": from_time is not None}.items():
         refuse_both({"--group": group_id is not None, option: is_given})
     render = renderer(as_json=as_json, template=template, key_separator=key_separator)
+    bounds = bounds_of(bootstrap_servers, topic, read_committed=read_committed)
+    chosen = partitions_of(topic, partitions, bounds)
+    ends = {where: bounds[where][1] for where in chosen} if exit_at_end else None
+    limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=ends)
     with BlockingConsumer(
         bootstrap_servers,
         group_id=group_id,
@@ -112,18 +118,15 @@ def consume(
         allow_auto_create_topics=False,
         **client_settings(bootstrap_servers),
     ) as consumer:
-        chosen = partitions_of(consumer, topic, partitions)
-        bounds = bounds_of(bootstrap_servers, topic, read_committed=read_committed)
         if group_id is not None:
             consumer.subscribe([topic])
         else:
             start_reading(consumer, chosen, bounds, offset, from_time)
-        ends = {where: bounds[where][1] for where in chosen} if exit_at_end else None
-        limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=ends)
-        count, is_interrupted = print_records(consumer, sys.stdout.buffer, render, limits)
+        with noted_interrupts() as interrupts:
+            count = print_records(consumer, sys.stdout.buffer, render, limits, interrupts)
     click.echo(counted(count, "record"), err=True)
-    if is_interrupted:
-        raise KeyboardInterrupt
+    if interrupts:
+        raise click.Abort
 
 
 def refuse_both(options: Mapping[str, bool]) -> None:
@@ -133,17 +136,12 @@ def refuse_both(options: Mapping[str, bool]) -> None:
         raise click.UsageError(f"{given[0]} and {given[1]} exclude each other")
 
 
-def partitions_of(consumer: BlockingConsumer, topic: str, wanted: Sequence[int]) -> list[TopicPartition]:
-    """Return the partitions to read; all of them where none is named."""
-    count = consumer.partitions_for(topic)
-    for partition in wanted:
-        if partition >= count:
-            raise click.ClickException(f"{topic} has {count} partitions, from 0 to {count - 1}: there is no {partition}")
-    return [TopicPartition(topic, partition) for partition in wanted or range(count)]
+Bounds = Mapping[TopicPartition, tuple[int, int]]
+"""The first offset of each partition, and the end that its readers see."""
 
 
-def bounds_of(bootstrap_servers: str, topic: str, *, read_committed: bool) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the first offset of each partition, and the end that its readers see now."""
+def bounds_of(bootstrap_servers: str, topic: str, *, read_committed: bool) -> Bounds:
+    """Ask what there is to read. Raises KafkaError if there is no such topic."""
     with open_admin(bootstrap_servers) as admin:
         found = admin.describe_offsets([topic])
     return {
@@ -152,10 +150,18 @@ def bounds_of(bootstrap_servers: str, topic: str, *, read_committed: bool) -> di
     }
 
 
+def partitions_of(topic: str, wanted: Sequence[int], bounds: Bounds) -> list[TopicPartition]:
+    """Return the partitions to read; all of them where none is named."""
+    for partition in wanted:
+        if (topic, partition) not in bounds:
+            raise click.ClickException(f"{topic} has {counted(len(bounds), 'partition')}, numbered from 0: there is no {partition}")
+    return [TopicPartition(topic, partition) for partition in wanted] or sorted(bounds)
+
+
 def start_reading(
     consumer: BlockingConsumer,
     chosen: Sequence[TopicPartition],
-    bounds: Mapping[TopicPartition, tuple[int, int]],
+    bounds: Bounds,
     offset: int | None,
     time_ms: int | None,
 ) -> None:
@@ -175,17 +181,14 @@ def first_offset(where: TopicPartition, offset: int, start: int, end: int) -> in
     return max(offset if offset >= 0 else end + offset, start)
 
 
-def print_records(consumer: BlockingConsumer, output: BinaryIO, render: Render, limits: Limits) -> tuple[int, bool]:
-    """Print until a limit is reached; returns how many records were printed, and whether Ctrl-C ended it."""
+def print_records(consumer: BlockingConsumer, output: BinaryIO, render: Render, limits: Limits, interrupts: Sequence[int]) -> int:
+    """Print until a limit is reached or an interrupt is noted; returns how many records were printed."""
     count = 0
     heard = time.monotonic()
     patience_ms = POLL_MS if limits.timeout_s is None else min(POLL_MS, int(limits.timeout_s * 1_000) + 1)
-    while limits.max_records is None or count < limits.max_records:
+    while not interrupts and (limits.max_records is None or count < limits.max_records):
         room = POLL_RECORDS if limits.max_records is None else min(limits.max_records - count, POLL_RECORDS)
-        try:
-            records = consumer.poll(room, timeout_ms=patience_ms)
-        except KeyboardInterrupt:
-            return count, True
+        records = consumer.poll(room, timeout_ms=patience_ms)
         if records:
             output.write(b"".join(map(render, records)))
             output.flush()
@@ -195,7 +198,23 @@ def print_records(consumer: BlockingConsumer, output: BinaryIO, render: Render, 
             break
         if limits.ends is not None and is_at_end(consumer, limits.ends):
             break
-    return count, False
+    return count
+
+
+@contextmanager
+def noted_interrupts() -> Iterator[list[int]]:
+    """Let the first Ctrl-C only be noted, in the list that is yielded, so that a poll is printed whole; the second interrupts."""
+    noted: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        noted.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def is_at_end(consumer: BlockingConsumer, ends: Mapping[TopicPartition, int]) -> bool:

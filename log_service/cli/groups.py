@@ -20,7 +20,12 @@ def groups() -> None:
 
 @groups.command("list", short_help="List all groups.")
 @click.option(
-    "--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Only groups in this state; may be repeated."
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES, case_sensitive=False),
+    metavar="STATE",
+    help="Only groups in this state (Stable, Empty, ...); may be repeated.",
 )
 @json_option
 @bootstrap_option

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from log_service.cli.output import aligned
+from log_service.cli.record_lines import as_json_value
 from log_service.common.errors import TidelogError
 from log_service.coordinator.group import records as group_records
 from log_service.protocol.stored.serde import decode_metadata_record
@@ -55,8 +56,8 @@ def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: b
     Exit code 1 where a file is damaged; what stands before the damage is shown.
 
     \b
-    tidelog log dump .tidelog/broker/logs/flights-0
-    tidelog log dump --records .tidelog/broker/logs/flights-0/00000000000000000000.log
+    tidelog log dump logs/flights-0
+    tidelog log dump --records logs/flights-0/00000000000000000000.log
     """
     is_damaged = False
     for path in files_of(paths):
@@ -67,12 +68,12 @@ def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: b
             for row in rows_of(path, decode if with_records else None):
                 rows.append(row)
                 if as_json:
-                    click.echo(json.dumps({"file": path.name, **row}, default=printable))
+                    click.echo(json.dumps({"file": path.name, **row}, default=whole, ensure_ascii=False))
         except (TidelogError, struct.error, ValueError) as error:
             is_damaged = True
             click.echo(f"{path}: {error}", err=True)
         if not as_json:
-            click.echo((aligned(rows, list(rows[0])) if rows else "(empty)") + "\n")
+            click.echo((aligned([cut(row) for row in rows], columns_of(rows)) if rows else "(empty)") + "\n")
     if is_damaged:
         raise click.exceptions.Exit(1)
 
@@ -106,7 +107,7 @@ def batches(path: Path, decode: str | None) -> Iterator[Row]:
         elif header.is_control:
             for control in iterate_control_records(content, position):
                 name = control.type.name.lower() if control.type is not None else "unknown"
-                yield {"offset": control.offset, "timestamp": control.timestamp, "key": f"control: {name}", "value": shown(control.value)}
+                yield {"offset": control.offset, "timestamp": control.timestamp, "key": f"control: {name}", "value": control.value}
         else:
             for record in iterate_records(content, position):
                 yield record_row(record, DECODERS[decode])
@@ -137,16 +138,15 @@ def record_row(record: Record, decode: Decode) -> Row:
     try:
         decoded = decode(record)
     except TidelogError as error:
-        return {**row, "key": shown(record.key), "value": f"{shown(record.value)} ({error})"}
+        return {**row, "key": record.key, "value": record.value, "error": str(error)}
     if isinstance(decoded, dict):
         return row | decoded
-    return {**row, "type": type(decoded).__name__, "value": printable(decoded)}
+    return {**row, "type": type(decoded).__name__, "value": decoded}
 
 
 def as_text(record: Record) -> Row:
     """Show key, value and headers as text."""
-    headers = [f"{name}={shown(value)}" for name, value in record.headers]
-    return {"key": shown(record.key), "value": shown(record.value), "headers": headers or None}
+    return {"key": record.key, "value": record.value, "headers": list(record.headers) or None}
 
 
 def as_group_record(record: Record) -> Any:
@@ -219,12 +219,31 @@ def shown(value: bytes | None) -> str | None:
     return text if len(value) <= MAX_SHOWN_BYTES else f"{text}... ({len(value):,} bytes)"
 
 
+def columns_of(rows: list[Row]) -> list[str]:
+    """Return the fields of all rows, in the order in which they come."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def cut(row: Row) -> Row:
+    """Return a row as a table shows it: long values are cut."""
+    return {name: printable(value) for name, value in row.items()}
+
+
 def printable(value: Any) -> Any:
-    """Return decoded values in a form that prints well."""
+    """Return a value in a form that fits a cell."""
     if is_dataclass(value) and not isinstance(value, type):
         return {name: printable(part) for name, part in asdict(value).items() if part not in (None, [], ())}
     if isinstance(value, bytes):
         return shown(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, tuple):
+        return "=".join(str(printable(part)) for part in value)
+    if isinstance(value, list):
         return [printable(part) for part in value]
-    return value if isinstance(value, int | str | float | dict) else str(value)
+    return value if isinstance(value, int | str | float | dict | None) else str(value)
+
+
+def whole(value: Any) -> Any:
+    """Return what JSON has no form for in one that it has, uncut."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: part for name, part in asdict(value).items() if part not in (None, [], ())}
+    return as_json_value(value) if isinstance(value, bytes) else str(value)

@@ -4,6 +4,8 @@ import importlib
 import logging
 import os
 import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import click
 
@@ -39,6 +41,14 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Who reads its output may stop reading, as ``head`` does: that ends it, and is no error."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where Python flushes at its end what is still buffered
+            raise click.exceptions.Exit(0) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """List the commands without importing them."""
         with formatter.section("Commands"):
@@ -63,12 +73,12 @@ def tidelog(ctx: click.Context, *, verbose: bool) -> None:
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
-def main() -> None:
-    """Run the command line and turn every error into a sentence and an exit code."""
-    is_verbose = bool({"-v", "--verbose"} & set(sys.argv[1:]))
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line (default: this process's) and turn every error into a sentence and an exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    is_verbose = bool({"-v", "--verbose"} & set(given))
     try:
-        exit_code = tidelog.main(standalone_mode=False)
-        sys.stdout.flush()
+        exit_code = tidelog.main(given, prog_name="tidelog", standalone_mode=False)
         sys.exit(exit_code if isinstance(exit_code, int) else 0)
     except click.ClickException as error:
         error.show()
@@ -76,9 +86,6 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered goes nowhere when Python flushes it at the end
-        sys.exit(0)
     except (TidelogError, OSError) as error:
         if is_verbose:
             raise

@@ -1,0 +1,136 @@
+"""The command line without a cluster: help, usage errors, exit codes."""
+
+import socket
+from collections.abc import Sequence
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from log_service.cli import main as cli
+from log_service.cli.main import COMMANDS, tidelog
+
+WIDTH = 80
+NOBODY = "127.0.0.1:1"
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(tidelog, arguments)
+
+
+def commands(group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Every command by its words."""
+    if not isinstance(group, click.Group):
+        return [path]
+    context = click.Context(group)
+    found = [path]
+    for name in group.list_commands(context):
+        inner = group.get_command(context, name)
+        assert inner is not None
+        found += commands(inner, (*path, name))
+    return found
+
+
+@pytest.mark.parametrize("path", commands(tidelog), ids=lambda path: " ".join(path) or "tidelog")
+def test_help_teaches_within_80_columns(path: Sequence[str]) -> None:
+    result = invoke(*path, "--help")
+    assert result.exit_code == 0
+    assert result.output.startswith("Usage: ")
+    too_long = [line for line in result.output.splitlines() if len(line) > WIDTH]
+    assert not too_long
+    assert "..." not in result.output.partition("Commands:")[2], "a command's line is cut off: give it a short_help"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["topics", "create"], "Missing argument 'NAMES...'"),
+        (["topics", "create", "a", "-p", "0"], "0 is not in the range"),
+        (["topics", "create", "a", "-c", "retention"], "'retention' is not KEY=VALUE"),
+        (["topics", "alter", "a"], "nothing to change"),
+        (["topics", "list", "-b", "nowhere"], "'nowhere' is not host:port"),
+        (["topics", "list", "-b", ""], "lists no server"),
+        (["groups", "list", "--state", "Happy"], "'Happy' is not one of"),
+        (["produce", "a", "-H", "trace"], "'trace' is not NAME=VALUE"),
+        (["produce", "a", "--json", "-k", ":"], "--json and --key-separator exclude each other"),
+        (["produce", "a", "--acks", "2"], "'2' is not one of"),
+        (["consume", "a", "-B", "-o", "3"], "--from-beginning and --offset exclude each other"),
+        (["consume", "a", "--json", "-f", "{value}"], "--json and --format exclude each other"),
+        (["consume", "a", "-g", "g", "-p", "0"], "--group and --partition exclude each other"),
+        (["consume", "a", "-g", "g", "-o", "0"], "--group and --offset exclude each other"),
+        (["consume", "a", "-f", "{colour}"], "there is no {colour}"),
+        (["consume", "a", "-n", "0"], "0 is not in the range"),
+        (["consume", "a", "--timeout", "0"], "0"),
+        (["consume", "a", "--from-time", "yesterday"], "neither ISO 8601"),
+        (["log", "dump", "/there/is/nothing"], "does not exist"),
+        (["serve", "/there/is/nothing"], "does not exist"),
+    ],
+)
+def test_wrong_usage_is_told_before_anybody_is_asked(arguments: list[str], said: str) -> None:
+    result = invoke(*arguments)
+    assert said in result.output
+    assert result.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "list"],
+        ["topics", "create", "a"],
+        ["topics", "delete", "a", "-y"],
+        ["groups", "list"],
+        ["produce", "a"],
+        ["consume", "a"],
+    ],
+)
+def test_nobody_there_is_told_at_once(arguments: list[str]) -> None:
+    result = invoke(*arguments, "-b", NOBODY)
+    assert "no broker at 127.0.0.1:1 (Connection refused)" in result.output
+    assert "tidelog serve FILE" in result.output
+    assert result.exit_code == 1
+
+
+def test_one_server_that_answers_is_enough() -> None:
+    from log_service.cli.connection import check_reachable
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        check_reachable([("127.0.0.1", 1), listening.getsockname()])
+
+
+def exit_code_of(*arguments: str) -> object:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    return caught.value.code
+
+
+def test_the_exit_code_of_a_command_arrives(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of("--version") == 0
+    assert exit_code_of("nonsense") == 2
+    assert exit_code_of("status", "--data", "/there/is/nothing") == 1
+    assert exit_code_of("topics", "list", "-b", NOBODY) == 1
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (click.Abort(), 130, "interrupted\n"),
+        (PermissionError(13, "Permission denied", "/data"), 1, "Error: /data: Permission denied\n"),
+    ],
+)
+def test_every_error_becomes_a_line_and_a_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, exit_code: int, said: str
+) -> None:
+    def fail(*_arguments: object, **_named: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tidelog, "main", fail)
+    assert exit_code_of() == exit_code
+    assert capsys.readouterr().err == said
+
+
+def test_the_table_of_commands_is_what_there_is() -> None:
+    context = click.Context(tidelog)
+    assert all(tidelog.get_command(context, name) is not None for name in COMMANDS)

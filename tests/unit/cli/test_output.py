@@ -1,0 +1,77 @@
+"""What commands print: tables, JSON, questions and errors."""
+
+import json
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from log_service.cli.explain import explain
+from log_service.cli.output import aligned, confirm, counted, print_rows, readable
+from log_service.common.errors import ErrorCode, KafkaError, StorageError
+
+ROWS = [{"name": "a", "count": 5, "tags": ["x", "y"]}, {"name": "long name", "count": 1_000, "tags": None}]
+
+
+def test_columns_are_aligned_and_numbers_stand_to_the_right() -> None:
+    assert aligned(ROWS, ["name", "count", "tags"]).splitlines() == [
+        "NAME       COUNT  TAGS",
+        "a              5  x,y",
+        "long name   1000  -",
+    ]
+
+
+def test_lines_end_without_blanks() -> None:
+    assert all(line == line.rstrip() for line in aligned(ROWS, ["count", "name"]).splitlines())
+
+
+def test_a_cell_is_readable() -> None:
+    assert [readable(value) for value in (None, True, False, [1, 2], "x", 0)] == ["-", "yes", "no", "1,2", "x", "0"]
+
+
+def test_json_has_every_field_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(ROWS, ["name"], as_json=True)
+    assert json.loads(capsys.readouterr().out) == ROWS
+    print_rows([], ["name"], as_json=True)
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_nothing_found_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([], ["name"], as_json=False, empty="there are no topics")
+    assert capsys.readouterr().out == "there are no topics\n"
+
+
+def test_counts_have_their_noun() -> None:
+    assert [counted(number, "record") for number in (0, 1, 2_000)] == ["0 records", "1 record", "2,000 records"]
+
+
+def test_a_bare_code_becomes_a_sentence_that_says_what_to_do() -> None:
+    error = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "group 'g': GROUP_ID_NOT_FOUND")
+    assert explain(error) == "group 'g': there is no such group; see: tidelog groups list (GROUP_ID_NOT_FOUND)"
+
+
+def test_a_text_that_says_what_is_wrong_stays() -> None:
+    assert explain(KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a already exists")) == "topic a already exists"
+    assert explain(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)) == "UNKNOWN_SERVER_ERROR"
+    assert explain(StorageError("the directory is in use")) == "the directory is in use"
+
+
+def test_an_error_of_the_system_names_the_file() -> None:
+    assert explain(PermissionError(13, "Permission denied", "/data")) == "/data: Permission denied"
+    assert explain(OSError(28, "No space left on device")) == "No space left on device"
+
+
+@click.command()
+def ask() -> None:
+    confirm("Delete it?", "nothing was deleted")
+    click.echo("deleted")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "exit_code"),
+    [("y\n", "deleted", 0), ("n\n", "Error: nothing was deleted", 1), ("", "nobody answered; --yes does not ask", 1)],
+)
+def test_a_question_takes_yes_no_and_silence(answer: str, said: str, exit_code: int) -> None:
+    result = CliRunner().invoke(ask, input=answer)
+    assert said in result.output
+    assert result.exit_code == exit_code
