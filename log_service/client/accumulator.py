@@ -40,6 +40,10 @@ class PartitionQueue:
     def __repr__(self) -> str:
         return f"<PartitionQueue {self.topic_partition} waiting={len(self.waiting)} in_flight={len(self.in_flight)}>"
 
+    def is_overtaking(self, batch: ProducerBatch) -> bool:
+        """Whether a numbered batch before ``batch`` waits to be sent again."""
+        return bool(self.waiting) and self.waiting[0].has_sequence and self.waiting[0].order < batch.order
+
     @property
     def is_empty(self) -> bool:
         """Nothing waits and nothing is in flight."""
@@ -182,6 +186,11 @@ class Accumulator:
         queue.in_flight.remove(batch)
         batch.not_before_ms = not_before_ms
         self._put_back(queue, (batch,))
+
+    def hold_back(self, batch: ProducerBatch) -> None:
+        """Put a batch back that did not leave after all."""
+        batch.attempt_count -= 1
+        self.retry(batch, batch.not_before_ms)
 
     def split(self, batch: ProducerBatch) -> None:
         """Put an answered batch back as two halves; the broker found it too large."""

@@ -4,8 +4,8 @@ Decides when to look (something became full, lingered long enough, or was answer
 numbered anew, or given up. The numbering itself is ``idempotence``'s, the order ``accumulator``'s.
 
 Invariants: requests to one node leave in the order in which they were drained, at most ``max_in_flight_requests_per_connection``
-unanswered; every batch is settled, by its delivery timeout at the latest; one refresh of metadata and one request for a producer id at a
-time.
+unanswered; no numbered batch leaves before one of its partition that has to be sent again; every batch is settled, by its delivery timeout
+at the latest; one refresh of metadata and one request for a producer id at a time.
 """
 
 from collections.abc import Callable
@@ -174,11 +174,14 @@ class Sender:
     async def _exchange(
         self, node_id: int, batches: list[ProducerBatch], begun: trio.Event
     ) -> dict[TopicPartition, PartitionProduceResponse]:
-        request, max_version = self._request(batches)
         try:
             connection = await self._cluster.node(node_id)
         finally:
             begun.set()  # nobody runs before the request below is in the channel's queue
+        self._hold_back(batches)
+        if not batches:
+            return {}
+        request, max_version = self._request(batches)
         if request.acks == 0:
             await connection.send_only(request, max_version=max_version)
             return {batch.topic_partition: PartitionProduceResponse(base_offset=NO_OFFSET) for batch in batches}
@@ -189,6 +192,16 @@ class Sender:
             for topic in response.responses
             for partition in topic.partition_responses
         }
+
+    def _hold_back(self, batches: list[ProducerBatch]) -> None:
+        """Put back what would overtake: to connect took time, and an earlier batch has failed meanwhile.
+
+        A broker that has not heard of the producer in that partition would take the later batch, and refuse the earlier one.
+        """
+        for batch in batches.copy():
+            if not batch.is_settled and batch.has_sequence and self._accumulator.queue_of(batch).is_overtaking(batch):
+                batches.remove(batch)
+                self._accumulator.hold_back(batch)
 
     def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
         topics: dict[str, TopicProduceData] = {}

@@ -4,6 +4,7 @@ It knows ApiVersions, Metadata, InitProducerId, Produce and ListOffsets, and kee
 test may answer a produce with an error (before or after the append), hold answers back, or drop the connection.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -51,7 +52,9 @@ class ScriptedBroker:
     IGNORE = "never answer"
 
     def __init__(self, world: World, *, partition_count: int = 1, max_batch_bytes: int = 1 << 20, features: tuple[str, ...] = ()) -> None:
+        self.world = world
         self.network = world.network.host(HOST)
+        self.down_s = 0.0
         self.partition_count = partition_count
         self.max_batch_bytes = max_batch_bytes
         self.features = features
@@ -68,11 +71,20 @@ class ScriptedBroker:
         self.other: dict[ApiKey, Callable[[Any, int], Awaitable[Any]]] = {}
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        listener = await self.network.listen(HOST, PORT)
         async with trio.open_nursery() as nursery:
-            task_status.started()
             while True:
-                nursery.start_soon(self._serve, await listener.accept(), nursery)
+                listener = await self.network.listen(HOST, PORT)
+                task_status.started()
+                task_status = trio.TASK_STATUS_IGNORED
+                with contextlib.suppress(OSError):
+                    while True:
+                        nursery.start_soon(self._serve, await listener.accept(), nursery)
+                await trio.sleep(self.down_s)
+
+    def go_down(self, seconds: float) -> None:
+        """Break every connection and refuse new ones for so long."""
+        self.down_s = seconds
+        self.world.network.crash_host(HOST)
 
     def count(self, key: ApiKey) -> int:
         return sum(1 for each, _ in self.requests if each is key)
@@ -184,7 +196,9 @@ class ScriptedBroker:
         known = log.offsets.get((*producer, header.base_sequence))
         if header.has_producer_id and known is not None:
             return PartitionProduceResponse(index=index, base_offset=known)
-        if header.has_producer_id and header.base_sequence != log.next_sequence.get(producer, 0):
+        is_known = any(producer_id == header.producer_id for producer_id, _ in log.next_sequence)
+        due = log.next_sequence.get(producer, 0 if is_known else header.base_sequence)  # who is not known may begin anywhere
+        if header.has_producer_id and header.base_sequence != due:
             return PartitionProduceResponse(index=index, error_code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
         base_offset = len(log.values)
         log.values += [record.value or b"" for record in iterate_records(records)]

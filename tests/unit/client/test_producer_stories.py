@@ -94,6 +94,25 @@ def test_an_accident_neither_loses_nor_duplicates_nor_reorders(accident: ErrorCo
     assert broker.logs[0].values == [b"first", *sent]
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_overtakes_a_batch_that_has_to_be_sent_again(seed: int) -> None:
+    """The broker goes away before the partition has heard of the producer, and comes back while later batches wait to connect."""
+    sent: list[bytes] = []
+
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        await (await producer.send("t", b"", partition=1)).wait()
+        broker.go_down(0.08 + seed / 40)
+        for index in range(60):
+            sent.append(b"%d" % index)
+            await producer.send("t", sent[-1], partition=0)
+            await trio.sleep(0.02)
+        await producer.flush()
+
+    settings = {"batch_size": 0, "linger_ms": 0, "reconnect_backoff_ms": 50, "retry_backoff_ms": 20}
+    broker = tell(story, seed=seed, partition_count=2, **settings)
+    assert broker.logs[0].values == sent
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_requests_keep_their_order_without_idempotence(seed: int) -> None:
     """All batches are ready at once, when the connection is first opened: nothing but the sender's order keeps them apart."""
