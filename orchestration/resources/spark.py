@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from orchestration.settings import load_settings
-from orchestration.spark.session import open_session
+from orchestration.spark.session import close_session, open_session
 
 
 class SparkResource(LazyPySparkResource):
@@ -23,3 +24,9 @@ class SparkResource(LazyPySparkResource):
     def _init_session(self) -> None:
         if self._spark_session is None:
             self._spark_session = open_session(load_settings(), {key: str(value) for key, value in self.spark_config.items()})
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature
+        """Release the run's session on a warm server, which would keep it and its caches for long."""
+        if self._spark_session is not None:
+            close_session(self._spark_session, load_settings())
+            self._spark_session = None

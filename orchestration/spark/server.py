@@ -15,6 +15,7 @@ SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 DEFAULT_PORT = 15002
 MAX_GRPC_BYTES = 512 * 1024 * 1024
 READINESS_TIMEOUT_S = 1.0
+SESSION_TIMEOUT = "20m"  # of sessions whose run was killed: the others are released
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class SparkServer:
             "spark.connect.grpc.binding.address": self.host,
             "spark.connect.grpc.binding.port": str(self.port),
             "spark.connect.grpc.maxInboundMessageSize": str(MAX_GRPC_BYTES),
+            "spark.connect.session.manager.defaultSessionTimeout": SESSION_TIMEOUT,
         }
         master = configuration.pop("spark.master")
         memory = configuration.pop("spark.driver.memory")

@@ -10,12 +10,16 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from orchestration.settings import Settings, export_environment, process_environment
 from orchestration.spark.java import find_java_home
 
 APPLICATION_NAME = "tidelog"
 LOOPBACK = "127.0.0.1"
+LOCAL_HOSTS = frozenset({LOOPBACK, "localhost", "::1"})
+MAX_RETRIES = 5
+MAX_BACKOFF_MS = 2_000
 
 
 def session_configuration(settings: Settings) -> dict[str, str]:
@@ -26,7 +30,6 @@ def session_configuration(settings: Settings) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-        "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
 
 
@@ -42,6 +45,7 @@ def process_configuration(settings: Settings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.artifact.isolation.enabled": "false",
@@ -82,6 +86,7 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
     if settings.spark_remote:
         chosen = {**session_configuration(settings), **(extra or {})}
         builder = SparkSession.builder.remote(settings.spark_remote)
+        export_environment({"SPARK_CONNECT_RELEASE_SESSION_ON_EXIT": "true"})
     else:
         chosen = {**process_configuration(settings), **session_configuration(settings), **(extra or {})}
         builder = SparkSession.builder
@@ -89,7 +94,29 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
         settings.spark_scratch_directory.mkdir(parents=True, exist_ok=True)
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    if settings.spark_remote:
+        _limit_retries(session)
+    return session
+
+
+def close_session(session: Any, settings: Settings) -> None:
+    """Let a warm server forget the session and what it caches; a session in this process stays for the next caller."""
+    if settings.spark_remote:
+        session.stop()
+
+
+def shared_scratch(settings: Settings) -> Path | None:
+    """Return a directory that this process and Spark share, None where Spark runs on another machine."""
+    host = urlsplit(settings.spark_remote).hostname if settings.spark_remote else LOOPBACK
+    return settings.spark_scratch_directory / "batches" if host in LOCAL_HOSTS else None
+
+
+def _limit_retries(session: Any) -> None:
+    """By default a client asks a server that is gone for ten minutes, at its exit as well."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415
+
+    session.client.set_retry_policies([DefaultPolicy(max_retries=MAX_RETRIES, max_backoff=MAX_BACKOFF_MS)])
 
 
 def _python_path(environ: Mapping[str, str]) -> str:

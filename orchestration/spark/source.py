@@ -1,8 +1,9 @@
 """Offset ranges of a topic as a Spark DataFrame with the columns ``_topic_id, _partition, _offset, _timestamp, key, value``.
 
-Decides between two ways by size. Small: the run process reads Arrow and hands it to Spark (0.2 s for a small batch). Big: Spark's Python
-workers read pieces of the ranges side by side, and the result is persisted so that the log is read once. Knows no table and no schema of
-values.
+Decides between three ways by size. Small: the run process reads Arrow and hands it to Spark as it is. Larger: it writes the Arrow into a
+Parquet file that Spark reads side by side (a relation sent over Connect is read by one task and unpacked anew by each job: ten times
+slower). Beyond what one process should hold: Spark's Python workers read pieces of the ranges themselves, and the result is persisted so
+that the log is read once. Knows no table and no schema of values.
 Invariants: each record of the ranges appears exactly once; the counts are those of the records read, not of the offsets spanned.
 """
 
@@ -11,10 +12,14 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
+from time import time
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
@@ -34,6 +39,9 @@ SOURCE_SCHEMA = pa.schema(
 )
 SOURCE_DDL = "_topic_id STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _leader_epoch INT, key BINARY, value BINARY"
 SOURCE_NAME = "tidelog_range"
+INLINE_BYTES = 512 * 1024
+ROW_GROUP_RECORDS = 25_000
+LEFTOVER_AGE_S = 6 * 3_600
 MINIMUM_PIECE_RECORDS = 25_000
 PIECES_PER_PARTITION = 8
 
@@ -50,13 +58,17 @@ class BatchStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBatchFrame:
-    """The records of a run as a DataFrame, and what the run process knows of them without Spark."""
+    """The records of a run as a DataFrame, and what the run process knows of them without Spark.
+
+    ``file`` is where Spark reads them from, if it is a file.
+    """
 
     frame: Any
     statistics: BatchStatistics
     reader: RangeReader
     ranges: OffsetRanges
     arrow: pa.Table | None
+    file: Path | None = None
 
     def records_at(self, wanted: Mapping[int, Sequence[int]]) -> pa.Table:
         """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``; reads again what is not at hand."""
@@ -70,23 +82,45 @@ class RecordBatchFrame:
         return pa.Table.from_batches([batch for batch in kept if batch.num_rows], schema=SOURCE_SCHEMA)
 
     def release(self) -> None:
-        """Give back what Spark keeps of the batch."""
+        """Give back what Spark or the disk keeps of the batch."""
         if self.arrow is None:
             self.frame.unpersist()
+        if self.file is not None:
+            self.file.unlink(missing_ok=True)
 
 
-def read_ranges(session: Any, reader: RangeReader, ranges: OffsetRanges, *, arrow_records: int) -> RecordBatchFrame:
-    """Return the records of ``ranges``; up to ``arrow_records`` offsets go through the run process, more through Spark's workers."""
+def read_ranges(
+    session: Any, reader: RangeReader, ranges: OffsetRanges, *, arrow_records: int, scratch: Path | None = None
+) -> RecordBatchFrame:
+    """Return the records of ``ranges``; up to ``arrow_records`` offsets go through the run process, more through Spark's workers.
+
+    ``scratch`` is a directory that Spark can read, too; None where Spark runs on another machine.
+    """
     if ranges.count <= arrow_records:
-        return _through_arrow(session, reader, ranges)
+        return _through_arrow(session, reader, ranges, scratch)
     return _through_workers(session, reader, ranges)
 
 
-def _through_arrow(session: Any, reader: RangeReader, ranges: OffsetRanges) -> RecordBatchFrame:
+def _through_arrow(session: Any, reader: RangeReader, ranges: OffsetRanges, scratch: Path | None) -> RecordBatchFrame:
     batches = chain.from_iterable(_source_batches(reader, ranges, one) for one in ranges)
     table = pa.Table.from_batches(batches, schema=SOURCE_SCHEMA)
-    frame = session.createDataFrame(table.combine_chunks(), schema=SOURCE_DDL)
-    return RecordBatchFrame(frame=frame, statistics=arrow_statistics(table), reader=reader, ranges=ranges, arrow=table)
+    file = None if scratch is None or table.nbytes <= INLINE_BYTES else _written(table, scratch)
+    if file is None:
+        frame = session.createDataFrame(table.combine_chunks(), schema=SOURCE_DDL)
+    else:
+        frame = session.read.schema(SOURCE_DDL).parquet(str(file))
+    return RecordBatchFrame(frame=frame, statistics=arrow_statistics(table), reader=reader, ranges=ranges, arrow=table, file=file)
+
+
+def _written(table: pa.Table, scratch: Path) -> Path:
+    """Write a file as quickly as it goes, and remove those that killed runs left."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    for leftover in scratch.glob("batch-*.parquet"):
+        if leftover.stat().st_mtime < time() - LEFTOVER_AGE_S:
+            leftover.unlink(missing_ok=True)
+    file = scratch / f"batch-{uuid4().hex}.parquet"
+    pq.write_table(table, file, row_group_size=ROW_GROUP_RECORDS, compression="NONE", use_dictionary=False, write_statistics=False)
+    return file
 
 
 def arrow_statistics(table: pa.Table) -> BatchStatistics:

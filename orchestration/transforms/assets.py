@@ -19,6 +19,7 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.settings import load_settings
+from orchestration.spark.session import shared_scratch
 from orchestration.transforms import events
 from orchestration.transforms.declarations import DerivedTable, TopicTable, Transform, pool_of, table_key
 from orchestration.transforms.derived_run import DerivedRunResult, run_derived_table
@@ -122,6 +123,7 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
                 records_per_run=settings.records_per_run,
                 arrow_records=settings.arrow_records,
                 commit_attempts=settings.commit_attempts,
+                scratch=shared_scratch(settings),
                 is_loss_accepted=config.accept_lost_records,
             )
             request = config.request()

@@ -59,7 +59,9 @@ def _attempt(table: TopicTable, context: RunContext, request: ReplayRequest) -> 
         context.reporter.note(f"there is nothing to replay for the table {table.name}")
         return TopicRunResult(kind="replay", state=state, ranges=ranges, version=None)
     context.reporter.pin("replay", ranges)
-    source = read_ranges(context.session(), context.log.range_reader(), ranges, arrow_records=context.arrow_records)
+    source = read_ranges(
+        context.session(), context.log.range_reader(), ranges, arrow_records=context.arrow_records, scratch=context.scratch
+    )
     try:
         existing = TableKeys(snapshot=state.snapshot, without=ranges_predicate(ranges))
         result = checked_batch(table, context, source, state, existing)

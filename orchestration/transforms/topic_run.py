@@ -9,6 +9,7 @@ Invariant: after any number of runs and kills each record of a committed range i
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -53,6 +54,7 @@ class RunContext:
     records_per_run: int
     arrow_records: int
     commit_attempts: int
+    scratch: Path | None = None
     is_loss_accepted: bool = False
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -128,7 +130,9 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     if plan.is_empty:
         return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
     context.reporter.pin("batch", plan.ranges)
-    source = read_ranges(context.session(), context.log.range_reader(), plan.ranges, arrow_records=context.arrow_records)
+    source = read_ranges(
+        context.session(), context.log.range_reader(), plan.ranges, arrow_records=context.arrow_records, scratch=context.scratch
+    )
     try:
         existing = TableKeys(snapshot=state.snapshot) if state.snapshot else None
         result = checked_batch(table, context, source, state, existing)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,11 @@ from tests.unit.orchestration.memory_log import MemoryLog
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 120
+GONE_TIMEOUT_S = 45
 
 
-@pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    data_directory = tmp_path_factory.mktemp("server")
+@contextmanager
+def warm_server(data_directory: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
     settings = load_settings({"TIDELOG_DATA": str(data_directory), "TIDELOG_SPARK_MASTER": "local[2]", "TIDELOG_SPARK_DRIVER_MEMORY": "1g"})
     server = SparkServer(settings=settings, port=free_port())
     with (data_directory / "server.log").open("wb") as output:
@@ -41,10 +42,16 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             assert child.poll() is None, (data_directory / "server.log").read_text()[-2000:]
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        yield server.url
+        yield server.url, child
     finally:
         child.send_signal(signal.SIGTERM)
         child.wait(30)
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with warm_server(tmp_path_factory.mktemp("server")) as (url, _):
+        yield url
 
 
 def free_port() -> int:
@@ -130,3 +137,23 @@ def test_rivals_commit_each_record_once(remote: str, tmp_path: Path) -> None:
     outcomes = [finish(one) for one in rivals]
     assert [code for code, _ in outcomes] == [0, 0], outcomes
     assert found_places(lake) == places(log)
+
+
+def test_a_run_does_not_wait_long_for_a_warm_server_that_died(tmp_path: Path) -> None:
+    script = """
+import sys
+from orchestration.settings import load_settings
+from orchestration.spark.session import open_session
+session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": sys.argv[1]}))
+print(session.range(3).count(), flush=True)
+sys.stdin.readline()
+"""
+    with warm_server(tmp_path) as (url, server):
+        command = [sys.executable, "-c", script, url]
+        run = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert run.stdout is not None
+        assert run.stdout.readline() == "3\n"
+        server.kill()
+        server.wait(30)
+        run.communicate("go on\n", timeout=GONE_TIMEOUT_S)
+        assert run.returncode == 0

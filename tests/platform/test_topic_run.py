@@ -1,5 +1,6 @@
 """A table that follows a topic: rows, rejections and offsets of one batch after the other."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from orchestration.checkpoints import ProgressError
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.quality import quarantine
 from orchestration.schemas import SchemaConflictError
+from orchestration.spark import source
 from orchestration.spark.source import read_ranges
 from orchestration.tables import Lake
 from orchestration.transforms.errors import NotReadyError, TransformError
@@ -227,13 +229,24 @@ def test_large_ranges_are_read_by_sparks_workers_with_the_same_result(log: Memor
     assert {(0, 0), (1, 300)} <= {one[:2] for one in letters_of(lake_root)}
 
 
-def test_both_ways_of_reading_give_the_same_statistics(log: MemoryLog, spark: Any, lake_root: Path) -> None:
+def test_all_ways_of_reading_give_the_same_records_and_leave_nothing(
+    log: MemoryLog, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     partition = log.topics["orders"].partitions[0]
     partition.append(order("a"), key=b"k")
     partition.append(None)
     ranges = OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=0, end=2),))
-    small = read_ranges(spark, log.range_reader(), ranges, arrow_records=10)
-    large = read_ranges(spark, log.range_reader(), ranges, arrow_records=0)
-    assert small.statistics == large.statistics
-    assert small.frame.orderBy("_offset").collect() == large.frame.orderBy("_offset").collect()
-    large.release()
+    leftover = tmp_path / "batch-of-a-killed-run.parquet"
+    leftover.touch()
+    os.utime(leftover, (0, 0))
+    inline = read_ranges(spark, log.range_reader(), ranges, arrow_records=10, scratch=tmp_path)
+    monkeypatch.setattr(source, "INLINE_BYTES", 1)
+    by_file = read_ranges(spark, log.range_reader(), ranges, arrow_records=10, scratch=tmp_path)
+    by_workers = read_ranges(spark, log.range_reader(), ranges, arrow_records=0, scratch=tmp_path)
+    assert [path.name for path in tmp_path.glob("*.parquet")] == [by_file.file.name if by_file.file else None]
+    assert inline.statistics == by_file.statistics == by_workers.statistics
+    rows = [one.frame.orderBy("_offset").collect() for one in (inline, by_file, by_workers)]
+    assert rows[0] == rows[1] == rows[2]
+    for one in (inline, by_file, by_workers):
+        one.release()
+    assert list(tmp_path.glob("*.parquet")) == []
