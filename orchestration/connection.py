@@ -23,7 +23,7 @@ from log_service.client import (
     read_range_arrow,
 )
 from orchestration.checkpoints import PartitionOffsets
-from orchestration.log_client import LogServiceError, RangeReader, TopicDescription
+from orchestration.log_client import LogServiceError, RangeReader, RetentionPass, TopicDescription
 from orchestration.offsets import OffsetRange
 
 UNREACHABLE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE})
@@ -131,6 +131,32 @@ class Connection:
         wanted = {TopicPartition(topic, partition): offset for (topic, partition), offset in positions.items()}
         with _explained(self._bootstrap_servers):
             return {(place.topic, place.partition) for place in self._admin.wait_for_records(wanted, timeout_ms)}
+
+    def apply_retention(self) -> tuple[RetentionPass, ...] | None:
+        """Let the brokers apply retention to all topics now; None where they cannot be asked, because they clean by themselves."""
+        with _explained(self._bootstrap_servers):
+            try:
+                found = self._admin.apply_retention()
+            except KafkaError as error:
+                if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                    return None
+                raise
+        return tuple(
+            RetentionPass(
+                topic=one.topic,
+                partition=one.partition,
+                segments=one.segments_deleted,
+                bytes=one.bytes_deleted,
+                log_start_offset=one.log_start_offset,
+            )
+            for one in found
+        )
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
+        """Delete the records below an offset, by partition, and return the new log starts."""
+        wanted = {TopicPartition(topic, partition): offset for partition, offset in before.items()}
+        with _explained(self._bootstrap_servers):
+            return {place.partition: offset for place, offset in self._admin.delete_records(wanted).items()}
 
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit ``offsets`` for a group without members."""

@@ -22,6 +22,8 @@ DAGSTER_YAML = """\
 # Written by tidelog where there is none; yours to change.
 telemetry:
   enabled: false
+nux:
+  enabled: false
 # Runs start at once; the pool of a table keeps them one after another.
 run_coordinator:
   module: dagster.core.run_coordinator
@@ -38,6 +40,12 @@ sensors:
 schedules:
   use_threads: true
   num_workers: 2
+# After a pause a schedule makes up for its last time, not for each one.
+scheduler:
+  module: dagster.core.scheduler
+  class: DagsterDaemonScheduler
+  config:
+    max_catchup_runs: 1
 # A run that was killed is noticed, gives its place back, and is tried again; a run that failed is not.
 run_monitoring:
   enabled: true

@@ -39,6 +39,17 @@ class TopicDescription:
     replication_factor: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPass:
+    """What one pass of retention removed from one partition."""
+
+    topic: str
+    partition: int
+    segments: int
+    bytes: int
+    log_start_offset: int
+
+
 class RangeReader(Protocol):
     """Reads the records of one offset range. Has to survive pickling: Spark's Python workers call it, too."""
 
@@ -91,6 +102,14 @@ class LogClient(Protocol):
 
         A position outside the log counts too: somebody has to look at it.
         """
+        ...
+
+    def apply_retention(self) -> tuple[RetentionPass, ...] | None:
+        """Let the brokers apply retention to all topics now; None where they cannot be asked, because they clean by themselves."""
+        ...
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
+        """Delete the records below an offset, by partition, and return the new log starts."""
         ...
 
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from orchestration.checkpoints import PartitionOffsets
-from orchestration.log_client import RECORD_SCHEMA, LogServiceError, RangeReader, TopicDescription
+from orchestration.log_client import RECORD_SCHEMA, LogServiceError, RangeReader, RetentionPass, TopicDescription
 from orchestration.offsets import OffsetRange
 
 
@@ -64,6 +64,7 @@ class MemoryLog:
         self.reads: list[tuple[str, int, int, int]] = []
         self.mirrored: dict[str, dict[int, int]] = {}
         self.calls: list[str] = []
+        self.retention: tuple[RetentionPass, ...] | None = ()
         self.waits: list[int] = []
         self.on_wait: Callable[[int], None] | None = None
 
@@ -130,6 +131,18 @@ class MemoryLog:
         if self.on_wait is not None:
             self.on_wait(timeout_ms)
         return {place for place, offset in positions.items() if self.topics[place[0]].partitions[place[1]].log_end_offset > offset}
+
+    def apply_retention(self) -> tuple[RetentionPass, ...] | None:
+        self.calls.append("apply_retention")
+        return self.retention
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
+        self.calls.append("delete_records")
+        for number, offset in before.items():
+            partition = self.topics[topic].partitions[number]
+            partition.log_start_offset = max(partition.log_start_offset, offset)
+            partition.records = {place: record for place, record in partition.records.items() if place >= offset}
+        return {number: self.topics[topic].partitions[number].log_start_offset for number in before}
 
     def mirror_offsets(self, group_id: str, topic: str, offsets: Mapping[int, int]) -> None:
         self.mirrored[group_id] = dict(offsets)

@@ -1,0 +1,67 @@
+"""The demo as a stranger runs it: one command, no Java in sight, a small share of the data; all has to hold."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestration.dead_letters import DeadLetters
+from orchestration.tables import Lake
+from orchestration.warehouse import Warehouse
+from tests.platform.installation import ROOT, environment, path_without_java
+
+pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(900)]
+FLIGHTS = 20_000
+REFERENCE_ROWS = {"airlines": 16, "airports": 1_458, "planes": 3_322, "weather": 26_114, "clean_flights": FLIGHTS}
+
+
+def demo(data: Path, path: str, *more: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "log_service.cli.main", "demo", "--data", str(data), *more]
+    variables = environment(PATH=path, COLUMNS="140")
+    return subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return path_without_java(tmp_path_factory.mktemp("path") / "bin")
+
+
+def test_demo_without_java_ends_well(tmp_path: Path, path: str) -> None:
+    data = tmp_path / "demo"
+    child = demo(data, path, "--flights", str(FLIGHTS), "--timeout", "600")
+    output, _ = child.communicate(timeout=800)
+    assert child.returncode == 0, output
+    assert "All holds" in output
+    assert f"tidelog up --data {data}" in output.replace("\n", "")
+    lake = Lake(data / "lake")
+    assert {name: lake.existing(name).row_count for name in REFERENCE_ROWS} == REFERENCE_ROWS
+    assert lake.existing("flights_with_weather").row_count == FLIGHTS
+    assert [row["rule"] for row in DeadLetters(lake).summary()] == ["wind_speed_is_possible"]
+    answer = Warehouse(data / "warehouse", lake).query("SELECT sum(flights) AS n FROM arrival_delay_by_carrier_and_hour")
+    assert answer["n"].to_pylist() == [FLIGHTS]
+    assert (data / "java" / "bin" / "java").exists(), "it ran on some other Java than the one that is installed with it"
+
+
+def test_interrupted_demo_stops_everything_and_says_so(tmp_path: Path, path: str) -> None:
+    data = tmp_path / "demo"
+    child = demo(data, path, "--flights", "1000")
+    deadline = time.monotonic() + 120
+    while not (data / "logs" / "spark.log").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    child.send_signal(signal.SIGINT)
+    output, _ = child.communicate(timeout=120)
+    assert child.returncode == 130, output
+    assert "interrupted" in output
+    assert "broker  stopped" in output
+
+
+def test_demo_refuses_a_directory_that_is_not_its_own(tmp_path: Path, path: str) -> None:
+    (tmp_path / "precious").write_text("mine")
+    child = demo(tmp_path, path)
+    output, _ = child.communicate(timeout=120)
+    assert child.returncode == 1
+    assert "was not made by a demo, so it is not emptied" in output
+    assert (tmp_path / "precious").read_text() == "mine"

@@ -1,0 +1,155 @@
+"""Processes killed with kill -9 at random points, again and again: it recovers by itself, and no record is lost or doubled.
+
+KILLS sets how many, SEED which ones: a failure prints both. ``make kill-loop KILLS=50`` runs a longer one.
+"""
+
+import json
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from log_service.client import BlockingProducer
+from orchestration.connection import connect
+from orchestration.demo.verification import prove_topic
+from orchestration.lag import measure_lag
+from orchestration.tables import Lake
+from orchestration.topics import TopicSpec, reconcile
+from orchestration.transforms import TopicFeed, table_key
+from tests.platform.installation import Installation, running, wait_until
+
+pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(3600)]
+KILLS = int(os.environ.get("KILLS", "8"))
+SEED = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 31))
+TARGETS = ("run", "run", "run", "daemon", "code", "spark", "broker")
+RECOVERY_TIMEOUT_S = 300.0
+ORDERS = TopicSpec(name="orders", partitions=3)
+PROJECT = '''"""Orders, some of them repeated, broken or negative, and a table from them."""
+
+from pyspark.sql import DataFrame
+
+from orchestration.quality import quarantine
+from orchestration.topics import TopicSpec, topic_asset
+from orchestration.transforms import spark_table
+
+ORDERS = TopicSpec(name="orders", partitions=3, schema="id BIGINT NOT NULL, amount INT NOT NULL")
+orders_topic = topic_asset(ORDERS)
+
+
+@spark_table(topic=ORDERS, unique_by=("id",), rules=(quarantine("amount_is_positive", "amount > 0"),), minimum_interval_s=1)
+def clean_orders(records: DataFrame) -> DataFrame:
+    """Orders with a positive amount."""
+    return records.select("_topic_id", "_partition", "_offset", "id", "amount")
+
+
+@spark_table(tables=(clean_orders,))
+def totals(orders: DataFrame) -> DataFrame:
+    """The sum of all orders."""
+    return orders.groupBy().sum("amount").withColumnRenamed("sum(amount)", "total")
+'''
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "assets" / "__init__.py").write_text(PROJECT)
+    (folder / "workspace.yaml").write_text("load_from: []\n")
+    return folder
+
+
+class Orders:
+    """Sends orders and knows what must come of them."""
+
+    def __init__(self, bootstrap_servers: str, rng: random.Random) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._rng = rng
+        self.sent = 0
+        self.kinds: Counter[str] = Counter()
+        self._first_id = 0
+
+    def send(self, count: int) -> None:
+        with BlockingProducer(self._bootstrap_servers, delivery_timeout_ms=180_000) as producer:
+            deliveries = [producer.send("orders", self._value(), partition=self._rng.randrange(3)) for _ in range(count)]
+            producer.flush()
+            for one in deliveries:
+                one.wait()
+
+    def _value(self) -> bytes:
+        self.sent += 1
+        kind = self._rng.choices(["good", "broken", "negative", "repeated"], [90, 3, 4, 3])[0]
+        if kind == "repeated" and self.kinds["good"] == 0:
+            kind = "good"
+        self.kinds[kind] += 1
+        if kind == "broken":
+            return b"no order"
+        if kind == "negative":
+            return json.dumps({"id": -self.sent, "amount": -1}).encode()
+        if kind == "repeated":
+            return json.dumps({"id": self._first_id, "amount": 1}).encode()
+        self._first_id = self._first_id or self.sent
+        return json.dumps({"id": self.sent, "amount": 1}).encode()
+
+
+def test_killed_processes_lose_and_double_nothing(tmp_path: Path, project: Path) -> None:
+    rng = random.Random(SEED)
+    story: list[str] = []
+    with running(tmp_path / "data", project) as installation:
+        with connect(installation.bootstrap_servers) as log:
+            reconcile(log, ORDERS)
+        orders = Orders(installation.bootstrap_servers, rng)
+        for number in range(KILLS):
+            orders.send(rng.randrange(50, 400))
+            story.append(f"{number}: killed {strike(installation, rng)}")
+        orders.send(10)
+
+        def explain() -> str:
+            return "\n".join([f"KILLS={KILLS} SEED={SEED}", *story, installation.explain()])
+
+        wait_until(lambda: has_caught_up(installation), RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
+        check_places(installation, orders, explain())
+        wait_until(lambda: total_of(installation) == orders.kinds["good"], RECOVERY_TIMEOUT_S, explain, poll_s=1.0)
+    assert not installation.left_behind()
+
+
+def strike(installation: Installation, rng: random.Random) -> str:
+    """Kill something at a random moment of its work, and say what."""
+    target = rng.choice(TARGETS)
+    if target == "run":
+        deadline = time.monotonic() + 20
+        while not installation.run_processes() and time.monotonic() < deadline:
+            time.sleep(0.02)
+    moment = rng.uniform(0, 3)
+    time.sleep(moment)
+    return f"{target} after {moment:.2f} s" if installation.kill(target) else f"nothing: there was no {target}"
+
+
+def has_caught_up(installation: Installation) -> bool:
+    if not installation.is_ready():
+        return False
+    with connect(installation.bootstrap_servers) as log, installation.instance() as instance:
+        lag = measure_lag(log, lake_of(installation), topic="orders", table="clean_orders")
+        return lag is not None and lag.lag == 0 and installation.is_idle(instance)
+
+
+def check_places(installation: Installation, orders: Orders, story: str) -> None:
+    feed = TopicFeed(asset_key=table_key("clean_orders"), table="clean_orders", topic="orders", group_id="g", minimum_interval_s=None)
+    with connect(installation.bootstrap_servers) as log:
+        proof = prove_topic(feed, log, lake_of(installation), None)
+    assert proof.faults == (), story
+    assert proof.records >= orders.sent, story
+    assert proof.rows == orders.kinds["good"], story
+    assert proof.dead_letters == proof.records - proof.rows, story
+
+
+def total_of(installation: Installation) -> int | None:
+    snapshot = lake_of(installation).snapshot("totals")
+    rows = snapshot.dataset().to_table()["total"].to_pylist() if snapshot else []
+    return rows[0] if rows else None
+
+
+def lake_of(installation: Installation) -> Lake:
+    return Lake(installation.data / "lake")

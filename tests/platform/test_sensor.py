@@ -1,0 +1,233 @@
+"""The topic sensor against a log in memory and Dagster's real storage: what it starts, what it tells, and when it only waits."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from orchestration.log_client import LogServiceError
+from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.resources import LakeResource, LogServiceResource, default_resources
+from orchestration.sensing import topic_sensor
+from orchestration.sensing.topic_sensor import TABLE_TAG, Clock
+from orchestration.tables import Lake, append_with_offsets
+from orchestration.topics import TopicSpec, topic_asset
+from orchestration.transforms import spark_table
+from orchestration.transforms.events import checkpoint_text
+from tests.unit.orchestration.memory_log import MemoryLog
+
+pytestmark = pytest.mark.platform
+ORDERS = TopicSpec(name="orders", schema="id STRING")
+KEY = dg.AssetKey(["lake", "clean_orders"])
+TOPIC_KEY = dg.AssetKey(["topics", "orders"])
+
+
+class World:
+    """A log, a lake, an instance and a clock that only moves when somebody waits."""
+
+    def __init__(self, instance: dg.DagsterInstance, lake_root: Path) -> None:
+        self.instance, self.lake_root = instance, lake_root
+        self.log = MemoryLog()
+        self.log.on_wait = lambda timeout_ms: self.sleep(timeout_ms / 1000)
+        self.now_s = time.time()
+        self.cursor: str | None = None
+        self.unreachable = False
+        self.sensor = topic_sensor(wait_s=15, clock=Clock(now_s=lambda: self.now_s, sleep=self.sleep))
+
+        @spark_table(topic=ORDERS, minimum_interval_s=5)
+        def clean_orders(records: Any) -> Any:
+            """Orders."""
+            return records
+
+        self.repository = dg.Definitions(
+            assets=[topic_asset(ORDERS), clean_orders], sensors=[self.sensor], resources=default_resources()
+        ).get_repository_def()
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    @property
+    def log_service(self) -> LogServiceResource:
+        world = self
+
+        class InMemory(LogServiceResource):
+            @contextmanager
+            def open(self, *, timeout_ms: int | None = None) -> Iterator[Any]:
+                if world.unreachable:
+                    raise LogServiceError(f"the log service does not answer within {timeout_ms} ms")
+                yield world.log
+
+        return InMemory()
+
+    def tick(self) -> Any:
+        context = dg.build_sensor_context(
+            instance=self.instance,
+            cursor=self.cursor,
+            repository_def=self.repository,
+            resources={"log_service": self.log_service, "lake": LakeResource(root=str(self.lake_root))},
+        )
+        result = self.sensor(context)
+        if isinstance(result, dg.SensorResult):
+            self.cursor = result.cursor
+        return result
+
+    def commit(self, end: int, *, is_told: bool = True) -> None:
+        """Do what a run does: rows and checkpoint into the table, a materialization into Dagster."""
+        lake = Lake(self.lake_root)
+        snapshot = lake.snapshot("clean_orders") or lake.create("clean_orders", pa.schema([pa.field("id", pa.string())]))
+        committed = snapshot.checkpoints("id-of-orders", [0])
+        start = committed[0].next_offset if committed else 0
+        ranges = OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=start, end=end),))
+        append_with_offsets(snapshot, pa.table({"id": ["x"] * (end - start)}), ranges, {}, expected=committed)
+        if is_told:
+            metadata = {"tidelog/checkpoint": checkpoint_text("id-of-orders", {0: end})}
+            self.instance.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata=metadata))
+
+    def run(self, status: dg.DagsterRunStatus, **tags: str) -> None:
+        run = dg.DagsterRun(job_name="job", status=status, tags={TABLE_TAG: "clean_orders", **tags})
+        self.instance.add_run(run)
+        self.now_s = max(self.now_s, time.time())
+
+
+@pytest.fixture
+def world(lake_root: Path) -> Iterator[World]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield World(instance, lake_root)
+
+
+def append(world: World, count: int) -> None:
+    topic = world.log.topics.get("orders") or world.log.add_topic("orders")
+    for _ in range(count):
+        topic.partitions[0].append(b"{}")
+
+
+def started(result: Any) -> list[str]:
+    return [request.tags[TABLE_TAG] for request in result.run_requests or []]
+
+
+def told(result: Any) -> dict[str, dict[str, Any]]:
+    return {
+        type(event).__name__: {name: value.value for name, value in event.metadata.items() if name != "offsets"}
+        for event in result.asset_events
+    }
+
+
+def test_records_start_one_run_of_their_table_and_are_told(world: World) -> None:
+    append(world, 3)
+    result = world.tick()
+    assert started(result) == ["clean_orders"]
+    assert result.run_requests[0].asset_selection == [KEY]
+    assert result.run_requests[0].run_key is None
+    assert told(result) == {
+        "AssetMaterialization": {"high_watermark": 3, "records_retained": 3, "partitions": 1},
+        "AssetObservation": {"lag": 3, "high_watermark": 3, "committed_offset": 0},
+    }
+    assert {event.asset_key for event in result.asset_events} == {KEY, TOPIC_KEY}
+
+
+def test_a_tick_waits_for_records_and_ends_when_one_comes(world: World) -> None:
+    append(world, 0)
+    began_s = world.now_s
+
+    def one_comes(timeout_ms: int) -> None:
+        assert timeout_ms == 15_000
+        world.sleep(7)
+        append(world, 1)
+
+    world.log.on_wait = one_comes
+    assert started(world.tick()) == ["clean_orders"]
+    assert world.now_s - began_s == pytest.approx(7)
+
+
+def test_a_quiet_tick_ends_after_its_time_with_a_reason(world: World) -> None:
+    append(world, 0)
+    began_s = world.now_s
+    result = world.tick()
+    assert started(result) == []
+    assert result.skip_reason == dg.SkipReason("no new records")
+    assert world.now_s - began_s == pytest.approx(15)
+
+
+def test_what_was_read_starts_nothing_and_lag_is_told_to_be_zero(world: World) -> None:
+    append(world, 3)
+    world.tick()
+    world.commit(3)
+    result = world.tick()
+    assert started(result) == []
+    assert told(result) == {"AssetObservation": {"lag": 0, "high_watermark": 3, "committed_offset": 3}}
+    assert told(world.tick()) == {}
+
+
+def test_a_commit_that_was_not_told_starts_a_run(world: World) -> None:
+    append(world, 3)
+    world.commit(3, is_told=False)
+    assert started(world.tick()) == ["clean_orders"]
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING])
+def test_a_run_in_flight_keeps_others_from_starting(world: World, status: dg.DagsterRunStatus) -> None:
+    append(world, 3)
+    world.run(status)
+    result = world.tick()
+    assert started(result) == []
+    assert result.skip_reason == dg.SkipReason("a run is in flight of clean_orders")
+
+
+def test_a_run_that_ended_makes_room_after_the_interval(world: World) -> None:
+    append(world, 3)
+    world.run(dg.DagsterRunStatus.SUCCESS)
+    began_s = world.now_s
+    assert started(world.tick()) == ["clean_orders"]
+    assert world.now_s - began_s == pytest.approx(5, abs=1)
+
+
+def test_a_table_that_fails_is_tried_ever_more_rarely(world: World) -> None:
+    append(world, 3)
+    for _ in range(3):
+        world.run(dg.DagsterRunStatus.FAILURE, **{"dagster/failure_reason": "STEP_FAILURE"})
+    assert started(world.tick()) == []
+    world.sleep(30)
+    assert started(world.tick()) == ["clean_orders"]
+
+
+def test_a_log_that_was_truncated_below_the_checkpoint_starts_a_run_that_reports_it(world: World) -> None:
+    append(world, 3)
+    world.commit(3)
+    world.log.topics["orders"].partitions[0].log_end_offset = 1
+    assert started(world.tick()) == ["clean_orders"]
+
+
+def test_a_log_service_that_is_away_is_a_reason_to_skip(world: World) -> None:
+    world.unreachable = True
+    result = world.tick()
+    assert isinstance(result, dg.SkipReason)
+    assert result.skip_message == "the log service does not answer within 5000 ms"
+
+
+def test_a_topic_that_does_not_exist_yet_is_named(world: World) -> None:
+    result = world.tick()
+    assert result.skip_reason == dg.SkipReason("no new records; topics that do not exist: orders")
+
+
+def test_a_lost_cursor_costs_a_repeated_event_and_nothing_else(world: World) -> None:
+    append(world, 3)
+    world.commit(3)
+    world.tick()
+    world.cursor = None
+    result = world.tick()
+    assert started(result) == []
+    assert set(told(result)) == {"AssetMaterialization", "AssetObservation"}
+
+
+def test_records_that_come_all_the_time_do_not_make_a_tick_spin(world: World) -> None:
+    append(world, 3)
+    world.run(dg.DagsterRunStatus.STARTED)
+    world.log.on_wait = lambda _timeout_ms: append(world, 1)
+    result = world.tick()
+    assert started(result) == []
+    assert len(world.log.waits) <= 16

@@ -1,0 +1,47 @@
+"""Which failed runs are worth telling, and which count as failures of a table."""
+
+import dagster as dg
+import pytest
+
+from orchestration.sensing import decide_alert
+from orchestration.sensing.topic_sensor import failures_in_a_row
+
+STEP_FAILED = {"dagster/failure_reason": "STEP_FAILURE"}
+DIED = {"dagster/failure_reason": "RUN_EXCEPTION"}
+
+
+def is_told(failures: int, tags: dict[str, str] | None = None) -> bool:
+    alert = decide_alert(subject="orders", run_id="r", tags=tags or STEP_FAILED, failures=failures, why="no disk")
+    return alert is not None
+
+
+def test_failures_in_a_row_are_told_ever_more_rarely() -> None:
+    assert [count for count in range(1, 20) if is_told(count)] == [1, 2, 4, 8, 16]
+
+
+def test_the_text_says_who_failed_how_often_and_why() -> None:
+    alert = decide_alert(subject="orders", run_id="r1", tags=STEP_FAILED, failures=2, why="no disk")
+    assert alert is not None
+    assert alert.text == "orders failed 2 times in a row: no disk (run r1)"
+
+
+def test_a_killed_run_that_is_tried_again_is_not_told() -> None:
+    assert not is_told(0, {**DIED, "dagster/will_retry": "true"})
+    assert is_told(0, {**DIED, "dagster/will_retry": "false"})
+
+
+def run(status: dg.DagsterRunStatus, tags: dict[str, str] | None = None) -> dg.DagsterRun:
+    return dg.DagsterRun(job_name="job", status=status, tags=tags or {})
+
+
+FAILED = run(dg.DagsterRunStatus.FAILURE, STEP_FAILED)
+KILLED = run(dg.DagsterRunStatus.FAILURE, DIED)
+SUCCEEDED = run(dg.DagsterRunStatus.SUCCESS)
+
+
+@pytest.mark.parametrize(
+    ("runs", "count"),
+    [([], 0), ([SUCCEEDED, FAILED], 0), ([FAILED, FAILED, SUCCEEDED, FAILED], 2), ([KILLED, FAILED], 1), ([KILLED, KILLED], 0)],
+)
+def test_failures_count_from_the_newest_run_and_killed_ones_do_not(runs: list[dg.DagsterRun], count: int) -> None:
+    assert failures_in_a_row(runs) == count
