@@ -8,8 +8,6 @@
 Nothing stays behind: leaving the block kills what is left, and a process dies with the test run that started it.
 """
 
-import ctypes
-import os
 import re
 import signal
 import subprocess
@@ -32,6 +30,8 @@ STOP_SECONDS = 20.0
 HOST = "127.0.0.1"
 
 SERVE = "import sys; from log_service.broker.main import serve; sys.exit(serve(None, sys.argv[1:]))"
+END_WITH_PARENT = "import os, threading; threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start(); "
+"""Nobody writes to the broker's standard input: reading it returns when the process that holds the other end is gone."""
 READY = re.compile(r"is ready on \S+?:(\d+)")
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -92,12 +92,11 @@ class BrokerProcess:
         offset = len(self.log)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", SERVE, *overrides_of(self.directory, self.port, self.properties)],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-c", END_WITH_PARENT + SERVE, *overrides_of(self.directory, self.port, self.properties)],
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one system call, no Python locks
             )
         self.port = self._wait_until_ready(offset)
         return self
@@ -136,6 +135,9 @@ class BrokerProcess:
             process.kill()
             process.wait()
             raise
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
 
 
 def run_to_its_end(directory: Path, *, port: int = 0, properties: Mapping[str, str] | None = None) -> tuple[int, str]:
@@ -150,13 +152,6 @@ def run_to_its_end(directory: Path, *, port: int = 0, properties: Mapping[str, s
         check=False,
     )
     return finished.returncode, finished.stderr
-
-
-def _die_with_parent() -> None:
-    set_death_signal = 1
-    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
-    if os.getppid() == 1:
-        os._exit(1)
 
 
 class BrokerThread:
