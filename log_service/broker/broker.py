@@ -11,6 +11,7 @@ cannot be trusted any more.
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import trio
@@ -28,7 +29,7 @@ from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.timer_task import TimerTask
 from log_service.broker.warm_up import warm_up
 from log_service.common.env import Env, Listener, NodeEnv
-from log_service.common.errors import TidelogError
+from log_service.common.errors import StorageError, TidelogError
 from log_service.common.timers import TimerQueue
 from log_service.common.types import NodeId
 from log_service.config.resolve import log_defaults
@@ -73,6 +74,8 @@ class Broker:
         self._stop_requested = trio.Event()
         self._stopped = trio.Event()
         self._background_ended = trio.Event()
+        self._is_diskless = trio.Event()
+        self._disk_error: OSError | None = None
         self._background: trio.Nursery
         self._logs: LogManager
         self._controller: ControllerDriver
@@ -147,8 +150,10 @@ class Broker:
         identity = await identify(self.env, self._config)
         self._logs = self._new_logs(identity)
         await self._logs.load()
+        self._watch_directories()
         await self._raft.open()
         self._background = await nursery.start(self._hold_background)
+        self._background.start_soon(self._end_without_directories)
         await self._background.start(self._timer_task.run)
         await self._background.start(self._raft.run, lambda: snapshot_records(self.image))
         await self._start_controller(identity)
@@ -168,6 +173,25 @@ class Broker:
                 await trio.sleep_forever()
         finally:
             self._background_ended.set()
+
+    def _watch_directories(self) -> None:
+        """Take note when the last log directory fails; the call may come from a thread of the pool."""
+        token = trio.lowlevel.current_trio_token()
+
+        def on_failed(_path: Path, error: OSError) -> None:
+            if all(directory.is_offline for directory in self._logs.directories):
+                self._disk_error = error
+                token.run_sync_soon(self._is_diskless.set)
+
+        self._logs.on_directory_failed = on_failed
+
+    async def _end_without_directories(self) -> None:
+        """End the node when none of its log directories works: it could only refuse, and somebody has to look at the disk."""
+        await self._is_diskless.wait()
+        names = ", ".join(str(path) for path in self._config.log_manager.log_dirs)
+        raise StorageError(
+            f"every log directory failed ({names}): {self._disk_error}; look at the disk, then start again"
+        ) from self._disk_error
 
     def _new_logs(self, identity: NodeIdentity) -> LogManager:
         config = self._config

@@ -227,6 +227,29 @@ def test_a_metadata_log_that_cannot_be_synced_ends_the_node() -> None:
     run(main)
 
 
+def test_a_node_ends_when_its_only_log_directory_fails() -> None:
+    async def main(world: World) -> None:
+        config, texts = configuration({})
+        broker = Broker(world.node_env(HOST), config, static_texts=texts)
+        started = _Started()
+
+        async def serve() -> None:
+            with pytest.raises(StorageError, match=r"every log directory failed \(/data/kafka\)"):
+                await broker.run(task_status=started)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            await started.event.wait()
+            node = Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
+            await node.create_topic("a")
+            files: Any = broker.env.files
+            files.fail_next("append", containing="a-0")
+            with suppress(EOFError, OSError):
+                await node.produce("a", batch(b"one"))
+
+    run(main)
+
+
 def test_the_high_watermark_is_written_down_now_and_then() -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a")

@@ -213,16 +213,22 @@ def test_an_answer_that_waits_for_a_sync_too_long_is_timed_out() -> None:
     tell(story)
 
 
-def test_a_disk_that_fails_is_a_storage_error_and_not_the_end() -> None:
+def test_a_log_directory_that_fails_is_a_storage_error_and_the_others_go_on() -> None:
     async def story(node: Story) -> None:
-        await node.create_topic("a")
-        await node.create_topic("b")
+        await node.create_topic("a", 4)
+        partitions = [node.broker.replicas.get_partition("a", index) for index in range(4)]
         files: Any = node.broker.env.files
-        files.fail_next("append", containing="a-0")
-        assert (await node.produce("a", batch(b"one"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert (await node.fetch("b", 0)).error_code == ErrorCode.KAFKA_STORAGE_ERROR  # the whole directory is offline
+        files.fail_next("append", containing="/data/second/a-")
+        codes = [(await node.produce("a", batch(b"one"), partition=index)).error_code for index in range(4)]
+        assert ErrorCode.KAFKA_STORAGE_ERROR in codes
+        codes = [(await node.produce("a", batch(b"two"), partition=index)).error_code for index in range(4)]
+        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR if partition.is_offline else 0 for partition in partitions]
+        assert sorted(partition.is_offline for partition in partitions) == [False, False, True, True]
+        for partition in partitions:
+            found = await node.fetch("a", 0, partition=partition.topic_partition.partition)
+            assert found.error_code == (ErrorCode.KAFKA_STORAGE_ERROR if partition.is_offline else 0)
 
-    tell(story)
+    tell(story, log_dirs="/data/kafka,/data/second")
 
 
 def test_a_fetch_waits_for_records_and_answers_when_they_come() -> None:
