@@ -27,6 +27,10 @@ class SparkResource(LazyPySparkResource):
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 - Dagster's signature
         """Release the run's session on a warm server, which would keep it and its caches for long."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the session, so that the next use opens another."""
         if self._spark_session is not None:
             close_session(self._spark_session, load_settings())
             self._spark_session = None

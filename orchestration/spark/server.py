@@ -9,10 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestration.settings import Settings
-from orchestration.spark.session import LOOPBACK, process_configuration, session_configuration, spark_environment, spark_home
+from orchestration.spark.session import (
+    DEFAULT_CONNECT_PORT,
+    LOOPBACK,
+    process_configuration,
+    session_configuration,
+    spark_environment,
+    spark_home,
+)
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
-DEFAULT_PORT = 15002
 MAX_GRPC_BYTES = 512 * 1024 * 1024
 READINESS_TIMEOUT_S = 1.0
 SESSION_TIMEOUT = "20m"  # of sessions whose run was killed: the others are released
@@ -24,7 +30,7 @@ class SparkServer:
 
     settings: Settings
     host: str = LOOPBACK
-    port: int = DEFAULT_PORT
+    port: int = DEFAULT_CONNECT_PORT
 
     @property
     def url(self) -> str:

@@ -5,10 +5,12 @@ address, no UI. Decides which environment Spark's launcher and Python workers ge
 Invariant: both kinds of session compute the same results, because they share ``session_configuration``.
 """
 
+import socket
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,10 +18,18 @@ from orchestration.settings import Settings, export_environment, process_environ
 from orchestration.spark.java import find_java_home
 
 APPLICATION_NAME = "tidelog"
+DEFAULT_CONNECT_PORT = 15002
+REACHABLE_WITHIN_S = 20.0
+REACHABLE_POLL_S = 0.25
+SERVER_GONE = ("UNAVAILABLE", "SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED")
 LOOPBACK = "127.0.0.1"
 LOCAL_HOSTS = frozenset({LOOPBACK, "localhost", "::1"})
 MAX_RETRIES = 5
 MAX_BACKOFF_MS = 2_000
+
+
+class SparkGoneError(RuntimeError):
+    """The warm server does not answer, or forgot the session; another run may find it again."""
 
 
 def session_configuration(settings: Settings) -> dict[str, str]:
@@ -79,12 +89,13 @@ def spark_home() -> Path:
 def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> Any:
     """Return the process's Spark session, opened if need be: over Connect when ``settings.spark_remote`` is set, else in process.
 
-    :raises JavaError: a JVM has to be started and there is no Java for it.
+    :raises JavaError: a JVM has to be started and there is no Java for it. :raises SparkGoneError: the warm server does not answer.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - a second of import that only runs need
 
     if settings.spark_remote:
         chosen = {**session_configuration(settings), **(extra or {})}
+        wait_until_reachable(settings.spark_remote, REACHABLE_WITHIN_S)
         builder = SparkSession.builder.remote(settings.spark_remote)
         export_environment({"SPARK_CONNECT_RELEASE_SESSION_ON_EXIT": "true"})
     else:
@@ -98,6 +109,30 @@ def open_session(settings: Settings, extra: Mapping[str, str] | None = None) -> 
     if settings.spark_remote:
         _limit_retries(session)
     return session
+
+
+def wait_until_reachable(remote: str, within_s: float) -> None:
+    """Wait for a warm server that is being started again; by itself the client would go on asking for ten minutes.
+
+    :raises SparkGoneError: nothing listens there after ``within_s`` seconds.
+    """
+    address = urlsplit(remote)
+    deadline = monotonic() + within_s
+    while True:
+        try:
+            socket.create_connection((address.hostname, address.port or DEFAULT_CONNECT_PORT), timeout=within_s).close()
+        except OSError as error:
+            if monotonic() >= deadline:
+                text = f"the Spark server at {remote} does not answer ({error}): is it up? Unset TIDELOG_SPARK_REMOTE to do without"
+                raise SparkGoneError(text) from error
+        else:
+            return
+        sleep(REACHABLE_POLL_S)
+
+
+def is_server_gone(error: BaseException) -> bool:
+    """Return whether an error of Spark's means that the server, or what it knew of the session, is gone."""
+    return any(mark in str(error) for mark in SERVER_GONE) and type(error).__module__.startswith("pyspark.errors.exceptions.connect")
 
 
 def close_session(session: Any, settings: Settings) -> None:

@@ -112,7 +112,7 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
     ) -> Iterator[Event]:
         if not _is_asset_selected(context, table.name):
             return
-        with explained(table.name), log_service.open() as log:
+        with explained(table.name, spark), log_service.open() as log:
             settings = load_settings()
             run = RunContext(
                 log=log,
@@ -155,7 +155,7 @@ def derived_table_asset(
     ) -> Iterator[Event]:
         if not _is_asset_selected(context, table.name):
             return
-        with explained(table.name):
+        with explained(table.name, spark):
             attempts = load_settings().commit_attempts
             result = run_derived_table(
                 table, lake.open(), lambda: spark.spark_session, run_id=context.run.run_id, commit_attempts=attempts, is_forced=config.force

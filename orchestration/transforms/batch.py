@@ -22,6 +22,7 @@ from orchestration.dead_letters import DUPLICATE, Rejection
 from orchestration.offsets import OffsetRanges
 from orchestration.quality import Rule
 from orchestration.quality.rules import VIOLATIONS_COLUMN, Bits, count_violations, first_quarantine_rule, quarantined, violations_sql
+from orchestration.spark.session import SparkGoneError, is_server_gone
 from orchestration.spark.source import RecordBatchFrame
 from orchestration.tables import PROVENANCE
 from orchestration.transforms.declarations import TopicTable, Transform
@@ -87,11 +88,13 @@ def call_transform(name: str, function: Transform, *frames: Any) -> Any:
 def collect(name: str, frame: Any) -> pa.Table:
     """Compute ``frame`` into the run process.
 
-    :raises TransformError: Spark failed on it.
+    :raises TransformError: Spark failed on it. :raises SparkGoneError: the warm server died meanwhile.
     """
     try:
         return frame.toArrow()
     except (PySparkException, Py4JError) as error:
+        if is_server_gone(error):
+            raise SparkGoneError(f"the warm Spark server went away while table {name} was computed: {described(error)}") from error
         raise TransformError(f"Spark failed on the transform of table {name}: {described(error)}. Nothing was committed") from error
 
 
@@ -194,9 +197,11 @@ def _without(rows: pa.Table, rejections: Sequence[Rejection]) -> pa.Table:
         return rows
     partitions, offsets = _places(rows)
     gone: Flags = np.zeros(rows.num_rows, np.bool_)
-    for partition in {one.partition for one in rejections}:
-        rejected = np.array([one.offset for one in rejections if one.partition == partition], np.int64)
-        gone |= (partitions == partition) & np.isin(offsets, rejected)
+    rejected: dict[int, list[int]] = {}
+    for one in rejections:
+        rejected.setdefault(one.partition, []).append(one.offset)
+    for partition, places in rejected.items():
+        gone |= (partitions == partition) & np.isin(offsets, np.array(places, np.int64))
     return rows.filter(pa.array(~gone))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import dagster as dg
 
@@ -10,19 +11,30 @@ from orchestration.log_client import LogServiceError
 from orchestration.schemas import SchemaConflictError
 from orchestration.settings import SettingsError
 from orchestration.spark.java import JavaError
+from orchestration.spark.session import SparkGoneError
 from orchestration.tables import CommitConflictError, TableMissingError
 from orchestration.transforms.errors import NotReadyError, TransformError
 
 FINAL = (ProgressError, SchemaConflictError, SettingsError, JavaError, NotReadyError, TransformError, TableMissingError, ValueError)
-PASSING = (CommitConflictError, LogServiceError)
+PASSING = (CommitConflictError, LogServiceError, SparkGoneError)
+
+
+class HasSession(Protocol):
+    """What opens a Spark session."""
+
+    def forget(self) -> None:
+        """Close the session, so that the next use opens another."""
+        ...
 
 
 @contextmanager
-def explained(name: str) -> Iterator[None]:
+def explained(name: str, spark: HasSession) -> Iterator[None]:
     """Translate what the platform itself raises; anything else is a bug and keeps its traceback."""
     try:
         yield
     except FINAL as error:
         raise dg.Failure(description=f"{name}: {error}", allow_retries=False) from error
     except PASSING as error:
+        if isinstance(error, SparkGoneError):
+            spark.forget()
         raise dg.Failure(description=f"{name}: {error}. Nothing was committed; the next run tries again", allow_retries=True) from error

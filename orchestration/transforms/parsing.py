@@ -1,7 +1,8 @@
 """Values of records as typed columns: JSON by a declared schema, and in words why a record does not fit.
 
 Decides which records fit: JSON objects whose fields have the declared types, required ones (NOT NULL) present. Unknown fields are ignored,
-missing optional ones are null. Spark decides that for every record; ``explain_misfit`` finds the words for the few that do not fit.
+missing optional ones are null, bytes that are not UTF-8 do not fit (Spark would replace them in silence). Spark decides for every record;
+``explain_misfit`` finds the words for the few that do not fit.
 Invariant: the columns of provenance pass through unchanged.
 """
 
@@ -18,6 +19,7 @@ PARSED = "_parsed"
 MISFIT = "_misfit"
 CORRUPT = "_corrupt_record"
 SCHEMA_RULE = "schema"
+JSON_OPTIONS: Mapping[str, str] = {"mode": "PERMISSIVE", "allowSingleQuotes": "false"}
 INTEGER_BITS: Mapping[type[types.DataType], int] = {
     types.ByteType: 8,
     types.ShortType: 16,
@@ -38,7 +40,7 @@ class ParsedFrame:
         if self.fields is None:
             return self.frame.select(*PROVENANCE_COLUMNS, sql.col("key").alias("_key"), sql.col("value").alias("_value"))
         columns = [sql.col(PARSED)[field.name].alias(field.name) for field in self.fields]
-        key = sql.col("key").cast("string").alias("_key")
+        key = sql.make_valid_utf8(sql.col("key").cast("string")).alias("_key")
         return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, key, *columns)
 
     def misfits(self) -> Any:
@@ -54,9 +56,9 @@ def parse(session: Any, frame: Any, ddl: str | None) -> ParsedFrame:
     with_corrupt = types.StructType(
         [*(types.StructField(one.name, one.dataType) for one in fields), types.StructField(CORRUPT, types.StringType())]
     )
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    parsed = frame.withColumn(PARSED, sql.from_json(sql.col("value").cast("string"), with_corrupt, options))
-    is_misfit = sql.col(PARSED).isNull() | sql.col(PARSED)[CORRUPT].isNotNull()
+    text = sql.col("value").cast("string")
+    parsed = frame.withColumn(PARSED, sql.from_json(text, with_corrupt, {**JSON_OPTIONS, "columnNameOfCorruptRecord": CORRUPT}))
+    is_misfit = ~sql.is_valid_utf8(text) | sql.col(PARSED).isNull() | sql.col(PARSED)[CORRUPT].isNotNull()
     for one in fields:
         if not one.nullable:
             is_misfit |= sql.col(PARSED)[one.name].isNull()

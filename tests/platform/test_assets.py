@@ -43,6 +43,9 @@ class OpenedSpark:
 
     spark_session: Any
 
+    def forget(self) -> None:
+        pytest.fail("the session is there")
+
 
 @spark_table(
     topic=ORDERS,

@@ -212,6 +212,24 @@ def test_missing_topic_names_the_asset_that_creates_it(lake_root: Path) -> None:
         run_topic_table(orders_table(), run_context(MemoryLog(), lake_root, None))
 
 
+def test_bytes_that_are_no_text_and_lenient_json_are_dead_letters(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    partition = log.topics["orders"].partitions[0]
+    for value in (
+        b'{"id": "\xff", "amount": 1}',
+        b"{'id': 'a', 'amount': 1}",
+        b'{"id": "a", "amount": 99999999999}',
+        b'{"id": "b", "amount": 1}',
+    ):
+        partition.append(value, key=b"\xfe")
+    run_topic_table(orders_table(function=lambda records: records), run_context(log, lake_root, spark))
+    assert rows_of(lake_root, columns=("_offset", "id", "_key")) == [(3, "b", "\ufffd")]
+    assert letters_of(lake_root) == [
+        (0, 0, "schema", "the value is not UTF-8 text"),
+        (0, 1, "schema", "the value is not JSON"),
+        (0, 2, "schema", "field amount is not INT"),
+    ]
+
+
 def test_large_ranges_are_read_by_sparks_workers_with_the_same_result(log: MemoryLog, lake_root: Path, spark: Any) -> None:
     first, second = log.topics["orders"].partitions
     for number in range(300):

@@ -1,0 +1,87 @@
+"""How a session is configured, without starting one."""
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestration.settings import load_settings
+from orchestration.spark.server import SparkServer
+from orchestration.spark.session import (
+    SparkGoneError,
+    is_server_gone,
+    session_configuration,
+    shared_scratch,
+    spark_environment,
+    wait_until_reachable,
+)
+
+
+def test_nothing_binds_beyond_loopback_and_there_is_no_ui(tmp_path: Path) -> None:
+    server = SparkServer(settings=load_settings({"TIDELOG_DATA": str(tmp_path)}), port=15_123)
+    command = server.argv()
+    for setting in (
+        "spark.driver.bindAddress=127.0.0.1",
+        "spark.connect.grpc.binding.address=127.0.0.1",
+        "spark.connect.grpc.binding.port=15123",
+        "spark.ui.enabled=false",
+        f"spark.local.dir={tmp_path}/spark/local",
+    ):
+        assert setting in command
+    assert server.url == "sc://127.0.0.1:15123"
+    assert command[-1] == "spark-internal"
+
+
+def test_a_session_computes_the_same_wherever_it_runs() -> None:
+    shared = session_configuration(load_settings({}))
+    assert shared["spark.sql.session.timeZone"] == "UTC"
+    options = SparkServer(settings=load_settings({})).argv()
+    assert all(f"{key}={value}" in options for key, value in shared.items())
+
+
+def test_workers_get_this_python_and_find_this_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings({"TIDELOG_DATA": str(tmp_path / "data")})
+    given = spark_environment(settings, {"PATH": "", "PYTHONPATH": "/mine:/other"})
+    assert given["PYSPARK_PYTHON"] == sys.executable
+    root = str(Path(__file__).resolve().parents[3])
+    assert given["PYTHONPATH"].split(":") == [root, str(tmp_path), "/mine", "/other"]
+    assert given["JAVA_HOME"] == str(tmp_path / "data" / "java")
+    assert spark_environment(settings, {"PATH": "", "PYSPARK_PYTHON": "/my/python"})["PYSPARK_PYTHON"] == "/my/python"
+
+
+def test_the_server_does_not_become_a_client_of_itself(tmp_path: Path) -> None:
+    server = SparkServer(settings=load_settings({"TIDELOG_DATA": str(tmp_path)}))
+    environment = server.environment({"PATH": "", "TIDELOG_SPARK_REMOTE": "sc://127.0.0.1:1", "HOME": "/root"})
+    assert "TIDELOG_SPARK_REMOTE" not in environment
+    assert environment["HOME"] == "/root"
+
+
+@pytest.mark.parametrize(
+    ("remote", "is_shared"),
+    [(None, True), ("sc://127.0.0.1:15002", True), ("sc://localhost:15002/;token=x", True), ("sc://spark.example:15002", False)],
+)
+def test_files_are_shared_only_with_a_server_on_this_machine(remote: str | None, is_shared: bool) -> None:
+    settings = load_settings({"TIDELOG_SPARK_REMOTE": remote} if remote else {})
+    assert (shared_scratch(settings) is not None) is is_shared
+
+
+def test_a_server_that_is_not_there_is_named_soon(tmp_path: Path) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        assert not SparkServer(settings=load_settings({"TIDELOG_DATA": str(tmp_path)}), port=port).is_ready()
+        with pytest.raises(SparkGoneError, match=f"the Spark server at sc://127.0.0.1:{port} does not answer"):
+            wait_until_reachable(f"sc://127.0.0.1:{port}", within_s=0)
+        bound.listen()
+        wait_until_reachable(f"sc://127.0.0.1:{port}", within_s=5)
+        assert SparkServer(settings=load_settings({"TIDELOG_DATA": str(tmp_path)}), port=port).is_ready()
+
+
+def test_only_errors_of_the_wire_mean_that_the_server_is_gone() -> None:
+    from pyspark.errors.exceptions.connect import AnalysisException, SparkConnectGrpcException
+
+    assert is_server_gone(SparkConnectGrpcException("<_InactiveRpcError ... StatusCode.UNAVAILABLE failed to connect"))
+    assert not is_server_gone(AnalysisException("[UNRESOLVED_COLUMN] x"))
+    assert not is_server_gone(ValueError("UNAVAILABLE"))
