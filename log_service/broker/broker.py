@@ -44,6 +44,7 @@ from log_service.network.server import Server, ServerBudget
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import NodeIdentity, random_id, read_bootstrap_records
 from log_service.replication.replica_manager import ReplicaManager
+from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
 
 DRAIN_DEADLINE_MS = 5_000
@@ -76,6 +77,7 @@ class Broker:
         self._background_ended = trio.Event()
         self._is_diskless = trio.Event()
         self._disk_error: OSError | None = None
+        self._failed_directory = config.metadata_log_dir
         self._background: trio.Nursery
         self._logs: LogManager
         self._controller: ControllerDriver
@@ -133,6 +135,7 @@ class Broker:
                 listener.close()
             if hasattr(self, "_logs"):
                 self._logs.release()
+            self._raft.release()
             self._stopped.set()
 
     async def stop(self) -> None:
@@ -175,23 +178,22 @@ class Broker:
             self._background_ended.set()
 
     def _watch_directories(self) -> None:
-        """Take note when the last log directory fails; the call may come from a thread of the pool."""
+        """Take note when the last log directory fails, or that of the metadata log; the call may come from a thread of the pool."""
         token = trio.lowlevel.current_trio_token()
 
-        def on_failed(_path: Path, error: OSError) -> None:
-            if all(directory.is_offline for directory in self._logs.directories):
+        def on_failed(path: Path, error: OSError) -> None:
+            if path == self._config.metadata_log_dir or all(directory.is_offline for directory in self._logs.directories):
+                self._failed_directory = path
                 self._disk_error = error
                 token.run_sync_soon(self._is_diskless.set)
 
         self._logs.on_directory_failed = on_failed
 
     async def _end_without_directories(self) -> None:
-        """End the node when none of its log directories works: it could only refuse, and somebody has to look at the disk."""
+        """End the node: it could only refuse, or not keep its metadata, and somebody has to look at the disk."""
         await self._is_diskless.wait()
-        names = ", ".join(str(path) for path in self._config.log_manager.log_dirs)
-        raise StorageError(
-            f"every log directory failed ({names}): {self._disk_error}; look at the disk, then start again"
-        ) from self._disk_error
+        text = f"log directory {self._failed_directory} failed: {self._disk_error}; look at the disk, then start again"
+        raise StorageError(text) from self._disk_error
 
     def _new_logs(self, identity: NodeIdentity) -> LogManager:
         config = self._config
@@ -247,8 +249,15 @@ class Broker:
         self._offsets = OffsetsLeadership(self._replicas, self._groups)
         self._loader.add_publisher(self._replicas)
         self._loader.add_publisher(self._offsets)
-        self._logs.set_aside_strays(lambda log: log.topic_id in self.image.topics.by_id)
+        self._logs.set_aside_strays(self._is_known)
         await self._background.start(self._logs.run)
+
+    def _is_known(self, log: Log) -> bool:
+        """Whether a log is of a topic that there is. A loss of power may take the file with its topic id, which is then written anew."""
+        if log.topic_id is None:
+            topic, index = log.topic_partition
+            return self.image.topics.partition(topic, index) is not None
+        return log.topic_id in self.image.topics.by_id
 
     def _log_defaults(self, image: MetadataImage) -> LogConfig:
         cluster = image.configs.of(ResourceType.BROKER, ALL_BROKERS)

@@ -131,7 +131,12 @@ class RaftDriver:
         if len(buffer) > self._config.max_batch_bytes:
             text = f"{len(records)} metadata records take {len(buffer)} bytes, above {self._config.max_batch_bytes}; ask for less at once"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
-        log.append_as_follower(buffer)
+        try:
+            log.append_as_follower(buffer)
+        except KafkaError:
+            if log.home.is_offline:
+                self._appended.set()  # ``run`` finds out, and ends
+            raise
         batch = MetadataBatch(
             base_offset=base_offset,
             last_offset=log.log_end_offset - 1,
@@ -162,6 +167,8 @@ class RaftDriver:
         while True:
             await self._appended.wait()
             self._appended = trio.Event()
+            if log.home.is_offline:
+                raise StorageError(f"the metadata log in {self._path} could not be appended to: {log.home.refused()}")
             try:
                 await self._sync(log)
             except KafkaError as error:
@@ -214,8 +221,15 @@ class RaftDriver:
         except (OSError, KafkaError) as error:
             raise StorageError(f"the metadata log in {self._path} could not be closed in order: {error}") from error
         finally:
-            if self._lock is not None:
-                self._lock.release()
+            self.release()
+
+    def release(self) -> None:
+        """Close the files and give the lock back, writing nothing: how a start that failed and a cancelled node end. Idempotent."""
+        log, self._log = self._log, None
+        if log is not None:
+            log.close_files()
+        if self._lock is not None:
+            self._lock.release()
 
     # Opening
 

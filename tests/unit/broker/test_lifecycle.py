@@ -191,50 +191,37 @@ def test_a_directory_of_another_node_is_refused_by_name() -> None:
     run(main)
 
 
-def test_an_occupied_port_is_told_and_frees_the_directory() -> None:
+@pytest.mark.parametrize("apart", [{}, {"metadata.log.dir": "/data/metadata"}])
+def test_an_occupied_port_is_told_and_frees_the_directories(apart: dict[str, str]) -> None:
     async def main(world: World) -> None:
         env = world.node_env(HOST)
-        config, texts = configuration({})
+        config, texts = configuration(apart)
         listener = await env.network.listen(HOST, 9092)
         with pytest.raises(OSError, match="in use"):
             await Broker(env, config, static_texts=texts).run()
         listener.close()
-        async with running(world) as node:
+        async with running(world, **apart) as node:
             assert (await node.ask(MetadataRequest(topics=[]), 12)).error_code == 0
 
     run(main)
 
 
-def test_a_metadata_log_that_cannot_be_synced_ends_the_node() -> None:
-    async def main(world: World) -> None:
-        config, texts = configuration({})
-        broker = Broker(world.node_env(HOST), config, static_texts=texts)
-
-        async def serve() -> None:
-            with pytest.raises(StorageError, match="metadata"):
-                await broker.run(task_status=started)
-
-        started = _Started()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve)
-            await started.event.wait()
-            node = Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
-            files: Any = broker.env.files
-            files.fail_next("sync", containing="__cluster_metadata", count=5)
-            with trio.move_on_after(5), pytest.raises((EOFError, OSError)):
-                await node.create_topic("a")
-
-    run(main)
-
-
-def test_a_node_ends_when_its_only_log_directory_fails() -> None:
+@pytest.mark.parametrize(
+    ("operation", "path", "told"),
+    [
+        ("sync", "__cluster_metadata", "metadata log"),
+        ("append", "__cluster_metadata", "metadata log"),
+        ("append", "a-0", r"log directory /data/kafka failed"),
+    ],
+)
+def test_a_node_ends_when_the_disk_fails_that_it_cannot_do_without(operation: str, path: str, told: str) -> None:
     async def main(world: World) -> None:
         config, texts = configuration({})
         broker = Broker(world.node_env(HOST), config, static_texts=texts)
         started = _Started()
 
         async def serve() -> None:
-            with pytest.raises(StorageError, match=r"every log directory failed \(/data/kafka\)"):
+            with pytest.raises(StorageError, match=told):
                 await broker.run(task_status=started)
 
         async with trio.open_nursery() as nursery:
@@ -243,9 +230,27 @@ def test_a_node_ends_when_its_only_log_directory_fails() -> None:
             node = Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
             await node.create_topic("a")
             files: Any = broker.env.files
-            files.fail_next("append", containing="a-0")
-            with suppress(EOFError, OSError):
+            files.fail_next(operation, containing=path, count=5)
+            with suppress(EOFError, OSError, AssertionError):
                 await node.produce("a", batch(b"one"))
+                await node.create_topic("b")
+
+    run(main)
+
+
+def test_a_log_that_lost_its_topic_id_with_the_power_keeps_its_records() -> None:
+    async def main(world: World) -> None:
+        async with running(world) as node:
+            topic_id = await node.create_topic("a")
+            await node.produce("a", batch(b"one"))
+        files = world.node_env(HOST).files
+        files.remove(DATA / "a-0" / "partition.metadata")
+        files.make_directory(DATA / "stray-0")
+        async with running(world) as node:
+            assert values_of((await node.fetch("a", 0)).records) == [b"one"]
+            assert node.broker.replicas.get_partition("a", 0).topic_id == topic_id
+            assert files.exists(DATA / "a-0" / "partition.metadata")
+            assert any(name.startswith("stray-0") and name.endswith("-stray") for name in files.list_directory(DATA))
 
     run(main)
 
