@@ -201,6 +201,8 @@ class Log(ReadableLog):
                 await active.file.sync()
                 if truncation_count == self._truncation_count:
                     active.synced_bytes = max(active.synced_bytes, size_bytes)
+            if active is not self.segments.active:
+                await self._sync_older([active])  # it rolled meanwhile, and recovery looks at no segment below the recovery point
         except OSError as error:
             raise self.home.answer_to_sync(error) from error
         if truncation_count == self._truncation_count:

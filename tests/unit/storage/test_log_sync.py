@@ -69,6 +69,28 @@ def test_a_segment_that_rolls_with_all_records_synced_leaves_whole_indexes(seed:
     assert (len(oldest.offset_index), oldest.max_timestamp, oldest.max_timestamp_offset) == (2, NOW_MS, 0)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_segment_that_rolls_while_it_is_synced_leaves_whole_indexes(seed: int) -> None:
+    context = LogContext(index_interval_bytes=1)
+    context.files.sync_seconds = (0.1, 0.1)
+
+    async def main() -> None:
+        context.append_records(1, 1, 1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(context.log.sync)
+            await trio.sleep(0.05)
+            context.log.roll()
+            context.append_records(1)
+        await context.log.sync()
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert context.log.recovery_point == 4
+    context.files.crash(Random(seed))
+    context.open(recovery_point=4)
+    oldest = context.log.segments[0]
+    assert (len(oldest.offset_index), oldest.max_timestamp, oldest.max_timestamp_offset) == (2, NOW_MS, 0)
+
+
 def test_leader_epochs_and_topic_id_are_durable_with_the_first_sync() -> None:
     context = LogContext()
     context.append_records(1, leader_epoch=4)
