@@ -56,7 +56,7 @@ def _grow(image: MetadataImage, asked: CreatePartitionsTopic, left_count: int) -
     if added_count > left_count:
         text = f"the request asks for more new partitions than are allowed at once, {left_count} are left; ask for less"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
-    replicas = _assigned(image, asked, topic, added_count) if asked.assignments else _placed(image, topic, added_count)
+    replicas = _assigned(image, asked, topic, added_count) if asked.assignments is not None else _placed(image, topic, added_count)
     return [
         partition_record(topic.topic_id, index, registered(image, node_ids, index))
         for index, node_ids in enumerate(replicas, start=present_count)

@@ -118,8 +118,8 @@ def test_a_group_and_its_lag(bootstrap: str, tidelog: Command, topic: str, name:
     assert tidelog("groups", "describe", name).exit_code == 1
 
 
-def test_tables_fit_80_columns(tidelog: Command, bootstrap: str) -> None:
-    create_topic(bootstrap, "wide")
+def test_tables_fit_80_columns(tidelog: Command, tidelog_bootstrap: str) -> None:
+    create_topic(tidelog_bootstrap, "wide")
     try:
         for arguments in (["topics", "describe", "wide"], ["topics", "describe", "wide", "--configs"]):
             assert max(map(len, tidelog(*arguments).lines)) <= 80

@@ -104,6 +104,7 @@ def test_added_partitions_go_where_they_are_assigned() -> None:
         ("orders", 3, [[7]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ("orders", 3, [[1, 2]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ("orders", 4, [[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ("orders", 4, [], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ("orders", 100, None, ErrorCode.POLICY_VIOLATION),
         ("orders", 2**31 - 1, None, ErrorCode.POLICY_VIOLATION),
     ],
