@@ -1,0 +1,272 @@
+"""Looks at the disk of a simulated node at each death and each start: what recovery left of the logs, and whether indexes are true.
+
+Decides from bytes alone what a log holds; asks the dying node only how far it believed to be durable. After a kill every whole batch is
+still there; after a loss of power a prefix is, and everything that was synced, or below the high watermark of a log that is synced first.
+
+Invariants: looking changes nothing, neither on the disk nor in the node's memory.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers
+from log_service.storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_directory_name, parse_file_name
+from log_service.storage.indexes import IndexInDoubt
+from log_service.storage.log import Log
+from log_service.storage.segment import Segment
+from tests.sim.disk import Directory, Disk, Inode
+from tests.sim.node_checker import Violation
+from tests.sim.node_host import DATA, Death, Incarnation, NodeHost
+
+METADATA_DIRECTORY = "__cluster_metadata-0"
+
+
+class StoredBatch(NamedTuple):
+    """A whole batch on the disk."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    content: bytes
+
+
+LogKey = tuple[str, bytes]
+"""A partition's directory, and the content of its ``partition.metadata``, which names the topic's id."""
+
+
+@dataclass(slots=True)
+class DeathRecord:
+    """What there was when the node died, and up to which offset each log has to survive."""
+
+    death: Death
+    logs: dict[LogKey, list[StoredBatch]]
+    floors: dict[LogKey, int]
+
+
+class Auditor:
+    """Watches one host; ``violations`` is what it found."""
+
+    def __init__(self, host: NodeHost) -> None:
+        self.violations: list[Violation] = []
+        self.checked_log_count = 0
+        self._host = host
+        self._floors: dict[LogKey, int] = {}
+        self._last_death: DeathRecord | None = None
+        host.on_death = self.note_death
+        host.on_started = self.check_start
+
+    def note_death(self, death: Death) -> None:
+        """Remember what lies on the disk, before it loses anything."""
+        self._take_floors()
+        known = self._last_death
+        is_power_lost = death is Death.POWER or (known is not None and known.death is Death.POWER)
+        logs = stored_logs(self._host.disk)
+        if known is not None:  # it died again before it served: what was there at first is what counts
+            logs = {**logs, **known.logs}
+        self._last_death = DeathRecord(Death.POWER if is_power_lost else death, logs, dict(self._floors))
+
+    def forget_death(self) -> None:
+        """Expect nothing: the node stopped in order, or its disk lied to it."""
+        self._last_death = None
+
+    def check_start(self, incarnation: Incarnation) -> None:
+        """Compare what recovery left with what there was."""
+        record, self._last_death = self._last_death, None
+        now = stored_logs(self._host.disk)
+        if record is not None:
+            self.violations += self._compare(record, now, incarnation)
+        for log in logs_of(incarnation):
+            self.checked_log_count += 1
+            self.violations += check_indexes(self._host.disk, log)
+        self._floors = {key: floor for key, floor in self._floors.items() if key in now}
+
+    def _compare(self, record: DeathRecord, now: dict[LogKey, list[StoredBatch]], incarnation: Incarnation) -> Iterator[Violation]:
+        image = incarnation.broker.image
+        for key, before in sorted(record.logs.items()):
+            partition = parse_directory_name(key[0])
+            assert partition is not None
+            if key[0] != METADATA_DIRECTORY and partition.topic not in image.topics.by_name:
+                continue
+            if key not in now and any(name == key[0] for name, _ in now):
+                if record.floors.get(key, 0) > 0 and str(image.topics.by_name[partition.topic].topic_id) in _id_text(key):
+                    yield Violation("recovery", f"{key[0]} lost its topic id")
+                continue  # another topic of that name
+            yield from _compare_log(key[0], before, now.get(key, []), record, record.floors.get(key, 0))
+            if before and key[0] != METADATA_DIRECTORY:
+                live = incarnation.broker.replicas.partitions[tuple(partition)]  # type: ignore[index]  # a pair
+                if live.leader_epoch <= before[-1].leader_epoch:
+                    text = f"{partition} is led in epoch {live.leader_epoch}; its log had {before[-1].leader_epoch} before the node died"
+                    yield Violation("epoch rises", text)
+
+    def _take_floors(self) -> None:
+        incarnation = self._host.current
+        if incarnation is None:
+            return
+        raft = incarnation.broker._raft
+        for key in stored_keys(self._host.disk):
+            if key[0] == METADATA_DIRECTORY:
+                self._floors[key] = max(self._floors.get(key, 0), raft.high_watermark)
+        if not hasattr(incarnation.broker, "_replicas"):
+            return
+        by_name = {key[0]: key for key in stored_keys(self._host.disk)}
+        for partition in incarnation.broker.replicas.partitions.values():
+            found = by_name.get(str(partition.topic_partition))
+            if partition.log is None or found is None:
+                continue
+            floor = partition.log.recovery_point
+            if partition.log.config.flush_messages == 1 and not partition.is_offline:
+                floor = max(floor, partition.high_watermark)
+            self._floors[found] = floor
+
+
+def _id_text(key: LogKey) -> str:
+    return key[1].decode(errors="replace")
+
+
+def _compare_log(name: str, before: list[StoredBatch], after: list[StoredBatch], record: DeathRecord, floor: int) -> Iterator[Violation]:
+    last_epoch = before[-1].leader_epoch if before else -1
+    first = before[0].base_offset if before else 0
+    after = [batch for batch in after if batch.base_offset >= first]  # segments that retention had removed may come back
+    start = after[0].base_offset if after else first
+    kept = [batch for batch in after if batch.leader_epoch <= last_epoch]
+    expected = [batch for batch in before if batch.base_offset >= start]
+    if kept != expected[: len(kept)]:
+        text = f"{name}: {_ends(kept)} is not a prefix of {_ends(expected)}"
+        yield Violation("recovery", f"{text}; it died of {record.death.value}")
+        return
+    end = kept[-1].last_offset + 1 if kept else start
+    if record.death is Death.KILL and len(kept) < len(expected):
+        yield Violation("recovery", f"{name} was {_ends(expected)} before the kill, {_ends(kept)} after it")
+    elif end < floor and any(batch.last_offset >= end for batch in expected):
+        yield Violation("recovery", f"{name} was durable up to {floor}, and ends at {end} after {record.death.value}")
+
+
+def _ends(batches: list[StoredBatch]) -> str:
+    return f"[{batches[0].base_offset}, {batches[-1].last_offset}] in {len(batches)} batches" if batches else "nothing"
+
+
+def stored_keys(disk: Disk) -> list[LogKey]:
+    """The partitions' directories on a disk."""
+    node = disk.find(DATA)
+    if not isinstance(node, Directory):
+        return []
+    keys = []
+    for name, child in sorted(node.children.items()):
+        if isinstance(child, Directory) and parse_directory_name(name) is not None:
+            metadata = child.children.get("partition.metadata")
+            keys.append((name, bytes(metadata.content) if isinstance(metadata, Inode) else b""))
+    return keys
+
+
+def stored_logs(disk: Disk) -> dict[LogKey, list[StoredBatch]]:
+    """The whole batches of every log on a disk, in order, up to the first that is damaged."""
+    return {key: list(_stored_batches(disk.directory(DATA / key[0]))) for key in stored_keys(disk)}
+
+
+def _stored_batches(directory: Directory) -> Iterator[StoredBatch]:
+    for name in sorted(name for name in directory.children if parse_file_name(name, LOG_SUFFIX) is not None):
+        node = directory.children[name]
+        assert isinstance(node, Inode)
+        content = bytes(node.content)
+        end = 0
+        try:
+            for position, header in iterate_headers(content, is_torn_tail_ok=True):
+                whole = content[position : position + header.size_bytes]
+                if not is_crc_valid(memoryview(whole)):
+                    return
+                yield StoredBatch(header.base_offset, header.last_offset, header.partition_leader_epoch, whole)
+                end = position + header.size_bytes
+        except CorruptBatch:
+            return
+        if end != len(content):
+            return
+
+
+def logs_of(incarnation: Incarnation) -> Iterator[Log]:
+    """The open logs of a node that serves."""
+    for _, partition in sorted(incarnation.broker.replicas.partitions.items()):
+        if partition.log is not None and not partition.is_offline:
+            yield partition.log
+
+
+# Indexes
+
+
+def check_indexes(disk: Disk, log: Log) -> Iterator[Violation]:
+    """Compare the indexes that would be believed with what the batches say."""
+    for segment in log.segments:
+        node = disk.find(segment.path())
+        if not isinstance(node, Inode):
+            yield Violation("indexes", f"{segment.path()} is not on the disk")
+            continue
+        try:
+            headers = list(iterate_headers(bytes(node.content[: segment.size_bytes])))
+        except CorruptBatch as error:
+            yield Violation("recovery", f"{segment.path()} is served with a damaged batch: {error}")
+            continue
+        yield from _check_offset_index(disk, segment, headers)
+        yield from _check_time_index(disk, segment, headers)
+
+
+def _check_offset_index(disk: Disk, segment: Segment, headers: list) -> Iterator[Violation]:  # type: ignore[type-arg]  # of headers
+    entries = _offset_entries(disk, segment)
+    if entries is None:
+        return
+    rebuilt, last_position = [], 0
+    for position, header in headers:
+        if position - last_position > segment._indexes.interval_bytes:
+            rebuilt.append((header.last_offset, position))
+            last_position = position
+    if entries != rebuilt:
+        yield Violation("indexes", f"{segment.path(OFFSET_INDEX_SUFFIX)} has {entries}, a rebuild has {rebuilt}")
+
+
+def _check_time_index(disk: Disk, segment: Segment, headers: list) -> Iterator[Violation]:  # type: ignore[type-arg]  # of headers
+    entries = _time_entries(disk, segment)
+    if entries is None:
+        return
+    largest, true_entries = -1, set()
+    for _, header in headers:
+        if header.max_timestamp > largest:
+            largest = header.max_timestamp
+            true_entries.add((largest, header.last_offset))
+    wrong = [entry for entry in entries if entry not in true_entries]
+    if wrong or entries != sorted(entries):
+        yield Violation("indexes", f"{segment.path(TIME_INDEX_SUFFIX)} has {wrong or entries}, true are {sorted(true_entries)}")
+
+
+def _offset_entries(disk: Disk, segment: Segment) -> list[tuple[int, int]] | None:
+    """The entries in memory, or those of the file; None where nobody would believe it."""
+    indexes = segment._indexes
+    if indexes.is_loaded:
+        return list(indexes.offset_index)
+    content = _content(disk, segment.path(OFFSET_INDEX_SUFFIX))
+    if content is None or len(content) % 8:
+        return None
+    try:
+        indexes._make()[0].check(bytearray(content))
+    except IndexInDoubt:
+        return None
+    return [(segment.base_offset + offset, position) for offset, position in struct.iter_unpack(">ii", content)]
+
+
+def _time_entries(disk: Disk, segment: Segment) -> list[tuple[int, int]] | None:
+    indexes = segment._indexes
+    if indexes.is_loaded:
+        return list(indexes.time_index)
+    content = _content(disk, segment.path(TIME_INDEX_SUFFIX))
+    if content is None or len(content) % 12:
+        return None
+    try:
+        indexes._make()[1].check(bytearray(content))
+    except IndexInDoubt:
+        return None
+    return [(timestamp, segment.base_offset + offset) for timestamp, offset in struct.iter_unpack(">qi", content)]
+
+
+def _content(disk: Disk, path: Path) -> bytes | None:
+    node = disk.find(path)
+    return bytes(node.content) if isinstance(node, Inode) else None

@@ -1,0 +1,289 @@
+"""Judges a history, in the manner of Jepsen's checker of Kafka: what no client may ever see.
+
+Decides with nothing but what clients asked and were told, and when the node died. Every rule is a function that yields ``Violation``; a
+rule says in its docstring what is promised and what is excused. Losing power excuses what was not synced before it; a kill excuses
+nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from log_service.common.types import TopicPartition
+from tests.sim.node_history import (
+    NEVER,
+    Commit,
+    Committed,
+    DeleteRecords,
+    Died,
+    Final,
+    History,
+    Poll,
+    Positioned,
+    SeenRecord,
+    Send,
+    TopicPlan,
+)
+from tests.sim.node_host import Death
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise: which rule, and what shows it."""
+
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.text}"
+
+
+@dataclass
+class Case:
+    """A history with what several rules ask of it."""
+
+    history: History
+    sends_by_value: dict[str, Send] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sends_by_value = {send.value: send for send in self.history.of(Send)}
+
+    @cached_property
+    def finals(self) -> list[Final]:
+        return list(self.history.of(Final))
+
+    @cached_property
+    def sends(self) -> list[Send]:
+        return list(self.history.of(Send))
+
+    @cached_property
+    def polls(self) -> list[Poll]:
+        return list(self.history.of(Poll))
+
+    @cached_property
+    def power_losses(self) -> list[Died]:
+        return [died for died in self.history.of(Died) if died.death is Death.POWER]
+
+    def has_lost_power(self, *, since: float = -1.0, until: int = NEVER) -> bool:
+        """Whether power went at or after a time, before a place of the history."""
+        return any(died.time >= since and died.at < until for died in self.power_losses)
+
+    def is_lossless(self, topic: str, *, until: int = NEVER) -> bool:
+        """Whether nothing that was ever seen of a topic may have been lost before that place."""
+        return self.topic(topic).is_synced or not self.has_lost_power(until=until)
+
+    def topic(self, name: str) -> TopicPlan:
+        return self.history.topics[name]
+
+    def seen(self) -> Iterator[tuple[int, TopicPartition, SeenRecord, str]]:
+        """Every record that anybody got: where in the history, of which partition, and who got it."""
+        for poll in self.polls:
+            for record in poll.records:
+                yield poll.at, poll.partition, record, poll.consumer
+        for final in self.finals:
+            for record in final.records:
+                yield final.at, final.partition, record, "the final read"
+
+
+Rule = Callable[[Case], Iterator[Violation]]
+
+
+def acknowledged_is_there(case: Case) -> Iterator[Violation]:
+    """What was acknowledged is in the log, at the offset that was told.
+
+    Excused is what was deleted on purpose, and what was not synced when power went.
+    """
+    for final in case.finals:
+        by_offset = {record.offset: record.value for record in final.records}
+        values = set(by_offset.values())
+        for send in case.sends:
+            if send.partition != final.partition or not send.is_ok:
+                continue
+            if not case.topic(send.partition.topic).is_synced and case.has_lost_power(since=send.ended_time):
+                continue
+            if 0 <= send.offset < final.log_start_offset:
+                if not case.topic(send.partition.topic).is_trimmed:
+                    yield Violation("acknowledged is there", f"{send} lies below log start offset {final.log_start_offset}")
+            elif send.offset >= 0 and by_offset.get(send.offset) != send.value:
+                found = by_offset.get(send.offset)
+                yield Violation("acknowledged is there", f"{send}: offset holds {found!r}, the log ends at {final.high_watermark}")
+            elif send.offset < 0 and send.value not in values and not final.log_start_offset:
+                yield Violation("acknowledged is there", f"{send} is nowhere")
+
+
+def nothing_from_nowhere(case: Case) -> Iterator[Violation]:
+    """Whatever is read was sent, to that partition."""
+    for _, partition, record, who in case.seen():
+        send = case.sends_by_value.get(record.value)
+        if send is None or send.partition != partition:
+            yield Violation("nothing from nowhere", f"{who} read {record} in {partition}, which was sent as {send}")
+
+
+def no_duplicate(case: Case) -> Iterator[Violation]:
+    """A record of an idempotent producer is in the log once; where records survive, nobody ever saw it at two offsets."""
+    for final in case.finals:
+        offsets: dict[str, int] = {}
+        for record in final.records:
+            if offsets.setdefault(record.value, record.offset) != record.offset:
+                text = f"{final.partition}: {record.value} is at {offsets[record.value]} and at {record.offset}"
+                yield Violation("no duplicate", text)
+    places: dict[tuple[TopicPartition, str], int] = {}
+    for _, partition, record, who in case.seen():
+        offset = places.setdefault((partition, record.value), record.offset)
+        if offset != record.offset and case.is_lossless(partition.topic):
+            yield Violation("no duplicate", f"{partition}: {record.value} was seen at {offset}, and at {record.offset} by {who}")
+
+
+def order_is_kept(case: Case) -> Iterator[Violation]:
+    """Records of one producer lie in the partition in the order in which they were sent."""
+    for final in case.finals:
+        last: dict[str, Send] = {}
+        for record in final.records:
+            send = case.sends_by_value.get(record.value)
+            if send is None:
+                continue
+            before = last.get(send.producer)
+            if before is not None and before.number > send.number:
+                yield Violation("order is kept", f"{final.partition}: {send.value} at {record.offset} comes after {before.value}")
+            last[send.producer] = send
+
+
+def log_is_whole(case: Case) -> Iterator[Violation]:
+    """Offsets follow each other from the log's start to its end, and leader epochs never fall."""
+    for final in case.finals:
+        offsets = [record.offset for record in final.records]
+        if offsets != list(range(final.log_start_offset, final.high_watermark)):
+            text = f"{final.partition}: read {offsets[:3]}..{offsets[-3:]} ({len(offsets)})"
+            yield Violation("log is whole", f"{text} of [{final.log_start_offset}, {final.high_watermark})")
+        epochs = [record.leader_epoch for record in final.records]
+        if epochs != sorted(epochs):
+            yield Violation("log is whole", f"{final.partition}: leader epochs fall: {epochs}")
+        if final.log_start_offset and not case.topic(final.partition.topic).is_trimmed:
+            yield Violation("log is whole", f"{final.partition} begins at {final.log_start_offset}, and nobody asked for that")
+
+
+def one_value_per_offset(case: Case) -> Iterator[Violation]:
+    """One value per (leader epoch, offset), for ever; where records survive, one per offset: as first read, as acknowledged."""
+    by_epoch: dict[tuple[TopicPartition, int, int], str] = {}
+    by_offset: dict[tuple[TopicPartition, int], str] = {}
+    for _, partition, record, who in case.seen():
+        first = by_epoch.setdefault((partition, record.leader_epoch, record.offset), record.value)
+        if first != record.value:
+            yield Violation("one value per offset", f"{partition}: {who} read {record}, where {first!r} was before")
+        first = by_offset.setdefault((partition, record.offset), record.value)
+        if first != record.value and case.is_lossless(partition.topic):
+            yield Violation("one value per offset", f"{partition}: {who} read {record}, where {first!r} was before")
+    for send in case.sends:
+        if send.is_ok and send.offset >= 0 and case.is_lossless(send.partition.topic):
+            found = by_offset.get((send.partition, send.offset))
+            if found is not None and found != send.value:
+                yield Violation("one value per offset", f"{send}: {found!r} was read there")
+
+
+def reading_goes_on(case: Case) -> Iterator[Violation]:
+    """A consumer gets offset after offset without a gap or a step back, while it holds the partition and nothing was cut."""
+    positions: dict[tuple[str, TopicPartition], int] = {}
+    for entry in case.history.entries:
+        if isinstance(entry, Positioned):
+            positions.pop((entry.consumer, entry.partition), None)
+        elif isinstance(entry, Poll):
+            key, topic = (entry.consumer, entry.partition), case.topic(entry.partition.topic)
+            offsets = [record.offset for record in entry.records]
+            if offsets != list(range(offsets[0], offsets[0] + len(offsets))):
+                yield Violation("reading goes on", f"{entry.consumer} got {offsets} of {entry.partition} in one poll")
+            position = positions.get(key, offsets[0])
+            is_excused = not case.is_lossless(topic.name, until=entry.at) or (topic.is_trimmed and offsets[0] > position)
+            if offsets[0] != position and not is_excused:
+                yield Violation("reading goes on", f"{entry.consumer} got {offsets[0]} of {entry.partition} where {position} was due")
+            positions[key] = offsets[-1] + 1
+
+
+def group_reads_everything(case: Case) -> Iterator[Violation]:
+    """A group gets every record that is in the log at the end at least once, where nothing is cut."""
+    groups = sorted({poll.group for poll in case.polls if poll.group})
+    got: dict[tuple[str, TopicPartition], set[str]] = defaultdict(set)
+    for poll in case.polls:
+        got[poll.group, poll.partition].update(record.value for record in poll.records)
+    for final in case.finals:
+        topic = case.topic(final.partition.topic)
+        if topic.is_trimmed or not (case.is_lossless(topic.name) and (case.history.are_offsets_synced or not case.power_losses)):
+            continue
+        for group in groups:
+            missed = [record for record in final.records if record.value not in got[group, final.partition]]
+            if missed:
+                yield Violation("group reads everything", f"{group} never got {len(missed)} of {final.partition}, first {missed[0]}")
+
+
+def commits_stay(case: Case) -> Iterator[Violation]:
+    """A committed offset never goes back: who asks gets at least what was acknowledged before the question, and nothing nobody sent."""
+    commits: dict[tuple[str, TopicPartition], list[Commit]] = defaultdict(list)
+    for commit in case.history.of(Commit):
+        commits[commit.group, commit.partition].append(commit)
+    for told in case.history.of(Committed):
+        if not told.is_ok:
+            continue
+        known = commits[told.group, told.partition]
+        if told.offset >= 0 and told.offset not in {commit.offset for commit in known if commit.at < told.ended_at}:
+            yield Violation("commits stay", f"{told} was never committed")
+        before = [commit for commit in known if commit.is_ok and commit.ended_at < told.at]
+        safe = max((commit.offset for commit in before if _is_commit_safe(case, commit, told.ended_at)), default=-1)
+        if told.offset < safe:
+            yield Violation("commits stay", f"{told}, but {safe} was acknowledged before")
+
+
+def _is_commit_safe(case: Case, commit: Commit, until: int) -> bool:
+    """Whether an acknowledged commit stands: it was synced, or power never went since; and no records went, so that nobody begins anew."""
+    is_kept = case.history.are_offsets_synced or not case.has_lost_power(since=commit.ended_time, until=until)
+    return is_kept and case.is_lossless(commit.partition.topic, until=until)
+
+
+def group_goes_on_where_it_committed(case: Case) -> Iterator[Violation]:
+    """A member that gets a partition begins at or before what its group had read, and not before what it had committed."""
+    furthest: dict[tuple[str, TopicPartition], int] = defaultdict(int)
+    begins: set[tuple[str, TopicPartition]] = set()
+    for entry in case.history.entries:
+        if isinstance(entry, Positioned):
+            begins.add((entry.consumer, entry.partition))
+        elif isinstance(entry, Poll) and entry.group:
+            key, topic = (entry.group, entry.partition), case.topic(entry.partition.topic)
+            first = entry.records[0].offset
+            is_cut = topic.is_trimmed or not case.is_lossless(topic.name, until=entry.at)
+            if (entry.consumer, entry.partition) in begins and first > furthest[key] and not is_cut:
+                yield Violation("group goes on", f"{entry.consumer} begins {entry.partition} at {first}; the group came to {furthest[key]}")
+            begins.discard((entry.consumer, entry.partition))
+            furthest[key] = max(furthest[key], entry.records[-1].offset + 1)
+
+
+def deleted_stays_within_bounds(case: Case) -> Iterator[Violation]:
+    """The log's start moves no further than somebody asked for, where only DeleteRecords moves it."""
+    asked: dict[TopicPartition, int] = defaultdict(int)
+    for delete in case.history.of(DeleteRecords):
+        asked[delete.partition] = max(asked[delete.partition], delete.before)
+    for final in case.finals:
+        topic = case.topic(final.partition.topic)
+        is_by_request = topic.is_trimmed and "retention.ms" not in topic.configs and "retention.bytes" not in topic.configs
+        if is_by_request and final.log_start_offset > asked[final.partition]:
+            text = f"{final.partition} begins at {final.log_start_offset}, asked for was {asked[final.partition]}"
+            yield Violation("deleted stays within bounds", text)
+
+
+RULES: tuple[Rule, ...] = (
+    acknowledged_is_there,
+    nothing_from_nowhere,
+    no_duplicate,
+    order_is_kept,
+    log_is_whole,
+    one_value_per_offset,
+    reading_goes_on,
+    group_reads_everything,
+    commits_stay,
+    group_goes_on_where_it_committed,
+    deleted_stays_within_bounds,
+)
+
+
+def check(history: History) -> list[Violation]:
+    """Return every broken promise."""
+    case = Case(history)
+    return [violation for rule in RULES for violation in rule(case)]

@@ -1,0 +1,330 @@
+"""The clients of a simulated node: producers, members of a group, readers by hand, and those who administer.
+
+Decides what each asks for, and writes down what it asked and was told. Knows neither faults nor rules. A client that is cancelled has died;
+whoever runs it starts another one under a new name.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Any
+
+import trio
+
+from log_service.client import Admin, ConfigResource, Consumer, NewTopic, OffsetSpec, Producer
+from log_service.client.record_view import ConsumerRecord
+from log_service.common.env import Env
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+from tests.sim.node_history import (
+    Alter,
+    Commit,
+    Committed,
+    Create,
+    Delete,
+    DeleteRecords,
+    Described,
+    Final,
+    Grow,
+    History,
+    Operation,
+    Poll,
+    Positioned,
+    SeenRecord,
+    Send,
+)
+from tests.sim.node_host import BOOTSTRAP
+from tests.sim.node_plan import Plan
+from tests.sim.world import World
+
+GROUP = "group"
+TIMEOUTS: dict[str, Any] = {
+    "request_timeout_ms": 5_000,
+    "retry_backoff_ms": 50,
+    "reconnect_backoff_max_ms": 500,
+    "socket_connection_setup_timeout_ms": 3_000,
+}
+DELIVERY_TIMEOUT_MS = 40_000
+GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""A topic that does not exist."""
+
+
+class Clients:
+    """The cast of one run. ``is_over`` ends the sending, ``is_drained`` the reading."""
+
+    def __init__(self, world: World, plan: Plan, history: History) -> None:
+        self.world = world
+        self.plan = plan
+        self.history = history
+        self.is_over = False
+        self.is_drained = False
+        self.partitions = [TopicPartition(topic.name, index) for topic in plan.topics for index in range(topic.partition_count)]
+        self.group_positions: dict[TopicPartition, int] = {}
+
+    # Sending
+
+    async def produce(self, name: str) -> None:
+        """Send records of many sizes to all partitions until it is over, then deliver what waits."""
+        env = self.world.client_env(name)
+        rng = env.rng
+        numbers: dict[TopicPartition, int] = {}
+        async with Producer(BOOTSTRAP, env=env, **self._producer_settings(rng)) as producer:
+            while not self.is_over:
+                for _ in range(rng.randint(1, 8)):
+                    await self._send(producer, name, rng.choice(self.partitions), numbers, rng)
+                await trio.sleep(rng.expovariate(self.plan.records_per_second / 4))
+
+    def _producer_settings(self, rng: Random) -> dict[str, Any]:
+        return {
+            **TIMEOUTS,
+            "delivery_timeout_ms": DELIVERY_TIMEOUT_MS,
+            "max_block_ms": 10_000,
+            "linger_ms": rng.choice([0, 5, 100]),
+            "batch_size": rng.choice([0, 300, 16_384]),
+            "max_in_flight_requests_per_connection": rng.choice([1, 2, 5]),
+            "compression": rng.choice(["none", "none", "gzip", "snappy", "lz4", "zstd"]),
+        }
+
+    async def _send(
+        self, producer: Producer, name: str, partition: TopicPartition, numbers: dict[TopicPartition, int], rng: Random
+    ) -> None:
+        number = numbers[partition] = numbers.get(partition, 0) + 1
+        value = f"{name}:{partition}:{number}"
+        send = Send(producer=name, partition=partition, number=number, value=value, timestamp_ms=producer.wall_ms())
+        self.history.add(send)
+
+        def settled(metadata: object, error: KafkaError | None) -> None:
+            send.offset = getattr(metadata, "offset", -1)
+            self.history.end(send, error)
+
+        try:
+            key = rng.choice([None, b"key", bytes(300)])
+            await producer.send(partition.topic, value=value.encode(), key=key, partition=partition.partition, on_delivery=settled)
+        except KafkaError as error:
+            self.history.end(send, error)
+
+    # Reading
+
+    async def join(self, name: str) -> None:
+        """Read all topics as a member of the group, and commit, until everything was read."""
+        env = self.world.client_env(name)
+        rng = env.rng
+        strategy = ("cooperative-sticky",) if self.plan.seed % 2 else ("range",)
+        settings: dict[str, Any] = {
+            "group_id": GROUP,
+            "enable_auto_commit": False,
+            "session_timeout_ms": 6_000,
+            "heartbeat_interval_ms": 1_000,
+        }
+        async with self._consumer(env, partition_assignment_strategy=strategy, **settings) as consumer:
+
+            def assigned(partitions: object) -> None:
+                assert isinstance(partitions, list)
+                for partition in partitions:
+                    self.history.add(Positioned(consumer=name, partition=partition))
+
+            await consumer.subscribe([topic.name for topic in self.plan.topics], on_assigned=assigned)
+            while not self.is_drained:
+                try:
+                    await self._poll(consumer, name, GROUP, rng)
+                    if rng.random() < 0.7 or self.is_over:
+                        await self._commit(consumer)
+                except KafkaError as error:
+                    self.world.log(name, "poll", error)
+                    await trio.sleep(0.2)
+
+    async def read(self, name: str) -> None:
+        """Read one topic by hand, from its beginning, again and again."""
+        env = self.world.client_env(name)
+        rng = env.rng
+        topic = rng.choice(self.plan.topics).name
+        mine = [partition for partition in self.partitions if partition.topic == topic]
+        async with self._consumer(env) as consumer:
+            consumer.assign(mine)
+            while not self.is_over:
+                try:
+                    await self._poll(consumer, name, "", rng)
+                    if rng.random() < 0.1:
+                        partition = rng.choice(mine)
+                        self.history.add(Positioned(consumer=name, partition=partition))
+                        await consumer.seek_to_beginning([partition])
+                except KafkaError as error:
+                    self.world.log(name, "poll", error)
+                    await trio.sleep(0.2)
+
+    def _consumer(self, env: Env, **settings: Any) -> Consumer:
+        return Consumer(BOOTSTRAP, env=env, auto_offset_reset="earliest", fetch_max_wait_ms=300, **TIMEOUTS, **settings)
+
+    async def _poll(self, consumer: Consumer, name: str, group: str, rng: Random) -> None:
+        records = await consumer.poll(max_records=rng.choice([1, 20, 500]), timeout_ms=500)
+        for partition, seen in by_partition(records).items():
+            self.history.add(Poll(consumer=name, group=group, partition=partition, records=seen))
+        await trio.sleep(rng.choice([0, 0, 0.05]))
+
+    async def _commit(self, consumer: Consumer) -> None:
+        """Commit what was polled, each partition noted."""
+        positions = {}
+        for partition in consumer.assignment:
+            state = consumer._subscriptions.of(partition)
+            if state.has_position and state.position > 0:
+                positions[partition] = state.position
+        commits = [Commit(group=GROUP, partition=partition, offset=offset) for partition, offset in positions.items()]
+        await self._note(commits, lambda: consumer.commit(positions))
+        self.group_positions.update(positions)
+
+    async def _note(self, operations: Sequence[Operation], act: Callable[[], Awaitable[object]]) -> None:
+        """Do what all the operations together are, and note how it went; a KafkaError goes on to the caller."""
+        for operation in operations:
+            self.history.add(operation)
+        try:
+            await act()
+        except KafkaError as error:
+            for operation in operations:
+                self.history.end(operation, error)
+            raise
+        for operation in operations:
+            self.history.end(operation)
+
+    # Administering
+
+    async def watch_commits(self, name: str) -> None:
+        """Ask again and again what the group has committed."""
+        env = self.world.client_env(name)
+        async with Admin(BOOTSTRAP, env=env, **TIMEOUTS) as admin:
+            while not self.is_drained:
+                await self.ask_commits(admin)
+                await trio.sleep(env.rng.uniform(0.5, 4))
+
+    async def ask_commits(self, admin: Admin) -> None:
+        """Note what the group is said to have committed."""
+        told = [Committed(group=GROUP, partition=partition) for partition in self.partitions]
+        for each in told:
+            self.history.add(each)
+        try:
+            offsets = await admin.list_group_offsets(GROUP, timeout_ms=10_000)
+        except KafkaError as error:
+            for each in told:
+                self.history.end(each, error)
+            return
+        for each in told:
+            if each.partition in offsets:
+                each.offset = offsets[each.partition].offset
+            self.history.end(each)
+
+    async def trim(self, name: str) -> None:
+        """Delete records of the topics where that is planned, and have retention applied."""
+        env = self.world.client_env(name)
+        cut = [partition for partition in self.partitions if partition.topic == "cut"]
+        async with Admin(BOOTSTRAP, env=env, **TIMEOUTS) as admin:
+            while not self.is_over:
+                await trio.sleep(env.rng.uniform(0.5, 6))
+                try:
+                    for partition in cut:
+                        await self._cut(admin, partition, env.rng)
+                    await admin.apply_retention(timeout_ms=8_000)
+                except KafkaError as error:
+                    self.world.log(name, error)
+
+    async def _cut(self, admin: Admin, partition: TopicPartition, rng: Random) -> None:
+        latest = await admin.list_offsets({partition: OffsetSpec.latest()}, timeout_ms=8_000)
+        before = rng.randint(0, latest[partition].offset)
+        delete = DeleteRecords(partition=partition, before=before)
+        await self._note([delete], lambda: admin.delete_records({partition: before}, timeout_ms=8_000))
+
+    async def churn(self, name: str) -> None:
+        """Create, grow, change, describe and delete one topic of its own."""
+        env = self.world.client_env(name)
+        rng = env.rng
+        count = 1
+        async with Admin(BOOTSTRAP, env=env, **TIMEOUTS) as admin:
+            while not self.is_over:
+                try:
+                    count = await self._change(admin, name, count, rng)
+                except KafkaError as error:
+                    self.world.log(name, error)
+                await self.describe(admin, name)
+                await trio.sleep(rng.uniform(0.1, 2))
+
+    async def _change(self, admin: Admin, name: str, count: int, rng: Random) -> int:
+        retention_ms = str(rng.randint(10**8, 10**9))
+        operation: Create | Grow | Alter | Delete
+        match rng.choice(["create", "create", "grow", "alter", "delete"]):
+            case "create":
+                await self._create(admin, Create(topic=name, partition_count=1, retention_ms=retention_ms))
+                return 1
+            case "grow":
+                operation = Grow(topic=name, partition_count=count + 1)
+                await self._note([operation], lambda: admin.create_partitions({name: count + 1}, timeout_ms=8_000))
+                return count + 1
+            case "alter":
+                operation = Alter(topic=name, retention_ms=retention_ms)
+                change = {ConfigResource.topic(name): {"retention.ms": retention_ms}}
+                await self._note([operation], lambda: admin.alter_configs(change, timeout_ms=8_000))
+            case _:
+                operation = Delete(topic=name)
+                await self._note([operation], lambda: admin.delete_topics([name], timeout_ms=8_000))
+        return count
+
+    async def _create(self, admin: Admin, create: Create) -> None:
+        async def act() -> None:
+            configs = {"retention.ms": create.retention_ms}
+            topic = NewTopic(name=create.topic, partition_count=create.partition_count, configs=configs)
+            create.topic_id = str((await admin.create_topics([topic], timeout_ms=8_000))[create.topic])
+
+        await self._note([create], act)
+
+    async def describe(self, admin: Admin, name: str) -> None:
+        """Note what a topic is said to be."""
+        described = self.history.add(Described(topic=name))
+        resource = ConfigResource.topic(name)
+        try:
+            topic = (await admin.describe_topics([name], timeout_ms=8_000))[name]
+            configs = await admin.describe_configs([resource], timeout_ms=8_000)
+        except KafkaError as error:
+            self.history.end(described, None if error.code in GONE else error)
+        else:
+            described.topic_id, described.partition_count = str(topic.topic_id), topic.partition_count
+            described.retention_ms = configs[resource]["retention.ms"].value or ""
+            self.history.end(described)
+
+    # Beginning and end
+
+    async def create_topics(self) -> None:
+        """Create the topics of the plan."""
+        async with Admin(BOOTSTRAP, env=self.world.client_env("admin"), **TIMEOUTS) as admin:
+            await admin.create_topics(
+                [NewTopic(name=topic.name, partition_count=topic.partition_count, configs=topic.configs) for topic in self.plan.topics]
+            )
+
+    async def end_trimming(self) -> None:
+        """Keep what is left, so that the final read is of one log."""
+        kept = {"retention.ms": "-1", "retention.bytes": "-1"}
+        async with Admin(BOOTSTRAP, env=self.world.client_env("admin"), **TIMEOUTS) as admin:
+            await admin.alter_configs({ConfigResource.topic(topic.name): kept for topic in self.plan.topics if topic.is_trimmed})
+
+    async def ends(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Log start and high watermark of every partition."""
+        names = [topic.name for topic in self.plan.topics]
+        async with Admin(BOOTSTRAP, env=self.world.client_env("ends"), **TIMEOUTS) as admin:
+            found = await admin.describe_offsets(names)
+        return {partition: (offsets.log_start_offset, offsets.high_watermark) for partition, offsets in found.items()}
+
+    async def read_to_the_end(self) -> None:
+        """Read every partition from start to end, once everything is calm."""
+        for partition, (start, end) in sorted((await self.ends()).items()):
+            async with self._consumer(self.world.client_env("final")) as consumer:
+                consumer.assign([partition])
+                await consumer.seek(partition, start)
+                records: list[ConsumerRecord] = []
+                while await consumer.position(partition) < end:
+                    records += await consumer.poll(timeout_ms=1_000)
+            seen = by_partition(records).get(partition, [])
+            self.history.add(Final(partition=partition, log_start_offset=start, high_watermark=end, records=seen))
+
+
+def by_partition(records: list[ConsumerRecord]) -> dict[TopicPartition, list[SeenRecord]]:
+    """Group what a poll returned."""
+    found: dict[TopicPartition, list[SeenRecord]] = {}
+    for record in records:
+        value = (record.value or b"").decode()
+        found.setdefault(record.topic_partition, []).append(SeenRecord(record.offset, record.leader_epoch, value))
+    return found

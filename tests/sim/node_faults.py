@@ -1,0 +1,221 @@
+"""The adversary and the operator of a simulated node: what goes wrong, and who starts the node again.
+
+Decides when each fault of the plan strikes, drawing from the world's own generator. Knows what it did to the node, and so which ends of it
+were to be expected: ``failures`` are those that were not.
+"""
+
+import errno
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import trio
+
+from tests.sim.node_audit import Auditor
+from tests.sim.node_checker import Violation
+from tests.sim.node_history import Died, History
+from tests.sim.node_host import HOST, Death, NodeHost
+from tests.sim.node_plan import Fault, Plan, draw_weather
+from tests.sim.world import World
+
+DISK_BYTES = 1 << 40
+START_LIMIT_SECONDS = 120
+JUMPS_MS = (-3_600_000, -60_000, -1_500, 1_500, 60_000, 3_600_000)
+SYNCED_PATHS = ("/data", "synced-", "cached-", "__cluster_metadata-0", "__consumer_offsets")
+
+
+class Adversary:
+    """Does what the plan allows, and keeps the node running in between."""
+
+    def __init__(self, world: World, plan: Plan, host: NodeHost, auditor: Auditor, history: History) -> None:
+        self.world = world
+        self.plan = plan
+        self.host = host
+        self.auditor = auditor
+        self.history = history
+        self.counts: Counter[str] = Counter()
+        self.failures: list[Violation] = []
+        self.client_scopes: dict[str, trio.CancelScope] = {}
+        self.rng: Random = world.rng
+        self._is_disk_at_fault = False
+        self._acts: dict[Fault, Callable[[], Awaitable[None]]] = {
+            Fault.DIE: self._die,
+            Fault.DIE_AT_OPERATION: self._die_at_operation,
+            Fault.DIE_WHILE_STARTING: self._die_while_starting,
+            Fault.STOP: self._stop,
+            Fault.DIE_WHILE_STOPPING: self._die_while_stopping,
+            Fault.RESET: self._reset,
+            Fault.CUT: self._cut,
+            Fault.WEATHER: self._change_weather,
+            Fault.CLIENT_DIES: self._kill_client,
+            Fault.FULL_DISK: self._fill_disk,
+            Fault.FAILED_SYNC: self._fail_sync,
+            Fault.CLOCK_JUMP: self._jump_clock,
+            Fault.SLOW_DISK: self._slow_disk,
+        }
+        auditor_noted = host.on_death
+
+        def on_death(death: Death) -> None:
+            auditor_noted(death)
+            self.counts[death.value] += 1
+            history.add(Died(death=death))
+
+        host.on_death = on_death
+
+    async def strike(self, seconds: float) -> None:
+        """Let things go wrong for so long."""
+        end = trio.current_time() + seconds
+        while trio.current_time() < end:
+            await self._pause(self.rng.expovariate(1 / self.plan.pause_seconds))
+            fault = self.rng.choice(self.plan.faults)
+            self.world.log("fault", fault.value)
+            self.counts[fault.value] += 1
+            await self._acts[fault]()
+            await self.keep_running()
+
+    async def calm(self) -> None:
+        """End every fault, and have the node run."""
+        self.host.forget_countdown()
+        self.world.network.heal()
+        self.world.network.weather = draw_weather(Random(0))
+        self.host.disk.space_bytes = DISK_BYTES
+        if self._is_disk_at_fault or not self.host.is_running:
+            await self._restart_after_power_loss()
+        await self.keep_running()
+        incarnation = self.host.current
+        assert incarnation is not None
+        incarnation.files.sync_seconds = incarnation.files.pool_seconds = (0.0, 0.001)
+
+    async def keep_running(self) -> None:
+        """Start the node if it does not run; a start may die too."""
+        for attempt in range(6):
+            if self.host.is_running:
+                return
+            await self._wait_ended()
+            self._judge_end()
+            await trio.sleep(self.rng.choice([0, 0.05, 1, 7]))
+            if self._is_disk_at_fault:
+                self.host.disk.space_bytes = DISK_BYTES
+                self.host.lose_power_while_down()
+                self._is_disk_at_fault = False
+            if attempt > 2:
+                self.host.forget_countdown()
+            await self._start()
+
+    async def _start(self) -> None:
+        with trio.move_on_after(START_LIMIT_SECONDS) as waiting:
+            incarnation = await self.host.start()
+            incarnation.files.sync_seconds = (0.0, self.plan.sync_seconds)
+            incarnation.files.pool_seconds = (0.0, self.plan.pool_seconds)
+        if waiting.cancelled_caught:
+            self.failures.append(Violation("recovery terminates", f"no start within {START_LIMIT_SECONDS} s"))
+            self.host.die(Death.POWER)
+
+    def _judge_end(self) -> None:
+        """A node that ends by itself needs a reason."""
+        incarnation = self.host.current
+        if incarnation is not None and incarnation.error is not None and not self._is_disk_at_fault:
+            self.failures.append(Violation("stays up", f"incarnation {incarnation.number} ended by itself: {_leaf(incarnation.error)!r}"))
+            incarnation.error = None
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not while the node is down."""
+        incarnation = self.host.current
+        assert incarnation is not None
+        with trio.move_on_after(seconds):
+            await incarnation.ended.wait()
+        await self.keep_running()
+
+    async def _wait_ended(self) -> None:
+        if self.host.current is not None:
+            await self.host.current.ended.wait()
+
+    # What may go wrong
+
+    async def _die(self) -> None:
+        self.host.die(self._draw_death())
+        await self._wait_ended()
+
+    async def _die_at_operation(self) -> None:
+        self.host.die_before_operation(self.rng.choice([1, 2, 3, 5, 10, 30, 100]), self._draw_death())
+        await self._pause(self.rng.uniform(0.1, 5))
+
+    async def _die_while_starting(self) -> None:
+        await self._die()
+        self.host.die_before_operation(self.rng.randint(1, 60), self._draw_death())
+
+    async def _stop(self) -> None:
+        await self.host.stop()
+        self.auditor.forget_death()
+
+    async def _die_while_stopping(self) -> None:
+        self.host.die_before_operation(self.rng.randint(1, 25), self._draw_death())
+        await self.host.stop()
+        if self.host.current is not None and self.host.current.death is None:
+            self.auditor.forget_death()
+        self.host.forget_countdown()
+
+    async def _reset(self) -> None:
+        self.world.network.reset_connections(self.rng.choice([HOST, *sorted(self.client_scopes)]))
+
+    async def _cut(self) -> None:
+        """Hold back what a client and the node say to each other, for less than anybody's patience."""
+        name = self.rng.choice(sorted(self.client_scopes))
+        self.world.network.isolate(HOST, [name])
+        await self._pause(self.rng.uniform(0.1, 2))
+        self.world.network.heal()
+
+    async def _change_weather(self) -> None:
+        self.world.network.weather = draw_weather(self.rng)
+
+    async def _kill_client(self) -> None:
+        name = self.rng.choice(sorted(self.client_scopes))
+        self.client_scopes[name].cancel()
+        self.world.network.reset_connections(name)
+
+    async def _fill_disk(self) -> None:
+        self._is_disk_at_fault = True
+        self.host.disk.space_bytes = self.rng.choice([0, 100, 3_000, 20_000])
+        await self._pause_at_fault(self.rng.uniform(0.5, 5))
+        self.host.disk.space_bytes = DISK_BYTES
+        if self.host.is_running:
+            self._is_disk_at_fault = False
+
+    async def _fail_sync(self) -> None:
+        """A sync fails: final. The operator cuts the power, since nobody knows what the disk holds, and starts the node."""
+        incarnation = self.host.current
+        assert incarnation is not None
+        self._is_disk_at_fault = True
+        incarnation.files.fail_next("sync", error=errno.EIO, containing=self.rng.choice(SYNCED_PATHS))
+        await self._pause_at_fault(self.rng.uniform(1, 5))
+        await self._restart_after_power_loss()
+
+    async def _pause_at_fault(self, seconds: float) -> None:
+        incarnation = self.host.current
+        assert incarnation is not None
+        with trio.move_on_after(seconds):
+            await incarnation.ended.wait()
+
+    async def _restart_after_power_loss(self) -> None:
+        if self.host.is_running:
+            self.host.die(Death.POWER)
+            self._is_disk_at_fault = False
+        await self.keep_running()
+
+    async def _jump_clock(self) -> None:
+        self.world.clocks[HOST].skew_ms += self.rng.choice(JUMPS_MS)
+
+    async def _slow_disk(self) -> None:
+        incarnation = self.host.current
+        assert incarnation is not None
+        incarnation.files.sync_seconds = (0.0, self.rng.choice([0.0, 0.05, 1.0]))
+        incarnation.files.pool_seconds = (0.0, self.rng.choice([0.0, 0.05, 0.5]))
+
+    def _draw_death(self) -> Death:
+        return self.rng.choice(self.plan.deaths)
+
+
+def _leaf(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,200 @@
+"""What the clients of a simulated node did and saw, in the order in which it happened: what the checker judges.
+
+Decides nothing. Every entry is stamped with its place in the history (``at``) and its time (seconds); operations that take time have a
+place where they began and, once they are over, one where they ended. An operation that failed or never ended may have happened or not.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from log_service.common.types import TopicPartition
+from tests.sim.node_host import Death
+
+E = TypeVar("E", bound="Entry")
+NEVER = 1 << 62
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """Something that happened at one place of the history."""
+
+    at: int = -1
+    time: float = -1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Operation(Entry):
+    """Something that was asked for; acknowledged at ``ended_at`` where ``is_ok``. ``error`` says why it was not."""
+
+    ended_at: int = NEVER
+    ended_time: float = float("inf")
+    is_ok: bool = False
+    error: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Send(Operation):
+    """One record of one producer; ``number`` rises per producer and partition. ``offset`` is -1 where nobody told."""
+
+    producer: str
+    partition: TopicPartition
+    number: int
+    value: str
+    timestamp_ms: int
+    offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class Commit(Operation):
+    """A commit of one position by a member of a group."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Committed(Operation):
+    """What a group was told to have committed; -1 is nothing."""
+
+    group: str
+    partition: TopicPartition
+    offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class Create(Operation):
+    """A topic's creation with one of its configurations; ``topic_id`` is empty where the answer was that it exists."""
+
+    topic: str
+    partition_count: int
+    retention_ms: str
+    topic_id: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Delete(Operation):
+    """A topic's deletion."""
+
+    topic: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Grow(Operation):
+    """More partitions for a topic."""
+
+    topic: str
+    partition_count: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Alter(Operation):
+    """Another ``retention.ms`` for a topic."""
+
+    topic: str
+    retention_ms: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Described(Operation):
+    """What a topic was said to be; ``topic_id`` empty: it does not exist."""
+
+    topic: str
+    topic_id: str = ""
+    partition_count: int = 0
+    retention_ms: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class DeleteRecords(Operation):
+    """A partition cut at its start."""
+
+    partition: TopicPartition
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRecord:
+    """A record as a consumer got it."""
+
+    offset: int
+    leader_epoch: int
+    value: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Poll(Entry):
+    """Records of one partition that one consumer got at once; ``group`` is empty for one that reads by hand."""
+
+    consumer: str
+    group: str
+    partition: TopicPartition
+    records: list[SeenRecord]
+
+
+@dataclass(slots=True, kw_only=True)
+class Positioned(Entry):
+    """A consumer begins with a partition anew: it may go on anywhere from here."""
+
+    consumer: str
+    partition: TopicPartition
+
+
+@dataclass(slots=True, kw_only=True)
+class Died(Entry):
+    """The node died."""
+
+    death: Death
+
+
+@dataclass(slots=True, kw_only=True)
+class Final(Entry):
+    """A partition as it was read to its end after everything had calmed down."""
+
+    partition: TopicPartition
+    log_start_offset: int
+    high_watermark: int
+    records: list[SeenRecord]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    """What a topic promises: ``is_synced``, its records survive the loss of power; ``is_trimmed``, its start may move."""
+
+    name: str
+    partition_count: int
+    is_synced: bool
+    is_trimmed: bool = False
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that happened, and what was promised. ``now`` tells the time."""
+
+    now: Callable[[], float]
+    topics: dict[str, TopicPlan] = field(default_factory=dict)
+    are_offsets_synced: bool = True
+    entries: list[Entry] = field(default_factory=list)
+    _length: int = 0
+
+    def add(self, entry: E) -> E:
+        """Note that something happened, or began."""
+        entry.at, entry.time = self._next(), self.now()
+        self.entries.append(entry)
+        return entry
+
+    def end(self, operation: Operation, error: object = None) -> None:
+        """Note that an operation is over."""
+        operation.ended_at, operation.ended_time = self._next(), self.now()
+        operation.is_ok = error is None
+        operation.error = "" if error is None else f"{type(error).__name__}: {error}"
+
+    def of(self, kind: type[E]) -> Iterator[E]:
+        """The entries of one kind, in order."""
+        return (entry for entry in self.entries if isinstance(entry, kind))
+
+    def _next(self) -> int:
+        self._length += 1
+        return self._length

@@ -1,0 +1,68 @@
+"""Judges what became of topics: what was acknowledged about them is what they are said to be, through every death of the node.
+
+Each topic of the history is changed by one task alone, one change after the other. A change that failed may have happened, so that nothing
+is known of what it would have changed until the next one is acknowledged. The metadata log is always synced, so that nothing is excused.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.sim.node_checker import Violation
+from tests.sim.node_history import Alter, Create, Delete, Described, Entry, Grow, History, Operation
+
+ABSENT = "absent"
+
+
+@dataclass(slots=True)
+class Known:
+    """What must be true of a topic; None where nobody knows. ``topic_id`` is ``ABSENT`` for one that does not exist."""
+
+    topic_id: str | None = ABSENT
+    partition_count: int | None = None
+    retention_ms: str | None = None
+
+    def forget(self) -> None:
+        self.topic_id = self.partition_count = self.retention_ms = None
+
+
+def check_metadata(history: History) -> Iterator[Violation]:
+    """Yield what contradicts an acknowledged change."""
+    topics: dict[str, Known] = {}
+    for entry in _in_order_of_ends(history):
+        if isinstance(entry, Create | Delete | Grow | Alter | Described):
+            known = topics.setdefault(entry.topic, Known())
+            if isinstance(entry, Described):
+                if entry.is_ok:
+                    yield from _contradictions(known, entry)
+            elif not entry.is_ok:
+                known.forget()
+            else:
+                _learn(known, entry)
+
+
+def _in_order_of_ends(history: History) -> list[Entry]:
+    """One task per topic: the order in which its operations ended is that in which they happened. What never ended comes last."""
+    return sorted(history.entries, key=lambda entry: entry.ended_at if isinstance(entry, Operation) else entry.at)
+
+
+def _learn(known: Known, entry: Create | Delete | Grow | Alter) -> None:
+    if isinstance(entry, Delete):
+        known.topic_id, known.partition_count, known.retention_ms = ABSENT, None, None
+    elif isinstance(entry, Grow):
+        known.partition_count = entry.partition_count
+    elif isinstance(entry, Alter):
+        known.retention_ms = entry.retention_ms
+    elif entry.topic_id:
+        known.topic_id, known.partition_count, known.retention_ms = entry.topic_id, entry.partition_count, entry.retention_ms
+    else:
+        known.forget()
+
+
+def _contradictions(known: Known, told: Described) -> Iterator[Violation]:
+    found_id = told.topic_id or ABSENT
+    if known.topic_id is not None and found_id != known.topic_id:
+        yield Violation("metadata stays", f"{told}: acknowledged was topic id {known.topic_id}")
+    elif told.topic_id and known.partition_count not in {None, told.partition_count}:
+        yield Violation("metadata stays", f"{told}: acknowledged were {known.partition_count} partitions")
+    elif told.topic_id and known.retention_ms not in {None, told.retention_ms}:
+        yield Violation("metadata stays", f"{told}: acknowledged was retention.ms={known.retention_ms}")

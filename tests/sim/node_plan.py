@@ -1,0 +1,141 @@
+"""What one seed plays: how long, with which topics and clients, on which disk and network, and which faults.
+
+Decides everything by drawing from the seed's own generator, so that each seed has its own mix ("swarm"): a mild mix of everything would
+hide what needs much of one thing and nothing of another. Does nothing.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+
+from log_service.config.views import NodeConfig
+from tests.sim.network import Weather
+from tests.sim.node_history import TopicPlan
+from tests.sim.node_host import Death, node_config
+
+
+class Fault(Enum):
+    """What may happen to the node and its clients."""
+
+    DIE = "die"
+    DIE_AT_OPERATION = "die at an operation"
+    DIE_WHILE_STARTING = "die while starting"
+    STOP = "stop in order"
+    DIE_WHILE_STOPPING = "die while stopping"
+    RESET = "reset connections"
+    CUT = "cut the network"
+    WEATHER = "other weather"
+    CLIENT_DIES = "a client dies"
+    FULL_DISK = "full disk"
+    FAILED_SYNC = "failed sync"
+    CLOCK_JUMP = "clock jump"
+    SLOW_DISK = "slow disk"
+
+
+COMMON = (Fault.RESET, Fault.WEATHER, Fault.SLOW_DISK)
+DEADLY = (Fault.DIE, Fault.DIE_AT_OPERATION, Fault.DIE_WHILE_STARTING, Fault.STOP, Fault.DIE_WHILE_STOPPING)
+OTHER = (Fault.CUT, Fault.CLIENT_DIES, Fault.FULL_DISK, Fault.FAILED_SYNC, Fault.CLOCK_JUMP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One seed's mix. Times in seconds of virtual time."""
+
+    seed: int
+    seconds: float
+    pause_seconds: float
+    faults: tuple[Fault, ...]
+    deaths: tuple[Death, ...]
+    topics: tuple[TopicPlan, ...]
+    are_offsets_synced: bool
+    config: NodeConfig
+    texts: dict[str, str]
+    producer_count: int
+    member_count: int
+    reader_count: int
+    churn_count: int
+    records_per_second: float
+    weather: Weather
+    sync_seconds: float
+    pool_seconds: float
+
+
+def draw_plan(seed: int) -> Plan:
+    """Return the plan of a seed."""
+    rng = Random(f"plan {seed}")
+    is_all_synced = rng.random() < 0.5
+    config, texts = _draw_config(rng, is_all_synced=is_all_synced)
+    return Plan(
+        seed=seed,
+        seconds=rng.uniform(8, 30),
+        pause_seconds=rng.choice([0.5, 1.5, 4.0]),
+        faults=_draw_faults(rng),
+        deaths=rng.choice([(Death.KILL,), (Death.POWER,), (Death.KILL, Death.POWER)]),
+        topics=tuple(_draw_topics(rng, is_all_synced=is_all_synced)),
+        are_offsets_synced=is_all_synced,
+        config=config,
+        texts=texts,
+        producer_count=rng.randint(1, 3),
+        member_count=rng.randint(1, 3),
+        reader_count=rng.randint(0, 2),
+        churn_count=rng.randint(0, 2),
+        records_per_second=rng.choice([2.0, 6.0, 15.0]),
+        weather=draw_weather(rng),
+        sync_seconds=rng.choice([0.0, 0.005, 0.05, 0.3]),
+        pool_seconds=rng.choice([0.0, 0.001, 0.02]),
+    )
+
+
+def draw_weather(rng: Random) -> Weather:
+    """Return how the network behaves: mild for some, rough for others."""
+    return Weather(
+        min_latency=0.0001,
+        max_latency=rng.choice([0.0005, 0.002, 0.02, 0.1]),
+        max_chunk_bytes=rng.choice([0, 0, 0, 16_384, 3_000]),
+        window_bytes=rng.choice([4 << 10, 64 << 10, 1 << 20]),
+    )
+
+
+def _draw_faults(rng: Random) -> tuple[Fault, ...]:
+    """Some of each kind; at least one that kills, in most seeds."""
+    common = [fault for fault in COMMON if rng.random() < 0.5]
+    deadly = [fault for fault in DEADLY if rng.random() < 0.6]
+    other = [fault for fault in OTHER if rng.random() < 0.25]
+    return tuple(common + deadly + other) or (Fault.DIE,)
+
+
+def _draw_topics(rng: Random, *, is_all_synced: bool) -> list[TopicPlan]:
+    explicit: dict[str, str] = {} if is_all_synced else {"flush.messages": "1"}
+    topics = [
+        TopicPlan(name="synced", partition_count=rng.randint(1, 3), is_synced=True, configs=explicit),
+        TopicPlan(
+            name="cached", partition_count=rng.randint(1, 3), is_synced=False, configs={"flush.messages": rng.choice(["7", "1000000"])}
+        ),
+    ]
+    if rng.random() < 0.5:
+        topics.append(TopicPlan(name="cut", partition_count=1, is_synced=True, is_trimmed=True, configs=explicit))
+    if rng.random() < 0.5:
+        kept = rng.choice([{"retention.ms": "8000"}, {"retention.bytes": "6000"}])
+        topics.append(TopicPlan(name="short", partition_count=1, is_synced=True, is_trimmed=True, configs={**explicit, **kept}))
+    return topics
+
+
+def _draw_config(rng: Random, *, is_all_synced: bool) -> tuple[NodeConfig, dict[str, str]]:
+    """Small segments and short intervals, so that minutes show what takes weeks."""
+    properties = {
+        "log.retention.check.interval.ms": rng.choice(["1000", "5000"]),
+        "log.flush.offset.checkpoint.interval.ms": rng.choice(["500", "5000", "60000"]),
+        "log.flush.start.offset.checkpoint.interval.ms": rng.choice(["500", "5000"]),
+        "log.initial.task.delay.ms": rng.choice(["0", "1000"]),
+        "replica.high.watermark.checkpoint.interval.ms": rng.choice(["500", "5000"]),
+        "log.message.timestamp.after.max.ms": str(2**62),
+        "log.segment.delete.delay.ms": rng.choice(["0", "2000"]),
+        "metadata.log.max.record.bytes.between.snapshots": rng.choice(["300", "3000", "20971520"]),
+    }
+    if is_all_synced:
+        properties["log.flush.interval.messages"] = "1"
+    return node_config(
+        properties,
+        segment_bytes=rng.choice([1 << 11, 1 << 13, 1 << 16]),
+        index_interval_bytes=rng.choice([64, 512, 4096]),
+    )

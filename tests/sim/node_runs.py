@@ -1,0 +1,280 @@
+"""Plays seeds: one node, its clients and everything that goes wrong, in virtual time; then judges what happened.
+
+    python -m tests.sim.node_runs --seeds 0-99          many, on all cores, with figures
+    python -m tests.sim.node_runs --seeds 17 --trace    one again, with its trace
+
+Decides the order of a run: topics are created, clients work while faults strike, then everything calms down, and within a bounded time all
+must be delivered, read and committed; at last the node is stopped in order and started once more.
+"""
+
+# ruff: noqa: T201 - a command
+import argparse
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import trio
+
+from log_service.common.errors import TidelogError
+from tests.sim.node_audit import Auditor
+from tests.sim.node_checker import Violation, check
+from tests.sim.node_clients import Clients
+from tests.sim.node_faults import Adversary
+from tests.sim.node_history import Entry, History, Send
+from tests.sim.node_host import NodeHost
+from tests.sim.node_metadata_checker import check_metadata
+from tests.sim.node_plan import Plan, draw_plan
+from tests.sim.world import World, sim_world
+
+SETTLE_LIMIT_SECONDS = 240
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    violations: list[Violation]
+    digest: str = ""
+    virtual_seconds: float = 0.0
+    real_seconds: float = 0.0
+    step_count: int = 0
+    entry_count: int = 0
+    acknowledged_count: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed}: {len(self.violations)} violations; again with: {reproduce(self.seed)}"]
+        return "\n  ".join([*lines, *(str(violation)[:600] for violation in self.violations[:8])])
+
+
+def reproduce(seed: int) -> str:
+    """The command that plays one seed again."""
+    return f"python -m tests.sim.node_runs --seeds {seed} --trace"
+
+
+class Run:
+    """One seed, in its world."""
+
+    def __init__(self, world: World, plan: Plan) -> None:
+        self.world = world
+        self.plan = plan
+        self.history = History(trio.current_time)
+        self.history.topics = {topic.name: topic for topic in plan.topics}
+        self.history.are_offsets_synced = plan.are_offsets_synced
+        self.clients = Clients(world, plan, self.history)
+        self.violations: list[Violation] = []
+        self.faults: Counter[str] = Counter()
+
+    async def play(self) -> None:
+        """Everything, from the first start to the last check."""
+        self.world.network.weather = self.plan.weather
+        async with trio.open_nursery() as nursery:
+            host = NodeHost(self.world, nursery, self.plan.config, self.plan.texts)
+            auditor = Auditor(host)
+            adversary = Adversary(self.world, self.plan, host, auditor, self.history)
+            self.faults = adversary.counts
+            with exceptions_noted(self.violations):
+                await self._play(host, adversary)
+            self.violations += [*adversary.failures, *auditor.violations]
+            nursery.cancel_scope.cancel()
+        self.violations += [*check(self.history), *check_metadata(self.history)]
+
+    async def _play(self, host: NodeHost, adversary: Adversary) -> None:
+        await adversary.keep_running()
+        await self.clients.create_topics()
+        async with trio.open_nursery() as readers:
+            async with trio.open_nursery() as senders:
+                self._cast(senders, readers, adversary)
+                await adversary.strike(self.plan.seconds)
+                await adversary.calm()
+                self.clients.is_over = True
+                senders.cancel_scope.deadline = trio.current_time() + SETTLE_LIMIT_SECONDS
+            if senders.cancel_scope.cancelled_caught:
+                self.violations.append(Violation("liveness", f"senders did not end within {SETTLE_LIMIT_SECONDS} s of calm"))
+            with trio.move_on_after(SETTLE_LIMIT_SECONDS) as waiting:
+                await self._drain()
+            if waiting.cancelled_caught:
+                self.violations.append(Violation("liveness", f"not all was read and committed within {SETTLE_LIMIT_SECONDS} s of calm"))
+            self.clients.is_drained = True
+            readers.cancel_scope.deadline = trio.current_time() + SETTLE_LIMIT_SECONDS
+        await self.clients.end_trimming()
+        await host.stop()
+        await adversary.keep_running()
+        await self.clients.read_to_the_end()
+        await host.stop()
+
+    def _cast(self, senders: trio.Nursery, readers: trio.Nursery, adversary: Adversary) -> None:
+        plan, clients = self.plan, self.clients
+
+        def begin(nursery: trio.Nursery, act: Callable[[str], Awaitable[None]], name: str, *, is_mortal: bool = True) -> None:
+            nursery.start_soon(self._live, adversary, act, name, is_mortal)
+
+        for number in range(plan.producer_count):
+            begin(senders, clients.produce, f"producer-{number}")
+        for number in range(plan.member_count):
+            begin(readers, clients.join, f"member-{number}")
+        for number in range(plan.reader_count):
+            begin(senders, clients.read, f"reader-{number}")
+        for number in range(plan.churn_count):
+            begin(senders, clients.churn, f"churn-{number}", is_mortal=False)
+        if any(topic.is_trimmed for topic in plan.topics):
+            begin(senders, clients.trim, "trimmer")
+        begin(readers, clients.watch_commits, "watcher")
+
+    async def _live(self, adversary: Adversary, act: Callable[[str], Awaitable[None]], name: str, is_mortal: bool) -> None:
+        """Run a client; one that was killed comes back as another."""
+        life = 0
+        while True:
+            with trio.CancelScope() as scope:
+                if is_mortal:
+                    adversary.client_scopes[name] = scope
+                await act(name if not life else f"{name}.{life}")
+            if not scope.cancelled_caught:
+                adversary.client_scopes.pop(name, None)
+                return
+            life += 1
+            await trio.sleep(self.world.rng.uniform(0, 2))
+
+    async def _drain(self) -> None:
+        """Wait until the group has committed everything."""
+        ends = await self.clients.ends()
+        while True:
+            behind = [
+                partition
+                for partition, (start, end) in sorted(ends.items())
+                if end > start and self.clients.group_positions.get(partition, -1) < end
+            ]
+            if not behind:
+                return
+            self.world.log("behind", behind)
+            await trio.sleep(1)
+
+
+@contextmanager
+def exceptions_noted(violations: list[Violation]) -> Iterator[None]:
+    """Take tracebacks in the product's own log as broken promises, those of disks and refusals excepted, and keep its log quiet."""
+
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            error = record.exc_info[1] if record.exc_info else None
+            if error is not None and not isinstance(error, TidelogError | OSError):
+                violations.append(Violation("no surprise", f"{record.name}: {record.getMessage()}: {error!r} {_where(error)}"))
+
+    logger, notes = logging.getLogger("log_service"), Notes()
+    was_propagating, logger.propagate = logger.propagate, False
+    logger.addHandler(notes)
+    try:
+        yield
+    finally:
+        logger.removeHandler(notes)
+        logger.propagate = was_propagating
+
+
+def _where(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else ""
+
+
+def play(seed: int) -> Outcome:
+    """Play one seed in virtual time and return what became of it; same seed, same outcome."""
+    return play_with_trace(seed)[0]
+
+
+def play_with_trace(seed: int) -> tuple[Outcome, list[str], list[Entry]]:
+    """The same, with the trace and the history."""
+    begun = time.perf_counter()
+    outcome = Outcome(seed=seed, violations=[])
+    entries: list[Entry] = []
+
+    async def main(world: World) -> None:
+        run = Run(world, draw_plan(seed))
+        try:
+            await run.play()
+        except Exception as error:  # noqa: BLE001 - a client that raises what it never should is a finding
+            outcome.violations.append(Violation("no surprise", _describe(error)))
+        outcome.violations += run.violations
+        outcome.faults = run.faults
+        outcome.virtual_seconds = trio.current_time()
+        outcome.acknowledged_count = sum(send.is_ok for send in run.history.of(Send))
+        entries.extend(run.history.entries)
+
+    world, _ = sim_world(seed, main)
+    outcome.digest, outcome.step_count, outcome.entry_count = world.digest, world.step_count, len(entries)
+    outcome.real_seconds = time.perf_counter() - begun
+    return outcome, world.trace, entries
+
+
+def _describe(error: BaseException) -> str:
+    leaves = _leaves(error)
+    return "; ".join(f"{leaf!r} {_where(leaf)}" for leaf in leaves)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+# Command
+
+
+def parse_seeds(text: str) -> list[int]:
+    """``17``, ``0-99`` or ``1,5,9-12``."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Play the seeds that the command line names, print figures, and return 1 if one of them broke a promise."""
+    parser = argparse.ArgumentParser(description="Simulate a node and its clients, one world per seed.")
+    parser.add_argument("--seeds", type=parse_seeds, default=parse_seeds("0-99"), help="17, 0-99 or 1,5,9-12")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--trace", action="store_true", help="print what happened, step by step")
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    begun = time.perf_counter()
+    failed, total = [], Outcome(seed=-1, violations=[])
+    for outcome in _play_all(options.seeds, options.jobs, is_traced=options.trace):
+        total.virtual_seconds += outcome.virtual_seconds
+        total.entry_count += outcome.entry_count
+        total.acknowledged_count += outcome.acknowledged_count
+        total.step_count += outcome.step_count
+        total.faults += outcome.faults
+        if outcome.violations:
+            failed.append(outcome.seed)
+            print(outcome, flush=True)
+    seconds = time.perf_counter() - begun
+    count = len(options.seeds)
+    print(f"{count} seeds in {seconds:.1f} s ({count / seconds:.2f} seeds/s, {options.jobs} processes), {len(failed)} failed: {failed}")
+    print(f"{total.virtual_seconds / 3600:.2f} virtual hours, {total.virtual_seconds / seconds:.0f} virtual seconds per second")
+    print(f"{total.entry_count} entries of history, {total.acknowledged_count} records acknowledged, {total.step_count} steps")
+    print(f"faults: {', '.join(f'{name} {number}' for name, number in sorted(total.faults.items()))}")
+    return 1 if failed else 0
+
+
+def _play_all(seeds: list[int], jobs: int, *, is_traced: bool) -> Iterator[Outcome]:
+    if is_traced:
+        for seed in seeds:
+            outcome, trace, entries = play_with_trace(seed)
+            print("\n".join([*trace, *map(str, entries)]))
+            yield outcome
+    elif jobs == 1 or len(seeds) == 1:
+        yield from map(play, seeds)
+    else:
+        with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+            yield from pool.imap_unordered(play, seeds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
