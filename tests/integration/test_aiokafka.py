@@ -186,7 +186,8 @@ def test_topics_groups_and_configs_are_administered(bootstrap: str, name: str) -
     async def main() -> None:
         async with admin(bootstrap) as client:
             await client.create_topics([aiokafka.admin.NewTopic(name, 2, 1)])
-            assert name in await client.list_topics()
+            while name not in await client.list_topics():  # noqa: ASYNC110 - a broker may hear of it after the controller
+                await asyncio.sleep(0.05)
             (described,) = await client.describe_topics([name])
             assert len(described["partitions"]) == 2
             await client.create_partitions({name: aiokafka.admin.NewPartitions(3)})
