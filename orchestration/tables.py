@@ -8,7 +8,7 @@ deletion vectors and column mapping stay off, so that Spark and DuckDB may read 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
 
 from orchestration.checkpoints import Checkpoint, validate_advance
 from orchestration.offsets import OffsetRanges
@@ -260,6 +261,19 @@ def replace_all(
             commit_properties=commit_properties(notes, transactions),
         )
     return _after(snapshot)
+
+
+def replace_all_by_files(
+    snapshot: TableSnapshot, actions: Sequence[AddAction], schema: pa.Schema, transactions: Mapping[str, int], notes: Mapping[str, str]
+) -> None:
+    """Replace the whole table by files that lie in its folder already, in one commit that carries ``transactions``.
+
+    :raises CommitConflictError: the table changed since ``snapshot``.
+    """
+    with _conflicts_translated(snapshot.name):
+        snapshot.delta.create_write_transaction(
+            [*actions], mode="overwrite", schema=schema, commit_properties=commit_properties(notes, transactions)
+        )
 
 
 def commit_properties(notes: Mapping[str, str], transactions: Mapping[str, int]) -> CommitProperties:

@@ -156,9 +156,15 @@ def derived_table_asset(
         if not _is_asset_selected(context, table.name):
             return
         with explained(table.name, spark):
-            attempts = load_settings().commit_attempts
+            settings = load_settings()
             result = run_derived_table(
-                table, lake.open(), lambda: spark.spark_session, run_id=context.run.run_id, commit_attempts=attempts, is_forced=config.force
+                table,
+                lake.open(),
+                lambda: spark.spark_session,
+                run_id=context.run.run_id,
+                commit_attempts=settings.commit_attempts,
+                is_forced=config.force,
+                is_lake_shared=shared_scratch(settings) is not None,
             )
         yield from _selected(context, _derived_events(context, table, result))
 

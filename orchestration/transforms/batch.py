@@ -4,7 +4,8 @@ Decides which records are rejected and why. Reads the table only for its keys, w
 Invariants: a rejected record has no row, however many rows the transform made of it; the result's provenance lies within the batch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,17 +86,24 @@ def call_transform(name: str, function: Transform, *frames: Any) -> Any:
     return result
 
 
-def collect(name: str, frame: Any) -> pa.Table:
-    """Compute ``frame`` into the run process.
+@contextmanager
+def running(name: str) -> Iterator[None]:
+    """Translate what Spark raises while it computes.
 
     :raises TransformError: Spark failed on it. :raises SparkGoneError: the warm server died meanwhile.
     """
     try:
-        return frame.toArrow()
+        yield
     except (PySparkException, Py4JError) as error:
         if is_server_gone(error):
             raise SparkGoneError(f"the warm Spark server went away while table {name} was computed: {described(error)}") from error
         raise TransformError(f"Spark failed on the transform of table {name}: {described(error)}. Nothing was committed") from error
+
+
+def collect(name: str, frame: Any) -> pa.Table:
+    """Compute ``frame`` into the run process; raises as ``running``."""
+    with running(name):
+        return frame.toArrow()
 
 
 def _transformed(session: Any, table: TopicTable, batch: RecordBatchFrame) -> tuple[pa.Table, tuple[Rejection, ...]]:

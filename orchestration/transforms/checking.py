@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from orchestration.quality import Suite
 from orchestration.quality.suites import Outcome, run_suite
-
-SAMPLE_SEED = 20_210
+from orchestration.transforms.results import Result, chosen_rows
 
 
 def evaluate_suite(session: Any, suite: Suite, rows: pa.Table, *, table: str) -> tuple[Outcome, ...]:
@@ -21,12 +19,18 @@ def evaluate_suite(session: Any, suite: Suite, rows: pa.Table, *, table: str) ->
     return run_suite(suite, sample(rows, suite.sample_rows).to_pandas(), table=table)
 
 
+def evaluate_result(suite: Suite, result: Result, *, table: str) -> tuple[Outcome, ...]:
+    """Run ``suite`` on a computed table that is not committed yet."""
+    if not suite.expectations or result.row_count == 0:
+        return ()
+    if suite.sample_rows is None:
+        return run_suite(suite, result.frame(), table=table)
+    return run_suite(suite, result.sample(suite.sample_rows).to_pandas(), table=table)
+
+
 def sample(rows: pa.Table, size: int) -> pa.Table:
     """Return at most ``size`` rows, drawn evenly and always the same ones."""
-    if rows.num_rows <= size:
-        return rows
-    chosen = np.random.default_rng(SAMPLE_SEED).choice(rows.num_rows, size, replace=False, shuffle=False)
-    return rows.take(pa.array(np.sort(chosen)))
+    return rows if rows.num_rows <= size else rows.take(pa.array(chosen_rows(rows.num_rows, size)))
 
 
 def blocking_failures(outcomes: Sequence[Outcome]) -> tuple[str, ...]:

@@ -6,20 +6,19 @@ the files of a version directly. Knows no Dagster and no topic.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from orchestration.quality.rules import VIOLATIONS_COLUMN, broken_fail_rules, count_violations
+from orchestration.quality.rules import broken_fail_rules
 from orchestration.quality.suites import Outcome
-from orchestration.schemas import validate_types
-from orchestration.tables import CommitConflictError, Lake, TableSnapshot, replace_all
-from orchestration.transforms.batch import apply_rules, call_transform, collect
-from orchestration.transforms.checking import blocking_failures, evaluate_suite
+from orchestration.tables import CommitConflictError, Lake, TableSnapshot
+from orchestration.transforms.batch import call_transform
+from orchestration.transforms.checking import blocking_failures, evaluate_result
 from orchestration.transforms.declarations import DerivedTable
+from orchestration.transforms.results import Result, compute_result
 
 CODE_TRANSACTION = "code"
 INPUT_TRANSACTION = "input/"
@@ -41,22 +40,33 @@ class DerivedRunResult:
 
 
 def run_derived_table(
-    table: DerivedTable, lake: Lake, session: Callable[[], Any], *, run_id: str, commit_attempts: int, is_forced: bool = False
+    table: DerivedTable,
+    lake: Lake,
+    session: Callable[[], Any],
+    *,
+    run_id: str,
+    commit_attempts: int,
+    is_forced: bool = False,
+    is_lake_shared: bool = True,
 ) -> DerivedRunResult:
     """Compute ``table`` from the latest versions of its inputs, unless it holds just that already (``is_forced``: even then).
+
+    ``is_lake_shared`` says that Spark sees the lake's files under the same names and writes there, too.
 
     :raises TransformError, SchemaConflictError: nothing was committed. :raises CommitConflictError: rivals were faster in every attempt.
     """
     for attempt in range(1, commit_attempts + 1):
         try:
-            return _attempt(table, lake, session, run_id=run_id, is_forced=is_forced)
+            return _attempt(table, lake, session, run_id=run_id, is_forced=is_forced, is_lake_shared=is_lake_shared)
         except CommitConflictError:
             if attempt == commit_attempts:
                 raise
     raise AssertionError("commit_attempts is at least one")
 
 
-def _attempt(table: DerivedTable, lake: Lake, session: Callable[[], Any], *, run_id: str, is_forced: bool) -> DerivedRunResult:
+def _attempt(
+    table: DerivedTable, lake: Lake, session: Callable[[], Any], *, run_id: str, is_forced: bool, is_lake_shared: bool
+) -> DerivedRunResult:
     target = lake.snapshot(table.name)
     found = {name: lake.snapshot(name) for name in table.inputs}
     missing = tuple(name for name, snapshot in found.items() if snapshot is None)
@@ -68,27 +78,31 @@ def _attempt(table: DerivedTable, lake: Lake, session: Callable[[], Any], *, run
     if target is not None and not is_forced and is_up_to_date(target, recorded):
         return DerivedRunResult(inputs=versions, version=target.version, is_unchanged=True)
     spark = session()
-    frames = [read_table(spark, inputs[name]) for name in table.inputs]
-    computed = collect(table.name, apply_rules(call_transform(table.name, table.function, *frames), table.rules))
-    violations = count_violations(table.rules, computed[VIOLATIONS_COLUMN].to_numpy().astype(np.int64))
-    rows = computed.drop_columns([VIOLATIONS_COLUMN])
-    validate_types(rows.schema, table.name)
-    outcomes = evaluate_suite(spark, table.suite, rows, table=table.name)
+    frame = call_transform(table.name, table.function, *(read_table(spark, inputs[name]) for name in table.inputs))
+    result = compute_result(spark, table.name, frame, lake, is_lake_shared=is_lake_shared)
+    try:
+        checked = _checked(table, result, versions)
+        if checked.failures:
+            return checked
+        base = target or _created(table, lake, result.schema)
+        committed = result.replace(base, recorded, {"inputs": _text(versions), "run_id": run_id})
+    finally:
+        result.release()
+    return replace(checked, version=committed.version, size_bytes=committed.size_bytes)
+
+
+def _checked(table: DerivedTable, result: Result, versions: dict[str, int]) -> DerivedRunResult:
+    violations = result.violations(table.rules)
+    outcomes = evaluate_result(table.suite, result, table=table.name)
     broken = [
         f"rule {rule.name}: {violations[rule.name]} rows violate {rule.condition}" for rule in broken_fail_rules(table.rules, violations)
     ]
-    failures = (*broken, *blocking_failures(outcomes))
-    if failures:
-        return DerivedRunResult(inputs=versions, violations=violations, outcomes=outcomes, failures=failures, rows=rows.num_rows)
-    base = target or _created(table, lake, rows.schema)
-    committed = replace_all(base, rows, recorded, {"inputs": _text(versions), "run_id": run_id})
     return DerivedRunResult(
         inputs=versions,
-        version=committed.version,
-        rows=rows.num_rows,
-        size_bytes=committed.size_bytes,
+        rows=result.row_count,
         violations=violations,
         outcomes=outcomes,
+        failures=(*broken, *blocking_failures(outcomes)),
     )
 
 

@@ -19,7 +19,7 @@ PARSED = "_parsed"
 MISFIT = "_misfit"
 CORRUPT = "_corrupt_record"
 SCHEMA_RULE = "schema"
-JSON_OPTIONS: Mapping[str, str] = {"mode": "PERMISSIVE", "allowSingleQuotes": "false"}
+JSON_OPTIONS: Mapping[str, str] = {"mode": "PERMISSIVE", "allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 INTEGER_BITS: Mapping[type[types.DataType], int] = {
     types.ByteType: 8,
     types.ShortType: 16,
@@ -100,7 +100,7 @@ def _fits(wanted: types.DataType, value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return (isinstance(value, int | float) and not isinstance(value, bool)) or value in {"NaN", "Infinity", "-Infinity"}
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 _PLAIN_TYPES: Mapping[type[types.DataType], Callable[[Any], bool]] = {

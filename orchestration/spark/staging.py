@@ -1,0 +1,78 @@
+"""Results that Spark writes itself: Parquet files beside a table's own, which one commit then makes part of it.
+
+Decides where the files lie until then, and what the table's log says about them. So a result never passes through the run process, however
+large. Files of killed runs are removed once they are old. Knows no transform.
+Invariant: nothing in a staging folder is part of a table; a file that was moved and not committed is removed by the table's vacuum.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+from deltalake.transaction import AddAction
+
+FOLDER_PREFIX = "_staging-"
+LEFTOVER_AGE_S = 6 * 3_600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFiles:
+    """Parquet files in a folder of their own inside a table's folder."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    schema: pa.Schema
+
+    def dataset(self) -> pads.Dataset:
+        """Return the rows."""
+        return pads.dataset([str(file) for file in self.files], schema=self.schema, format="parquet")
+
+    def add_actions(self) -> list[AddAction]:
+        """Move the files into the table's folder and return what its log has to say of them."""
+        actions = []
+        for file in self.files:
+            place = self.folder.parent / f"part-{uuid4().hex}.parquet"
+            described = statistics_of(file)
+            file.replace(place)
+            changed_ms = int(time() * 1000)
+            actions.append(AddAction(place.name, place.stat().st_size, {}, changed_ms, True, described))
+        return actions
+
+    def release(self) -> None:
+        """Remove what was not moved."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def stage(frame: Any, table_folder: Path) -> StagedFiles:
+    """Let Spark compute ``frame`` into files below ``table_folder``; Spark has to share this file system."""
+    table_folder.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(table_folder)
+    folder = table_folder / f"{FOLDER_PREFIX}{uuid4().hex}"
+    frame.write.parquet(str(folder))
+    files = tuple(sorted(folder.glob("*.parquet")))
+    return StagedFiles(folder=folder, files=files, schema=_nullable(pq.read_schema(files[0])))
+
+
+def statistics_of(file: Path) -> str:
+    """Return the statistics of a file as the table's log holds them: the number of rows, and no bounds.
+
+    Bounds of some columns only make readers believe that the others hold nothing; the files have their own statistics inside.
+    """
+    return json.dumps({"numRecords": pq.read_metadata(file).num_rows})
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(field.name, field.type) for field in schema])
+
+
+def _remove_leftovers(table_folder: Path) -> None:
+    for folder in table_folder.glob(f"{FOLDER_PREFIX}*"):
+        if folder.stat().st_mtime < time() - LEFTOVER_AGE_S:
+            shutil.rmtree(folder, ignore_errors=True)
