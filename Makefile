@@ -5,9 +5,12 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
+SEEDS ?= 0-99
+KILLS ?= 50
+SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up status test lint check unit format bench generate clean
+.PHONY: help demo up status test lint check unit format sim kill-loop bench generate clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +56,12 @@ unit: $(VENV)/installed-dev  ## unit tests alone
 format: $(VENV)/installed-dev  ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+sim: $(VENV)/installed-dev  ## simulated nodes through faults; SEEDS=0-99, or SEEDS=7 TRACE=1 for one again
+	$(BIN)/python -m tests.sim.node_runs --seeds $(SEEDS) $(if $(TRACE),--trace)
+
+kill-loop: $(VENV)/installed-dev  ## kill -9 of runs, daemon and code server; KILLS=50 SEED=1
+	KILLS=$(KILLS) SEED=$(SEED) $(PYTEST) -n 0 --timeout 3600 tests/platform/test_kill_loop.py
 
 generate: $(VENV)/installed-dev  ## write the message modules anew from their schemas
 	$(BIN)/python tools/generate_messages.py
