@@ -130,17 +130,25 @@ class CoordinatorRuntime(Generic[S, R]):
         self._contexts: dict[int, _ShardContext[S]] = {}
         self._tokens = count(1)
         self._nursery: trio.Nursery | None = None
+        self._is_over = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Hold the tasks that load shards; runs until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            task_status.started()
-            await trio.sleep_forever()
+        """Hold the tasks that load shards; runs until cancelled, and then gives every shard up."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._is_over = True
+            for partition in list(self._contexts):
+                self.resign(partition)
 
     def lead(self, coordinator_log: CoordinatorLog) -> None:
         """Take a partition over: load its shard, then serve. Leading it again in a later epoch loads it anew."""
         self.resign(coordinator_log.partition)
+        if self._is_over:
+            return
         context = _ShardContext(coordinator_log=coordinator_log, shard=self._new_shard())
         self._contexts[coordinator_log.partition] = context
         assert self._nursery is not None, "run() has not started"

@@ -104,6 +104,26 @@ def with_leader(log: MemoryLog, story: Callable[[GroupService], None]) -> None:
     trio.run(main)
 
 
+def test_after_its_end_a_runtime_coordinates_nothing_and_nobody_waits() -> None:
+    """A node that ends because its disk failed still has connections that ask."""
+    log = MemoryLog(is_high_watermark_held=True)
+    replies: list[Any] = []
+
+    async def main() -> None:
+        groups = service()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(groups.run)
+            groups.lead(log)
+            await trio.testing.wait_all_tasks_blocked()
+            commit(groups, 1, replies)
+            nursery.cancel_scope.cancel()
+        groups.lead(log)
+        commit(groups, 2, replies)
+
+    trio.run(main)
+    assert [commit_error(reply) for reply in replies] == [ErrorCode.NOT_COORDINATOR] * 2
+
+
 def test_without_its_partition_a_node_is_not_the_coordinator() -> None:
     replies: list[Any] = []
     commit(service(), 1, replies)
