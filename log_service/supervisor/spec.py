@@ -40,8 +40,9 @@ Readiness = TcpReadiness | HttpReadiness | UptimeReadiness
 class Component:
     """One process of an installation.
 
-    ``prepare`` runs to its end before each start of the component and must succeed; ``before_stop`` runs once when the installation stops,
-    while the component and all that it comes after are still alive. ``stop_deadline_s`` is how long it may take to end after SIGTERM before it is killed.
+    ``prepare`` runs to its end before each start of the component and must succeed; ``before_stop`` runs once when the installation
+    stops, while the component and all that it comes after are still alive. ``stop_deadline_s`` is how long it may take to end after
+    SIGTERM before it is killed.
     """
 
     name: str
