@@ -240,7 +240,7 @@ def _listener_keys(values: _Values, host_name: str) -> ListenerKeys:
 
 
 def _log_dirs(values: _Values) -> tuple[Path, ...]:
-    names = values.items("log.dirs") or values.items("log.dir")
+    names = values.items("log.dirs") if values.is_set("log.dirs") else values.items("log.dir")
     if not names or not all(names):
         raise ConfigError("log.dirs names no directory; give the node a place for its data")
     if len(set(names)) != len(names):

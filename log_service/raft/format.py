@@ -5,7 +5,7 @@ new cluster) and ``meta.properties``; the one of the metadata log also the snaps
 voter. Knows no configuration keys.
 
 Invariants: ``meta.properties`` is written last, so that a crash leaves a directory that is formatted again; a directory that has one keeps
-what it says; all directories of a node name one cluster.
+what it says; all directories of a node name one cluster; logs are never left without the metadata log that knows their topics.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +20,8 @@ from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.batches import Voter
 from log_service.raft.directories import make_durable_directory
 from log_service.raft.snapshots import BOOTSTRAP_FILE, SnapshotId, encode_snapshot, read_snapshot
-from log_service.storage.file_names import LOG_SUFFIX
+from log_service.raft.snapshots import NAME as SNAPSHOT_NAME
+from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, LOG_SUFFIX, STRAY_DIRECTORY_SUFFIX
 from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
 from log_service.storage.partition_metadata import format_uuid
 
@@ -63,7 +64,7 @@ def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir:
     """Format what is fresh, check what is not, and return who the node is. Blocks.
 
     Raises:
-        StorageError: a directory belongs to another node or cluster, or holds logs that no node owns.
+        StorageError: a directory belongs to another node or cluster, holds logs that no node owns, or the metadata log is missing.
     """
     directories = dict.fromkeys((*log_dirs, metadata_log_dir))
     found = {directory: read_meta_properties(files, directory) for directory in directories}
@@ -74,6 +75,8 @@ def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir:
             check_owner(properties, directory, node_id=plan.node_id, cluster_id=plan.cluster_id or cluster_id)
         else:
             _check_fresh(files, directory)
+    if known and not _has_metadata_log(files, metadata_log_dir):
+        _check_no_logs(files, found, metadata_log_dir)
     directory_ids: dict[Path, UUID] = {}
     for directory, properties in found.items():
         if properties is not None and properties.directory_id is not None:
@@ -105,13 +108,40 @@ def read_bootstrap_records(files: Files, metadata_log_dir: Path) -> tuple[Metada
 
 
 def _check_fresh(files: Files, directory: Path) -> None:
+    name = _first_log(files, directory)
+    if name is not None:
+        raise StorageError(
+            f"{directory} holds logs such as {name} but no meta.properties, so nobody knows whose they are; "
+            "restore meta.properties, or name an empty directory"
+        )
+
+
+def _check_no_logs(files: Files, directories: Iterable[Path], metadata_log_dir: Path) -> None:
+    """Refuse to begin a new metadata log over the logs of an older one: all of them would be strays."""
+    for directory in directories:
+        name = _first_log(files, directory)
+        if name is not None:
+            missing = metadata_log_dir / METADATA_DIRECTORY
+            raise StorageError(
+                f"{missing} is not there, but {directory} holds logs such as {name}, whose topics only that knows; "
+                "restore it, or name an empty directory"
+            )
+
+
+def _has_metadata_log(files: Files, metadata_log_dir: Path) -> bool:
+    path = metadata_log_dir / METADATA_DIRECTORY
+    names = files.list_directory(path) if files.is_directory(path) else ()
+    return any(name.endswith(LOG_SUFFIX) or SNAPSHOT_NAME.fullmatch(name) for name in names)
+
+
+def _first_log(files: Files, directory: Path) -> str | None:
+    """Return the name of a partition's directory that holds records, or None."""
     for name in files.list_directory(directory):
         inner = directory / name
-        if files.is_directory(inner) and any(entry.endswith(LOG_SUFFIX) for entry in files.list_directory(inner)):
-            raise StorageError(
-                f"{directory} holds logs such as {name} but no meta.properties, so nobody knows whose they are; "
-                "restore meta.properties, or name an empty directory"
-            )
+        is_kept = not name.endswith((DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX))
+        if is_kept and files.is_directory(inner) and any(entry.endswith(LOG_SUFFIX) for entry in files.list_directory(inner)):
+            return name
+    return None
 
 
 def _write_first_snapshot(files: Files, directory: Path, directory_id: UUID, plan: FormatPlan) -> None:

@@ -171,6 +171,7 @@ def test_a_single_voter_that_is_this_node_is_accepted() -> None:
         ("node.id=1\nremote.log.storage.system.enable=true", "remote storage"),
         ("node.id=1\nlog.dirs=a,a", "twice"),
         ("node.id=1\nlog.dirs=a,,b", "no directory"),
+        ("node.id=1\nlog.dirs=", "no directory"),
         ("node.id=1\nlog.retention.ms=soon", "log.retention.ms"),
         ("node.id=1\nlog.segment.bytes=14", "at least 1048576"),
         ("node.id=1\nfetch.max.bytes=1", "at least 1024"),

@@ -85,6 +85,30 @@ def test_logs_that_no_node_owns_are_not_formatted_over() -> None:
         machine.format()
 
 
+def lose_the_metadata_log(machine: Machine) -> None:
+    machine.format()
+    for name in machine.files.list_directory(METADATA):
+        machine.files.remove(METADATA / name)
+
+
+def test_logs_are_not_left_without_the_metadata_log_that_knows_their_topics() -> None:
+    machine = Machine()
+    lose_the_metadata_log(machine)
+    log = DIRECTORY / "orders-0"
+    machine.files.make_directory(log)
+    machine.files.open(log / "00000000000000000000.log").close()
+    with pytest.raises(StorageError, match=r"__cluster_metadata-0 is not there, but .* holds logs such as orders-0"):
+        machine.format()
+
+
+def test_a_metadata_log_of_no_topics_may_begin_anew() -> None:
+    """So are directories formatted for static voters: they hold ``bootstrap.checkpoint`` alone."""
+    machine = Machine()
+    lose_the_metadata_log(machine)
+    machine.files.make_directory(DIRECTORY / "orders-0.0123-delete")
+    assert not machine.format().is_new
+
+
 @pytest.mark.parametrize("operation", ["rename", "sync", "append", "sync_directory"])
 @pytest.mark.parametrize("passed_count", range(8))
 def test_a_crash_while_formatting_is_mended_by_formatting_again(operation: str, passed_count: int) -> None:
