@@ -10,9 +10,11 @@ import logging
 import multiprocessing
 import sys
 import threading
+import traceback
 from multiprocessing import forkserver
 from pathlib import Path
 
+from dagster._core.errors import DagsterUserCodeLoadError
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import FuturesAwareThreadPoolExecutor
 from dagster._grpc.server import DagsterApiServer, DagsterGrpcServer
@@ -20,6 +22,7 @@ from dagster._utils.interrupts import setup_interrupt_handlers
 from dagster._utils.log import configure_loggers
 
 from orchestration.instance import PROJECT_LOCATION
+from orchestration.projects import ProjectError
 
 MODULE = "orchestration.definitions"
 PRELOADED = "orchestration.preload"
@@ -33,6 +36,7 @@ def serve(host: str, port: int) -> None:
     logger = logging.getLogger("dagster.code_server")
     forking = multiprocessing.get_context("forkserver")
     forking.set_forkserver_preload([PRELOADED])
+    forkserver.ensure_running()  # it imports while we load, so that the first run need not wait
     ended = threading.Event()
     executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_WORKERS)
     servicer = DagsterApiServer(
@@ -46,16 +50,17 @@ def serve(host: str, port: int) -> None:
     server = DagsterGrpcServer(
         server_termination_event=ended, dagster_api_servicer=servicer, host=host, port=port, logger=logger, threadpool_executor=executor
     )
-    start_fork_server()
     try:
         server.serve()  # type: ignore[no-untyped-call]
     except KeyboardInterrupt:
         logger.info("interrupted")
 
 
-def start_fork_server() -> None:
-    """Start the fork server now, so that the first run need not wait for its imports."""
-    forkserver.ensure_running()
+def root_cause(error: BaseException) -> str:
+    """Return what went wrong in the project itself: its own sentence where there is one, else the innermost error."""
+    while not isinstance(error, ProjectError) and error.__cause__ is not None:
+        error = error.__cause__
+    return str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
 
 
 def main() -> None:
@@ -64,7 +69,11 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     arguments = parser.parse_args()
-    serve(arguments.host, arguments.port)
+    try:
+        serve(arguments.host, arguments.port)
+    except DagsterUserCodeLoadError as error:
+        traceback.print_exception(error)
+        sys.exit(f"The project in {Path.cwd()} cannot be loaded: {root_cause(error)}")
 
 
 if __name__ == "__main__":

