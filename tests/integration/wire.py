@@ -3,6 +3,7 @@
 import socket
 import struct
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,6 +34,11 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+
+    def finish(self) -> None:
+        """Say that nothing more will be sent; answers may still come."""
+        with suppress(OSError):  # the other side may have gone already
+            self._socket.shutdown(socket.SHUT_WR)
 
     def reset(self) -> None:
         """Close so that the other side sees a reset connection."""
