@@ -20,8 +20,13 @@ from tests.sim.world import World
 
 DISK_BYTES = 1 << 40
 START_LIMIT_SECONDS = 120
+START_ATTEMPTS = 6
 JUMPS_MS = (-3_600_000, -60_000, -1_500, 1_500, 60_000, 3_600_000)
-SYNCED_PATHS = ("/data", "synced-", "cached-", "__cluster_metadata-0", "__consumer_offsets")
+SYNCED_PATHS = ("/data", "synced-", "synced-", "cached-", "__cluster_metadata-0", "__consumer_offsets")
+
+
+class NodeLost(Exception):  # noqa: N818 - it says what is the case
+    """The node cannot be started any more."""
 
 
 class Adversary:
@@ -87,8 +92,12 @@ class Adversary:
         incarnation.files.sync_seconds = incarnation.files.pool_seconds = (0.0, 0.001)
 
     async def keep_running(self) -> None:
-        """Start the node if it does not run; a start may die too."""
-        for attempt in range(6):
+        """Start the node if it does not run; a start may die too.
+
+        Raises:
+            NodeLost: it ends at every start, though nothing is done to it any more.
+        """
+        for attempt in range(START_ATTEMPTS):
             if self.host.is_running:
                 return
             await self._wait_ended()
@@ -98,9 +107,12 @@ class Adversary:
                 self.host.disk.space_bytes = DISK_BYTES
                 self.host.lose_power_while_down()
                 self._is_disk_at_fault = False
-            if attempt > 2:
+            if attempt > 1:
                 self.host.forget_countdown()
             await self._start()
+        if not self.host.is_running:
+            self._judge_end()
+            raise NodeLost
 
     async def _start(self) -> None:
         with trio.move_on_after(START_LIMIT_SECONDS) as waiting:

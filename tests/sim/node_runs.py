@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 
 import trio
 
-from log_service.common.errors import TidelogError
+from log_service.common.errors import KafkaError, TidelogError
 from tests.sim.node_audit import Auditor
 from tests.sim.node_checker import Violation, check
 from tests.sim.node_clients import Clients
-from tests.sim.node_faults import Adversary
+from tests.sim.node_faults import Adversary, NodeLost
 from tests.sim.node_history import Entry, History, Send
 from tests.sim.node_host import NodeHost
 from tests.sim.node_metadata_checker import check_metadata
@@ -81,10 +81,18 @@ class Run:
             adversary = Adversary(self.world, self.plan, host, auditor, self.history)
             self.faults = adversary.counts
             with exceptions_noted(self.violations):
-                await self._play(host, adversary)
+                await self._play_to_the_end(host, adversary)
             self.violations += [*adversary.failures, *auditor.violations]
             nursery.cancel_scope.cancel()
         self.violations += [*check(self.history), *check_metadata(self.history)]
+
+    async def _play_to_the_end(self, host: NodeHost, adversary: Adversary) -> None:
+        try:
+            await self._play(host, adversary)
+        except* NodeLost:
+            self.violations.append(Violation("recovery", "the node cannot be started any more"))
+        except* KafkaError as group:
+            self.violations.append(Violation("availability", f"asked once all was calm: {_describe(group)}"))
 
     async def _play(self, host: NodeHost, adversary: Adversary) -> None:
         await adversary.keep_running()

@@ -1,0 +1,142 @@
+"""Bugs that are planted into the product, to prove that the simulation finds what it is there for.
+
+Each replaces one decision of the product by the wrong one, in the way in which somebody could have got it wrong, while ``planted`` is open.
+``seed_limit`` is how many seeds the simulation gets to notice, of those that have the fault which the bug is about.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from log_service.broker.handlers import produce
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.controller import brokers
+from log_service.coordinator.group.records import OffsetRecord
+from log_service.coordinator.runtime import CoordinatorRuntime
+from log_service.raft.core import committed_offset
+from log_service.raft.driver import RaftDriver
+from log_service.replication.partition import Partition
+from log_service.storage import log_reader
+from log_service.storage.checkpoint_writer import CheckpointWriter
+from log_service.storage.log import Log
+from log_service.storage.log_directory import LogDirectory
+from log_service.storage.producer_state import ProducerState
+from log_service.storage.segment import Segment
+from tests.sim.node_plan import Fault
+
+Replacement = tuple[Any, str, Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bug:
+    """A planted bug: what is replaced, which fault it needs, and within how many seeds with that fault it has to be noticed."""
+
+    name: str
+    replacements: tuple[Replacement, ...]
+    seed_limit: int = 10
+    needs: Fault | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """Run with the bug."""
+    with ExitStack() as stack:
+        for owner, name, replacement in bug.replacements:
+            stack.enter_context(mock.patch.object(owner, name, replacement))
+        yield
+
+
+# The wrong decisions
+
+_append_partition, _become_leader = Partition._append, Partition.become_leader
+_append_request = produce._Appending.append
+_recover, _roll, _answer_to_sync = Segment.recover, Log._roll, LogDirectory.answer_to_sync
+_read_shard = CoordinatorRuntime._read
+
+
+def _append_as_if_synced(self: Partition, *arguments: Any) -> Any:
+    is_synced_first, self._is_synced_first = self._is_synced_first, False
+    try:
+        return _append_partition(self, *arguments)
+    finally:
+        self._is_synced_first = is_synced_first
+
+
+def _append_without_waiting(self: Any, *arguments: Any) -> Any:
+    answer = _append_request(self, *arguments)
+    self.waiting.clear()
+    return answer
+
+
+def _forget_producers(producers: ProducerState, _snapshots: object, _segments: object, _log_start_offset: int, end_offset: int) -> None:
+    producers.reset(end_offset)
+
+
+def _keep_torn_tail(self: Segment, size_bytes: int) -> None:
+    """Believe to have cut."""
+
+
+def _keep_old_indexes(self: Segment, *arguments: Any) -> Any:
+    result = _recover(self, *arguments)
+    self._indexes.is_loaded = False
+    return result
+
+
+def _lead_on(_image: object, _known: object) -> list[Any]:
+    return []
+
+
+def _read_without_commits(self: Any, coordinator_log: Any) -> Any:
+    records, end_offset = _read_shard(self, coordinator_log)
+    return [record for record in records if not isinstance(record, OffsetRecord)], end_offset
+
+
+async def _commit_before_sync(self: RaftDriver, log: Log) -> None:
+    if self.high_watermark == 0:
+        await log.sync()
+    self.high_watermark = committed_offset(self.high_watermark, log.log_end_offset)
+
+
+def _try_sync_again(self: LogDirectory, _error: OSError) -> KafkaError:
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "try again")
+
+
+def _roll_without_directory(self: Log, *arguments: Any) -> Any:
+    is_dirty = self._is_directory_dirty
+    segment = _roll(self, *arguments)
+    self._is_directory_dirty = is_dirty
+    return segment
+
+
+def _recovery_points_ahead(self: CheckpointWriter, directory: LogDirectory) -> dict[Any, int]:
+    return {key: log.log_end_offset for key, log in self._logs_of(directory).items()}
+
+
+def _take_any_sequence(self: ProducerState, _header: object) -> None:
+    """Every batch is new."""
+
+
+BUGS = (
+    Bug(name="acknowledged before the sync", replacements=((produce._Appending, "append", _append_without_waiting),)),
+    Bug(name="high watermark past what is synced", replacements=((Partition, "_append", _append_as_if_synced),)),
+    Bug(name="producers not rebuilt after a crash", replacements=((log_reader, "reload_producers", _forget_producers),)),
+    Bug(name="repetitions not noticed", replacements=((ProducerState, "check", _take_any_sequence),)),
+    Bug(name="torn tail not cut", replacements=((Segment, "cut_torn_tail", _keep_torn_tail),)),
+    Bug(name="index not rebuilt", replacements=((Segment, "recover", _keep_old_indexes),)),
+    Bug(name="epoch not raised after a crash", replacements=((brokers, "_lose_leadership", _lead_on),)),
+    Bug(name="commits not replayed", replacements=((CoordinatorRuntime, "_read", _read_without_commits),)),
+    Bug(name="metadata acknowledged before the sync", replacements=((RaftDriver, "_sync", _commit_before_sync),)),
+    Bug(
+        name="failed sync tried again",
+        replacements=((LogDirectory, "answer_to_sync", _try_sync_again),),
+        seed_limit=30,
+        needs=Fault.FAILED_SYNC,
+    ),
+    Bug(name="directory not synced after a roll", replacements=((Log, "_roll", _roll_without_directory),)),
+    Bug(name="recovery point ahead", replacements=((CheckpointWriter, "_recovery_points", _recovery_points_ahead),)),
+)
