@@ -1,0 +1,333 @@
+"""The checker's rules, one by one: a history in which all is well passes, and each thing that no client may see is named."""
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from log_service.common.types import TopicPartition
+from tests.sim.node_checker import check
+from tests.sim.node_history import (
+    Commit,
+    Committed,
+    Create,
+    Delete,
+    DeleteRecords,
+    Described,
+    Died,
+    Final,
+    Grow,
+    History,
+    Poll,
+    Positioned,
+    SeenRecord,
+    Send,
+    TopicPlan,
+)
+from tests.sim.node_host import Death
+from tests.sim.node_metadata_checker import check_metadata
+
+SYNCED, CACHED, CUT = TopicPartition("synced", 0), TopicPartition("cached", 0), TopicPartition("cut", 0)
+
+
+class Told:
+    """Builds a history; every entry has a time of its own."""
+
+    def __init__(self) -> None:
+        times = count()
+        self.history = History(lambda: float(next(times)))
+        self.history.topics = {
+            "synced": TopicPlan(name="synced", partition_count=1, is_synced=True),
+            "cached": TopicPlan(name="cached", partition_count=1, is_synced=False),
+            "cut": TopicPlan(name="cut", partition_count=1, is_synced=True, is_trimmed=True),
+        }
+
+    def send(self, value: str, offset: int | None, partition: TopicPartition = SYNCED, producer: str = "p", number: int = 0) -> None:
+        """``offset`` None: nobody told what became of it."""
+        number = number or len(list(self.history.of(Send))) + 1
+        send = self.history.add(Send(producer=producer, partition=partition, number=number, value=value, timestamp_ms=0))
+        if offset is not None:
+            send.offset = offset
+            self.history.end(send)
+
+    def poll(
+        self, *records: tuple[int, str], partition: TopicPartition = SYNCED, consumer: str = "c", group: str = "", epoch: int = 0
+    ) -> None:
+        seen = [SeenRecord(offset, epoch, value) for offset, value in records]
+        self.history.add(Poll(consumer="c", group=group, partition=partition, records=seen))
+
+    def begin(self, partition: TopicPartition = SYNCED) -> None:
+        self.history.add(Positioned(consumer="c", partition=partition))
+
+    def die(self, death: Death = Death.POWER) -> None:
+        self.history.add(Died(death=death))
+
+    def commit(self, offset: int, partition: TopicPartition = SYNCED, *, is_ok: bool = True) -> None:
+        commit = self.history.add(Commit(group="g", partition=partition, offset=offset))
+        self.history.end(commit, None if is_ok else "no answer")
+
+    def committed(self, offset: int, partition: TopicPartition = SYNCED) -> None:
+        self.history.end(self.history.add(Committed(group="g", partition=partition, offset=offset)))
+
+    def final(self, *records: tuple[int, str], partition: TopicPartition = SYNCED, start: int = 0, epochs: tuple[int, ...] = ()) -> None:
+        seen = [SeenRecord(offset, epochs[i] if epochs else 0, value) for i, (offset, value) in enumerate(records)]
+        end = records[-1][0] + 1 if records else start
+        self.history.add(Final(partition=partition, log_start_offset=start, high_watermark=end, records=seen))
+
+    def broken(self) -> set[str]:
+        return {violation.rule for violation in check(self.history)}
+
+
+Story = Callable[[Told], None]
+
+
+def all_is_well(told: Told) -> None:
+    told.send("a", 0)
+    told.send("b", None)
+    told.begin()
+    told.poll((0, "a"), group="g")
+    told.commit(1)
+    told.die(Death.KILL)
+    told.committed(1)
+    told.send("c", 2)
+    told.poll((1, "b"), (2, "c"), group="g")
+    told.final((0, "a"), (1, "b"), (2, "c"))
+
+
+def power_takes_what_was_not_synced(told: Told) -> None:
+    told.send("a", 0, CACHED)
+    told.send("b", 1, CACHED)
+    told.begin(partition=CACHED)
+    told.poll((0, "a"), (1, "b"), partition=CACHED, group="g")
+    told.die(Death.POWER)
+    told.send("c", 1, CACHED)
+    told.poll((1, "c"), partition=CACHED, group="g", epoch=2)
+    told.final((0, "a"), (1, "c"), partition=CACHED, epochs=(0, 2))
+
+
+def records_are_deleted_on_purpose(told: Told) -> None:
+    for offset, value in enumerate("abc"):
+        told.send(value, offset, CUT)
+    told.history.end(told.history.add(DeleteRecords(partition=CUT, before=2)))
+    told.final((2, "c"), partition=CUT, start=2)
+
+
+@pytest.mark.parametrize("story", [all_is_well, power_takes_what_was_not_synced, records_are_deleted_on_purpose], ids=lambda s: s.__name__)
+def test_history_in_which_promises_are_kept_passes(story: Story) -> None:
+    told = Told()
+    story(told)
+    assert check(told.history) == []
+
+
+def lost(told: Told) -> None:
+    told.send("a", 0)
+    told.send("b", 1)
+    told.final((0, "a"))
+
+
+def lost_by_a_kill(told: Told) -> None:
+    told.send("a", 0, CACHED)
+    told.die(Death.KILL)
+    told.final(partition=CACHED)
+
+
+def lost_after_the_power_came_back(told: Told) -> None:
+    told.die(Death.POWER)
+    told.send("a", 0, CACHED)
+    told.final(partition=CACHED)
+
+
+def somewhere_else_than_told(told: Told) -> None:
+    told.send("a", 1)
+    told.send("b", 0)
+    told.final((0, "a"), (1, "b"))
+
+
+def phantom(told: Told) -> None:
+    told.final((0, "nobody's"))
+
+
+def in_another_partition(told: Told) -> None:
+    told.send("a", None, CACHED)
+    told.final((0, "a"))
+
+
+def duplicate(told: Told) -> None:
+    told.send("a", None)
+    told.final((0, "a"), (1, "a"))
+
+
+def duplicate_that_only_a_reader_saw(told: Told) -> None:
+    told.send("a", None)
+    told.send("b", None)
+    told.begin()
+    told.poll((0, "b"), (1, "a"))
+    told.final((0, "a"), (1, "b"))
+
+
+def reordered(told: Told) -> None:
+    told.send("a", None, number=1)
+    told.send("b", None, number=2)
+    told.final((0, "b"), (1, "a"))
+
+
+def hole(told: Told) -> None:
+    told.send("a", None)
+    told.send("b", None)
+    told.final((0, "a"), (2, "b"))
+
+
+def epochs_that_fall(told: Told) -> None:
+    told.send("a", None)
+    told.send("b", None)
+    told.final((0, "a"), (1, "b"), epochs=(2, 1))
+
+
+def start_that_moved_by_itself(told: Told) -> None:
+    told.final((3, "a"), start=3)
+
+
+def start_that_moved_further_than_asked(told: Told) -> None:
+    told.send("a", None, CUT)
+    told.history.end(told.history.add(DeleteRecords(partition=CUT, before=1)))
+    told.final((3, "a"), partition=CUT, start=3)
+
+
+def two_values_in_one_epoch(told: Told) -> None:
+    told.send("a", None, CACHED)
+    told.send("b", None, CACHED)
+    told.begin(partition=CACHED)
+    told.poll((0, "a"), partition=CACHED)
+    told.die(Death.POWER)
+    told.final((0, "b"), partition=CACHED)
+
+
+def two_values_at_an_offset(told: Told) -> None:
+    told.send("a", None)
+    told.send("b", None)
+    told.begin()
+    told.poll((0, "a"))
+    told.final((0, "b"), epochs=(2,))
+
+
+def gap_between_polls(told: Told) -> None:
+    for value in "abc":
+        told.send(value, None)
+    told.begin()
+    told.poll((0, "a"))
+    told.poll((2, "c"))
+    told.final((0, "a"), (1, "b"), (2, "c"))
+
+
+def step_back(told: Told) -> None:
+    told.send("a", None)
+    told.begin()
+    told.poll((0, "a"))
+    told.poll((0, "a"))
+    told.final((0, "a"))
+
+
+def never_read_by_the_group(told: Told) -> None:
+    told.send("a", None)
+    told.send("b", None)
+    told.begin()
+    told.poll((0, "a"), group="g")
+    told.final((0, "a"), (1, "b"))
+
+
+def commit_that_went_back(told: Told) -> None:
+    told.commit(3)
+    told.commit(5)
+    told.committed(3)
+
+
+def commit_that_nobody_made(told: Told) -> None:
+    told.commit(3)
+    told.committed(4)
+
+
+def commit_that_power_took(told: Told) -> None:
+    told.commit(3)
+    told.die(Death.POWER)
+    told.committed(-1)
+
+
+def group_that_skips(told: Told) -> None:
+    told.send("a", None)
+    told.send("b", None)
+    told.begin()
+    told.poll((1, "b"), group="g")
+    told.final((0, "a"), (1, "b"))
+
+
+@pytest.mark.parametrize(
+    ("story", "rule"),
+    [
+        (lost, "acknowledged is there"),
+        (lost_by_a_kill, "acknowledged is there"),
+        (lost_after_the_power_came_back, "acknowledged is there"),
+        (somewhere_else_than_told, "acknowledged is there"),
+        (phantom, "nothing from nowhere"),
+        (in_another_partition, "nothing from nowhere"),
+        (duplicate, "no duplicate"),
+        (duplicate_that_only_a_reader_saw, "no duplicate"),
+        (reordered, "order is kept"),
+        (hole, "log is whole"),
+        (epochs_that_fall, "log is whole"),
+        (start_that_moved_by_itself, "log is whole"),
+        (start_that_moved_further_than_asked, "deleted stays within bounds"),
+        (two_values_in_one_epoch, "one value per offset"),
+        (two_values_at_an_offset, "one value per offset"),
+        (gap_between_polls, "reading goes on"),
+        (step_back, "reading goes on"),
+        (never_read_by_the_group, "group reads everything"),
+        (commit_that_went_back, "commits stay"),
+        (commit_that_nobody_made, "commits stay"),
+        (commit_that_power_took, "commits stay"),
+        (group_that_skips, "group goes on"),
+    ],
+    ids=lambda part: part.__name__ if callable(part) else "",
+)
+def test_broken_promise_is_named(story: Story, rule: str) -> None:
+    told = Told()
+    story(told)
+    assert rule in told.broken()
+
+
+class TestMetadata:
+    def told(self, *changes: Create | Delete | Grow | Described, failed: int = -1) -> list[str]:
+        history = Told().history
+        for index, change in enumerate(changes):
+            history.add(change)
+            history.end(change, "no answer" if index == failed else None)
+        return [violation.rule for violation in check_metadata(history)]
+
+    def created(self) -> Create:
+        return Create(topic="t", partition_count=1, retention_ms="5", topic_id="x")
+
+    def described(self, topic_id: str = "x", partition_count: int = 1, retention_ms: str = "5") -> Described:
+        return Described(topic="t", topic_id=topic_id, partition_count=partition_count, retention_ms=retention_ms)
+
+    def test_topic_that_is_what_was_acknowledged_passes(self) -> None:
+        grown = Grow(topic="t", partition_count=2)
+        assert (
+            self.told(self.created(), self.described(), grown, self.described(partition_count=2), Delete(topic="t"), self.described(""))
+            == []
+        )
+
+    def test_lost_topic_is_named(self) -> None:
+        assert self.told(self.created(), self.described("")) == ["metadata stays"]
+
+    def test_topic_of_another_id_is_named(self) -> None:
+        assert self.told(self.created(), self.described("y")) == ["metadata stays"]
+
+    def test_lost_growth_and_configuration_are_named(self) -> None:
+        assert self.told(self.created(), Grow(topic="t", partition_count=2), self.described()) == ["metadata stays"]
+        assert self.told(self.created(), self.described(retention_ms="7")) == ["metadata stays"]
+
+    def test_topic_that_came_back_is_named(self) -> None:
+        assert self.told(self.created(), Delete(topic="t"), self.described()) == ["metadata stays"]
+
+    def test_change_without_an_answer_may_have_happened_or_not(self) -> None:
+        assert self.told(self.created(), Delete(topic="t"), self.described(), failed=1) == []
+        assert self.told(self.created(), Delete(topic="t"), self.described(""), failed=1) == []
