@@ -12,6 +12,8 @@ from orchestration.topics import TopicSpec
 from orchestration.transforms.assets import Presentation, derived_table_asset, topic_table_asset
 from orchestration.transforms.declarations import NO_SUITE, DerivedTable, TopicTable, Transform
 
+FAILED_AGAIN_CRON = "*/10 * * * *"
+
 
 def spark_table(
     *,
@@ -69,10 +71,13 @@ def spark_table(
 def on_fresh_inputs() -> dg.AutomationCondition[dg.AssetKey]:
     """Return the condition of everything downstream: an input changed and its blocking checks passed.
 
-    Runs in progress upstream do not hold it back: under a steady stream there is always one.
+    Runs in progress upstream do not hold it back: under a steady stream there is always one. What failed is tried again from time to time,
+    though no input changes: the failure may have been Spark's or the disk's.
     """
     eager = dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_in_progress())
-    return eager & dg.AutomationCondition.all_deps_blocking_checks_passed()
+    failed = dg.AutomationCondition.execution_failed() & ~dg.AutomationCondition.in_progress()
+    again = failed & dg.AutomationCondition.cron_tick_passed(FAILED_AGAIN_CRON)
+    return (eager & dg.AutomationCondition.all_deps_blocking_checks_passed()) | again.with_label("failed and due again")
 
 
 def _table_name(source: str | dg.AssetsDefinition) -> str:
