@@ -85,8 +85,8 @@ def validate_for_append(
     is appended.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE, no batch or a checksum that does not hold (worth another try); MESSAGE_TOO_LARGE;
-            UNSUPPORTED_FOR_MESSAGE_FORMAT, a magic before 2; UNSUPPORTED_COMPRESSION_TYPE; INVALID_TIMESTAMP; INVALID_RECORD for the rest.
+        KafkaError: CORRUPT_MESSAGE, no header or a checksum that does not hold (worth another try); MESSAGE_TOO_LARGE;
+            UNSUPPORTED_COMPRESSION_TYPE; INVALID_TIMESTAMP; INVALID_RECORD for the rest.
         RejectedRecordsError: the same codes, where single records are to blame.
     """
     header = _check_shape(buffer, max_batch_size_bytes)
@@ -142,14 +142,14 @@ def _check_shape(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
     if buffer[MAGIC_POSITION] < MAGIC:
         text = f"records of magic {buffer[MAGIC_POSITION]} are not accepted; magic {MAGIC} exists since Kafka 0.11"
-        raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, text)
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
     header = parse_header(buffer)
     size_bytes = header.size_bytes
     if size_bytes > max_batch_size_bytes:
         raise _too_large(size_bytes, max_batch_size_bytes)
     if size_bytes > len(buffer):
         text = f"the batch announces {size_bytes} bytes, {len(buffer)} are there"
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
     if size_bytes < len(buffer):
         text = f"{len(buffer) - size_bytes} bytes follow the batch; a produce request carries one batch for each partition"
         raise KafkaError(ErrorCode.INVALID_RECORD, text)

@@ -164,6 +164,8 @@ class Partition:
             timestamp_after_max_ms=config.message_timestamp_after_max_ms,
             compression_type=config.compression_type,
         )
+        if validated.batches[0][1].is_transactional:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "transactions are not supported by this broker")
         return self._append(log, validated, now_ms)
 
     def append_own(self, validated: ValidatedBatches, now_ms: int) -> AppendResult:

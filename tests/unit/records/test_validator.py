@@ -92,10 +92,11 @@ def test_no_batch_is_invalid(size_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_magic_is_not_supported(magic: int) -> None:
+def test_old_magic_is_invalid(magic: int) -> None:
+    """What Apache Kafka 4.3 answers: these versions of Produce carry nothing but magic 2."""
     batch = bytearray(batch_of())
     batch[16] = magic
-    assert refusal(batch).code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert refusal(batch).code is ErrorCode.INVALID_RECORD
 
 
 def test_unknown_magic_is_corrupt() -> None:
@@ -110,8 +111,9 @@ def test_batch_larger_than_the_topic_allows_is_too_large() -> None:
     assert validate(batch, max_batch_size_bytes=len(batch)).record_count == 1
 
 
-def test_batch_that_is_cut_off_is_corrupt() -> None:
-    assert refusal(batch_of()[:-1]).code is ErrorCode.CORRUPT_MESSAGE
+def test_batch_that_is_cut_off_is_invalid() -> None:
+    """What Apache Kafka 4.3 answers: it finds no whole batch in the request."""
+    assert refusal(batch_of()[:-1]).code is ErrorCode.INVALID_RECORD
 
 
 def test_second_batch_is_invalid() -> None:

@@ -6,6 +6,7 @@ import trio
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
 from log_service.config.views import LogConfig
+from log_service.records.builder import BatchBuilder
 from log_service.replication.partition import OffsetSpec
 from tests.unit.replication.context import NODE, ReplicaContext, run_story, running, sent
 
@@ -192,6 +193,21 @@ def test_a_partition_is_not_asked_for_more_in_sync_replicas_than_it_has_replicas
         async with running() as context:
             context.create_topic(min_insync_replicas="2")
             assert context.produce(b"one", acks=-1) == 0
+
+    run_story(main)
+
+
+def test_transactional_batches_are_refused_until_there_are_transactions() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic()
+            builder = BatchBuilder()
+            builder.append(1_000, None, b"one")
+            content = builder.build(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+            with pytest.raises(KafkaError) as caught:
+                context.partition().append_as_leader(content, 1_000)
+            assert code_of(caught) is ErrorCode.INVALID_REQUEST
+            assert context.partition().high_watermark == 0
 
     run_story(main)
 
