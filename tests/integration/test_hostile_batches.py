@@ -15,7 +15,7 @@ from log_service.protocol.messages.list_offsets import ListOffsetsPartition, Lis
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
-from tests.integration.confluent import produce, read_all
+from tests.integration.confluent import produce, read_all, wait_until
 from tests.integration.wire import Wire
 
 MakeTopic = Callable[..., str]
