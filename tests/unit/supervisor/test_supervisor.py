@@ -85,7 +85,7 @@ def test_components_start_in_order_and_stop_in_the_opposite_one(tmp_path: Path) 
     told: list[str] = []
     run(installation(tmp_path, listener("second", tmp_path, "first"), listener("first", tmp_path)), told, lambda _: None)
     assert [line.split()[:2] for line in told] == [["first", "ready"], ["second", "ready"], ["second", "stopped"], ["first", "stopped"]]
-    assert not left_behind(tmp_path)
+    assert eventually(lambda: not left_behind(tmp_path))
 
 
 def test_state_tells_what_runs_while_it_runs(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_component_that_dies_is_started_again(tmp_path: Path) -> None:
 
     run(installation(tmp_path, listener("one", tmp_path)), told, kill_it_and_wait)
     assert any("ended with exit code 137; starts again in 1 s" in line for line in told)
-    assert not left_behind(tmp_path)
+    assert eventually(lambda: not left_behind(tmp_path))
 
 
 def test_component_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_component_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path: 
     )
     with pytest.raises(StartFailed, match=r"(?s)broken could not be started.*no such luck"):
         run(installation(tmp_path, broken, listener("fine", tmp_path)), [], lambda _: None)
-    assert not left_behind(tmp_path)
+    assert eventually(lambda: not left_behind(tmp_path))
 
 
 def test_failed_preparation_keeps_a_component_from_starting(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_component_that_ignores_the_request_to_end_is_killed(tmp_path: Path) -> 
         stop_deadline_s=0.5,
     )
     run(installation(tmp_path, stubborn), [], lambda _: None)
-    assert not left_behind(tmp_path)
+    assert eventually(lambda: not left_behind(tmp_path))
 
 
 SUPERVISOR_PROCESS = """
