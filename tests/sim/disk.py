@@ -57,14 +57,32 @@ class Inode:
         """A sync failed: the kernel marks the pages clean, so what was before ``mark`` will never be written."""
         self._forget(mark)
 
-    def crash(self, rng: Random) -> None:
-        """Keep the durable bytes, some of the pending writes and a part of the next."""
+    def crash(self, rng: Random, *, is_reordering: bool = False) -> None:
+        """Keep the durable bytes, some of the pending writes and a part of the next.
+
+        ``is_reordering``: any of the pending writes may be kept, as pages reach the disk in any order; what lies between is zeros, and so
+        is what a torn write did not fill.
+        """
+        if is_reordering:
+            self._crash_in_any_order(rng)
+            return
         kept_count = rng.randint(0, len(self.pending))
         for operation in self.pending[:kept_count]:
             _apply(self.durable, operation)
         for position, content in self.pending[kept_count : kept_count + 1]:
             if content is not None:
                 _apply(self.durable, (position, content[: rng.randint(0, len(content))]))
+        self.pending.clear()
+        self.content = bytearray(self.durable)
+
+    def _crash_in_any_order(self, rng: Random) -> None:
+        """Keep cuts in their place, since the size of a file is changed in order."""
+        kept = [(position, content) for position, content in self.pending if content is None or rng.random() < 0.7]
+        for position, content in kept[: rng.randint(0, len(kept))]:
+            if content is not None and rng.random() < 0.2:
+                filled = rng.randint(0, len(content))
+                content = content[:filled] + bytes(len(content) - filled)  # noqa: PLW2901 - a torn write
+            _apply(self.durable, (position, content))
         self.pending.clear()
         self.content = bytearray(self.durable)
 
@@ -110,12 +128,17 @@ class Naming:
 
 
 class Disk:
-    """The tree of one machine's disk. ``space_bytes`` is what may still be written; ``are_names_durable`` makes names survive unsynced."""
+    """The tree of one machine's disk.
 
-    def __init__(self, *, space_bytes: int = 1 << 40, are_names_durable: bool = False) -> None:
+    ``space_bytes`` is what may still be written; ``are_names_durable`` makes names survive unsynced; ``is_reordering`` lets a crash keep
+    any of the writes that were not synced, not only the first.
+    """
+
+    def __init__(self, *, space_bytes: int = 1 << 40, are_names_durable: bool = False, is_reordering: bool = False) -> None:
         self.root = Directory("/", None)
         self.space_bytes = space_bytes
         self.are_names_durable = are_names_durable
+        self.is_reordering = is_reordering
         self.generation = 0
         self.locks: set[Path] = set()
 
@@ -166,7 +189,7 @@ class Disk:
         self.locks.clear()
         for directory in _directories_below(self.root):
             _lose_names(directory, rng)
-        _restore(self.root, rng)
+        _restore(self.root, rng, is_reordering=self.is_reordering)
 
     def reserve(self, size_bytes: int, path: Path) -> None:
         if size_bytes > self.space_bytes:
@@ -230,13 +253,13 @@ def _lose_names(directory: Directory, rng: Random) -> None:
             naming.apply_durably()
 
 
-def _restore(directory: Directory, rng: Random) -> None:
+def _restore(directory: Directory, rng: Random, *, is_reordering: bool) -> None:
     """Make the durable names the names, and lose what the files below had not synced."""
     directory.pending.clear()
     directory.children = dict(directory.durable)
     for name, node in sorted(directory.children.items()):
         node.name, node.parent = name, directory
         if isinstance(node, Inode):
-            node.crash(rng)
+            node.crash(rng, is_reordering=is_reordering)
         else:
-            _restore(node, rng)
+            _restore(node, rng, is_reordering=is_reordering)

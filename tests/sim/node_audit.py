@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers
+from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers, iterate_records
 from log_service.storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_directory_name, parse_file_name
 from log_service.storage.indexes import IndexInDoubt
 from log_service.storage.log import Log
@@ -192,7 +192,24 @@ def logs_of(incarnation: Incarnation) -> Iterator[Log]:
             yield partition.log
 
 
-# Indexes
+# Lookups and indexes
+
+
+def check_lookups(disk: Disk, incarnation: Incarnation) -> Iterator[Violation]:
+    """Ask each log for its records by time, and compare with what a look at every record finds."""
+    for log in logs_of(incarnation):
+        batches = _stored_batches(disk.directory(log.directory))
+        records = [
+            (record.timestamp, record.offset)
+            for batch in batches
+            for record in iterate_records(batch.content)
+            if record.offset >= log.log_start_offset
+        ]
+        for timestamp in sorted({timestamp + shift for timestamp, _ in records[:: max(1, len(records) // 8)] for shift in (-1, 0, 1)}):
+            expected = next(((found, offset) for found, offset in records if found >= timestamp), None)
+            told = log.offset_for_timestamp(timestamp)
+            if (told and (told.timestamp, told.offset)) != expected:
+                yield Violation("lookup by time", f"{log.topic_partition} at {timestamp}: {told}, a look at every record finds {expected}")
 
 
 def check_indexes(disk: Disk, log: Log) -> Iterator[Violation]:

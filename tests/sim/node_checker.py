@@ -76,6 +76,11 @@ class Case:
     def topic(self, name: str) -> TopicPlan:
         return self.history.topics[name]
 
+    def is_idempotent(self, value: str) -> bool:
+        """Whether a record's producer numbers what it sends; nobody's records count as such."""
+        send = self.sends_by_value.get(value)
+        return send is None or send.is_idempotent
+
     def seen(self) -> Iterator[tuple[int, TopicPartition, SeenRecord, str]]:
         """Every record that anybody got: where in the history, of which partition, and who got it."""
         for poll in self.polls:
@@ -125,13 +130,13 @@ def no_duplicate(case: Case) -> Iterator[Violation]:
     for final in case.finals:
         offsets: dict[str, int] = {}
         for record in final.records:
-            if offsets.setdefault(record.value, record.offset) != record.offset:
+            if case.is_idempotent(record.value) and offsets.setdefault(record.value, record.offset) != record.offset:
                 text = f"{final.partition}: {record.value} is at {offsets[record.value]} and at {record.offset}"
                 yield Violation("no duplicate", text)
     places: dict[tuple[TopicPartition, str], int] = {}
     for _, partition, record, who in case.seen():
         offset = places.setdefault((partition, record.value), record.offset)
-        if offset != record.offset and case.is_lossless(partition.topic):
+        if offset != record.offset and case.is_lossless(partition.topic) and case.is_idempotent(record.value):
             yield Violation("no duplicate", f"{partition}: {record.value} was seen at {offset}, and at {record.offset} by {who}")
 
 
@@ -141,7 +146,7 @@ def order_is_kept(case: Case) -> Iterator[Violation]:
         last: dict[str, Send] = {}
         for record in final.records:
             send = case.sends_by_value.get(record.value)
-            if send is None:
+            if send is None or not send.is_idempotent:
                 continue
             before = last.get(send.producer)
             if before is not None and before.number > send.number:

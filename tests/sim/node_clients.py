@@ -10,11 +10,12 @@ from typing import Any
 
 import trio
 
-from log_service.client import Admin, ConfigResource, Consumer, NewTopic, OffsetSpec, Producer
+from log_service.client import Admin, ConfigResource, Consumer, NewTopic, OffsetSpec, Producer, read_range
 from log_service.client.record_view import ConsumerRecord
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
+from log_service.records.batch import iterate_headers, iterate_records
 from tests.sim.node_history import (
     Alter,
     Commit,
@@ -36,7 +37,7 @@ from tests.sim.node_host import BOOTSTRAP
 from tests.sim.node_plan import Plan
 from tests.sim.world import World
 
-GROUP = "group"
+GROUP, AUTOMATIC_GROUP = "group", "automatic"
 TIMEOUTS: dict[str, Any] = {
     "request_timeout_ms": 5_000,
     "retry_backoff_ms": 50,
@@ -59,6 +60,7 @@ class Clients:
         self.is_drained = False
         self.partitions = [TopicPartition(topic.name, index) for topic in plan.topics for index in range(topic.partition_count)]
         self.group_positions: dict[TopicPartition, int] = {}
+        self.automatic_positions: dict[TopicPartition, int] = {}
 
     # Sending
 
@@ -67,7 +69,8 @@ class Clients:
         env = self.world.client_env(name)
         rng = env.rng
         numbers: dict[TopicPartition, int] = {}
-        async with Producer(BOOTSTRAP, env=env, **self._producer_settings(rng)) as producer:
+        settings = self._producer_settings(rng)
+        async with Producer(BOOTSTRAP, env=env, **settings) as producer:
             while not self.is_over:
                 for _ in range(rng.randint(1, 8)):
                     await self._send(producer, name, rng.choice(self.partitions), numbers, rng)
@@ -82,6 +85,7 @@ class Clients:
             "batch_size": rng.choice([0, 300, 16_384]),
             "max_in_flight_requests_per_connection": rng.choice([1, 2, 5]),
             "compression": rng.choice(["none", "none", "gzip", "snappy", "lz4", "zstd"]),
+            **rng.choice([{}, {}, {}, {"enable_idempotence": False, "acks": "1"}]),
         }
 
     async def _send(
@@ -89,7 +93,8 @@ class Clients:
     ) -> None:
         number = numbers[partition] = numbers.get(partition, 0) + 1
         value = f"{name}:{partition}:{number}"
-        send = Send(producer=name, partition=partition, number=number, value=value, timestamp_ms=producer.wall_ms())
+        is_idempotent, now_ms = producer.config.enable_idempotence, producer.wall_ms()
+        send = Send(producer=name, partition=partition, number=number, value=value, timestamp_ms=now_ms, is_idempotent=is_idempotent)
         self.history.add(send)
 
         def settled(metadata: object, error: KafkaError | None) -> None:
@@ -108,21 +113,9 @@ class Clients:
         """Read all topics as a member of the group, and commit, until everything was read."""
         env = self.world.client_env(name)
         rng = env.rng
-        strategy = ("cooperative-sticky",) if self.plan.seed % 2 else ("range",)
-        settings: dict[str, Any] = {
-            "group_id": GROUP,
-            "enable_auto_commit": False,
-            "session_timeout_ms": 6_000,
-            "heartbeat_interval_ms": 1_000,
-        }
-        async with self._consumer(env, partition_assignment_strategy=strategy, **settings) as consumer:
-
-            def assigned(partitions: object) -> None:
-                assert isinstance(partitions, list)
-                for partition in partitions:
-                    self.history.add(Positioned(consumer=name, partition=partition))
-
-            await consumer.subscribe([topic.name for topic in self.plan.topics], on_assigned=assigned)
+        instance_id = name.partition(".")[0] if self.plan.are_members_static else None
+        async with self._member(env, group_id=GROUP, group_instance_id=instance_id, enable_auto_commit=False) as consumer:
+            await self._subscribe(consumer, name)
             while not self.is_drained:
                 try:
                     await self._poll(consumer, name, GROUP, rng)
@@ -131,6 +124,35 @@ class Clients:
                 except KafkaError as error:
                     self.world.log(name, "poll", error)
                     await trio.sleep(0.2)
+
+    async def join_automatically(self, name: str) -> None:
+        """Read all topics as a member of a group that leaves commits to the client, until everything was read."""
+        env = self.world.client_env(name)
+        async with self._member(env, group_id=AUTOMATIC_GROUP, auto_commit_interval_ms=700) as consumer:
+            await self._subscribe(consumer, name)
+            while not self.is_drained:
+                try:
+                    await self._poll(consumer, name, AUTOMATIC_GROUP, env.rng)
+                    self.automatic_positions.update({each: await consumer.position(each) for each in consumer.assignment})
+                except KafkaError as error:
+                    self.world.log(name, "poll", error)
+                    await trio.sleep(0.2)
+
+    def _member(self, env: Env, **settings: Any) -> Consumer:
+        return self._consumer(
+            env,
+            partition_assignment_strategy=self.plan.assignors,
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=1_000,
+            **settings,
+        )
+
+    async def _subscribe(self, consumer: Consumer, name: str) -> None:
+        def assigned(partitions: Sequence[TopicPartition]) -> None:
+            for partition in partitions:
+                self.history.add(Positioned(consumer=name, partition=partition))
+
+        await consumer.subscribe([topic.name for topic in self.plan.topics], on_assigned=assigned)
 
     async def read(self, name: str) -> None:
         """Read one topic by hand, from its beginning, again and again."""
@@ -152,7 +174,11 @@ class Clients:
                     await trio.sleep(0.2)
 
     def _consumer(self, env: Env, **settings: Any) -> Consumer:
-        return Consumer(BOOTSTRAP, env=env, auto_offset_reset="earliest", fetch_max_wait_ms=300, **TIMEOUTS, **settings)
+        choices: list[dict[str, Any]] = [{}, {}, {"max_partition_fetch_bytes": 200}, {"fetch_max_bytes": 500}, {"fetch_min_bytes": 2_000}]
+        sizes = env.rng.choice(choices)
+            [{}, {}, {"max_partition_fetch_bytes": 200}, {"fetch_max_bytes": 500}, {"fetch_min_bytes": 2_000}]
+        )
+        return Consumer(BOOTSTRAP, env=env, auto_offset_reset="earliest", fetch_max_wait_ms=300, **TIMEOUTS, **sizes, **settings)
 
     async def _poll(self, consumer: Consumer, name: str, group: str, rng: Random) -> None:
         records = await consumer.poll(max_records=rng.choice([1, 20, 500]), timeout_ms=500)
@@ -319,6 +345,19 @@ class Clients:
                     records += await consumer.poll(timeout_ms=1_000)
             seen = by_partition(records).get(partition, [])
             self.history.add(Final(partition=partition, log_start_offset=start, high_watermark=end, records=seen))
+            await self._read_range(partition, start, end)
+
+    async def _read_range(self, partition: TopicPartition, start: int, end: int) -> None:
+        """Read the same once more, as whoever wants exactly one range of offsets does."""
+        seen: list[SeenRecord] = []
+        async with Admin(BOOTSTRAP, env=self.world.client_env("range"), **TIMEOUTS) as admin:
+            async for batches in read_range(admin, partition, start, end):
+                for position, header in iterate_headers(batches.batches):
+                    epoch = header.partition_leader_epoch
+                    records = iterate_records(batches.batches, position)
+                    seen += [SeenRecord(record.offset, epoch, (record.value or b"").decode()) for record in records]
+        inside = [record for record in seen if start <= record.offset < end]
+        self.history.add(Final(partition=partition, log_start_offset=start, high_watermark=end, records=inside))
 
 
 def by_partition(records: list[ConsumerRecord]) -> dict[TopicPartition, list[SeenRecord]]:

@@ -35,7 +35,10 @@ class Operation(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Send(Operation):
-    """One record of one producer; ``number`` rises per producer and partition. ``offset`` is -1 where nobody told."""
+    """One record of one producer; ``number`` rises per producer and partition. ``offset`` is -1 where nobody told.
+
+    A producer that is not idempotent may send a record twice, and out of order.
+    """
 
     producer: str
     partition: TopicPartition
@@ -43,6 +46,7 @@ class Send(Operation):
     value: str
     timestamp_ms: int
     offset: int = -1
+    is_idempotent: bool = True
 
 
 @dataclass(slots=True, kw_only=True)

@@ -39,7 +39,7 @@ OTHER = (Fault.CUT, Fault.CLIENT_DIES, Fault.FULL_DISK, Fault.FAILED_SYNC, Fault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One seed's mix. Times in seconds of virtual time."""
+    """One seed's mix. Times in seconds of virtual time. ``automatic_count`` members of a second group leave commits to the client."""
 
     seed: int
     seconds: float
@@ -58,6 +58,10 @@ class Plan:
     weather: Weather
     sync_seconds: float
     pool_seconds: float
+    is_disk_reordering: bool
+    assignors: tuple[str, ...]
+    are_members_static: bool
+    automatic_count: int
 
 
 def draw_plan(seed: int) -> Plan:
@@ -83,6 +87,10 @@ def draw_plan(seed: int) -> Plan:
         weather=draw_weather(rng),
         sync_seconds=rng.choice([0.0, 0.005, 0.05, 0.3]),
         pool_seconds=rng.choice([0.0, 0.001, 0.02]),
+        is_disk_reordering=rng.random() < 0.3,
+        assignors=rng.choice([("range",), ("cooperative-sticky",), ("range", "cooperative-sticky")]),
+        are_members_static=rng.random() < 0.2,
+        automatic_count=rng.choice([0, 0, 1, 2]),
     )
 
 
@@ -106,11 +114,10 @@ def _draw_faults(rng: Random) -> tuple[Fault, ...]:
 
 def _draw_topics(rng: Random, *, is_all_synced: bool) -> list[TopicPlan]:
     explicit: dict[str, str] = {} if is_all_synced else {"flush.messages": "1"}
+    unsynced = {"flush.messages": rng.choice(["7", "1000000"])}
     topics = [
-        TopicPlan(name="synced", partition_count=rng.randint(1, 3), is_synced=True, configs=explicit),
-        TopicPlan(
-            name="cached", partition_count=rng.randint(1, 3), is_synced=False, configs={"flush.messages": rng.choice(["7", "1000000"])}
-        ),
+        TopicPlan(name="synced", partition_count=rng.randint(1, 3), is_synced=True, configs={**explicit, **_draw_rewriting(rng)}),
+        TopicPlan(name="cached", partition_count=rng.randint(1, 3), is_synced=False, configs={**unsynced, **_draw_rewriting(rng)}),
     ]
     if rng.random() < 0.5:
         topics.append(TopicPlan(name="cut", partition_count=1, is_synced=True, is_trimmed=True, configs=explicit))
@@ -118,6 +125,11 @@ def _draw_topics(rng: Random, *, is_all_synced: bool) -> list[TopicPlan]:
         kept = rng.choice([{"retention.ms": "8000"}, {"retention.bytes": "6000"}])
         topics.append(TopicPlan(name="short", partition_count=1, is_synced=True, is_trimmed=True, configs={**explicit, **kept}))
     return topics
+
+
+def _draw_rewriting(rng: Random) -> dict[str, str]:
+    """Configurations that make the broker write something else than it was sent."""
+    return rng.choice([{}, {}, {"compression.type": rng.choice(["zstd", "gzip"])}, {"message.timestamp.type": "LogAppendTime"}])
 
 
 def _draw_config(rng: Random, *, is_all_synced: bool) -> tuple[NodeConfig, dict[str, str]]:

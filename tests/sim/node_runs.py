@@ -22,17 +22,19 @@ from dataclasses import dataclass, field
 import trio
 
 from log_service.common.errors import KafkaError, TidelogError
-from tests.sim.node_audit import Auditor
+from tests.sim.disk import Disk
+from tests.sim.node_audit import Auditor, check_lookups
 from tests.sim.node_checker import Violation, check
 from tests.sim.node_clients import Clients
 from tests.sim.node_faults import Adversary, NodeLost
 from tests.sim.node_history import Entry, History, Send
-from tests.sim.node_host import NodeHost
+from tests.sim.node_host import HOST, NodeHost
 from tests.sim.node_metadata_checker import check_metadata
 from tests.sim.node_plan import Plan, draw_plan
 from tests.sim.world import World, sim_world
 
 SETTLE_LIMIT_SECONDS = 240
+STOP_LIMIT_SECONDS = 30
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,6 +77,7 @@ class Run:
     async def play(self) -> None:
         """Everything, from the first start to the last check."""
         self.world.network.weather = self.plan.weather
+        self.world.disks[HOST] = Disk(is_reordering=self.plan.is_disk_reordering)
         async with trio.open_nursery() as nursery:
             host = NodeHost(self.world, nursery, self.plan.config, self.plan.texts)
             auditor = Auditor(host)
@@ -113,10 +116,24 @@ class Run:
             self.clients.is_drained = True
             readers.cancel_scope.deadline = trio.current_time() + SETTLE_LIMIT_SECONDS
         await self.clients.end_trimming()
-        await host.stop()
+        await self._stop(host)
         await adversary.keep_running()
         await self.clients.read_to_the_end()
-        await host.stop()
+        assert host.current is not None
+        self.violations += check_lookups(host.disk, host.current)
+        await self._stop(host)
+
+    async def _stop(self, host: NodeHost) -> None:
+        """Stop in order, within bounds, and leave nothing open."""
+        incarnation = host.current
+        assert incarnation is not None
+        with trio.move_on_after(STOP_LIMIT_SECONDS) as stopping:
+            await host.stop()
+        if stopping.cancelled_caught or not incarnation.broker.is_stopped_gracefully:
+            self.violations.append(Violation("stops in order", f"not within {STOP_LIMIT_SECONDS} s: {incarnation.error!r}"))
+        elif incarnation.files.open_count or incarnation.files.lease_count:
+            text = f"{incarnation.files.open_count} files and {incarnation.files.lease_count} leases are left open"
+            self.violations.append(Violation("stops in order", text))
 
     def _cast(self, senders: trio.Nursery, readers: trio.Nursery, adversary: Adversary) -> None:
         plan, clients = self.plan, self.clients
@@ -128,6 +145,8 @@ class Run:
             begin(senders, clients.produce, f"producer-{number}")
         for number in range(plan.member_count):
             begin(readers, clients.join, f"member-{number}")
+        for number in range(plan.automatic_count):
+            begin(readers, clients.join_automatically, f"automatic-{number}")
         for number in range(plan.reader_count):
             begin(senders, clients.read, f"reader-{number}")
         for number in range(plan.churn_count):
@@ -151,13 +170,14 @@ class Run:
             await trio.sleep(self.world.rng.uniform(0, 2))
 
     async def _drain(self) -> None:
-        """Wait until the group has committed everything."""
+        """Wait until the first group has committed everything, and the second read it."""
         ends = await self.clients.ends()
+        positions = [self.clients.group_positions, self.clients.automatic_positions][: 2 if self.plan.automatic_count else 1]
         while True:
             behind = [
                 partition
                 for partition, (start, end) in sorted(ends.items())
-                if end > start and self.clients.group_positions.get(partition, -1) < end
+                if end > start and any(known.get(partition, -1) < end for known in positions)
             ]
             if not behind:
                 return

@@ -59,6 +59,22 @@ def test_crash_keeps_what_was_synced_and_a_torn_prefix_of_the_rest() -> None:
     assert any(len(content) not in {7, 14, 20} for content in found), "some writes are torn"
 
 
+def test_disk_that_reorders_may_keep_a_later_write_without_an_earlier_one() -> None:
+    found = set()
+    for seed in range(200):
+        files = MemoryFiles(Disk(is_reordering=True))
+        file = files.open(Path("/log"))
+        files.sync_directory(Path("/"))
+        file.append_gathered([b"synced."])
+        file.sync_nowait()
+        file.append_gathered([b"second."])
+        file.append_gathered([b"third."])
+        files.crash(Random(seed))
+        found.add(files.read_bytes(Path("/log")))
+    assert all(content.startswith(b"synced.") for content in found)
+    assert {b"synced.", b"synced.second.third.", b"synced." + bytes(7) + b"third."} <= found
+
+
 def test_same_seed_leaves_the_same_bytes() -> None:
     assert outcomes_of_a_crash(20) == outcomes_of_a_crash(20)
 
