@@ -176,8 +176,6 @@ class Clients:
     def _consumer(self, env: Env, **settings: Any) -> Consumer:
         choices: list[dict[str, Any]] = [{}, {}, {"max_partition_fetch_bytes": 200}, {"fetch_max_bytes": 500}, {"fetch_min_bytes": 2_000}]
         sizes = env.rng.choice(choices)
-            [{}, {}, {"max_partition_fetch_bytes": 200}, {"fetch_max_bytes": 500}, {"fetch_min_bytes": 2_000}]
-        )
         return Consumer(BOOTSTRAP, env=env, auto_offset_reset="earliest", fetch_max_wait_ms=300, **TIMEOUTS, **sizes, **settings)
 
     async def _poll(self, consumer: Consumer, name: str, group: str, rng: Random) -> None:
