@@ -35,7 +35,7 @@ class Bug:
 
     name: str
     replacements: tuple[Replacement, ...]
-    seed_limit: int = 10
+    seed_limit: int = 20
     needs: Fault | None = None
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ BUGS = (
     Bug(
         name="failed sync tried again",
         replacements=((LogDirectory, "answer_to_sync", _try_sync_again),),
-        seed_limit=30,
+        seed_limit=40,
         needs=Fault.FAILED_SYNC,
     ),
     Bug(name="directory not synced after a roll", replacements=((Log, "_roll", _roll_without_directory),)),
