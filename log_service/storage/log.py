@@ -11,6 +11,8 @@ truncation. Everything but ``sync`` and ``close`` runs to its end without waitin
 
 from typing import NamedTuple
 
+import trio
+
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.config.views import LogConfig
@@ -211,7 +213,14 @@ class Log(ReadableLog):
         return self.recovery_point
 
     async def _sync_older(self, segments: list[Segment]) -> None:
-        """Make durable in the pool what stands before the active segment: older ones with indexes, snapshots, leader epochs, names."""
+        """Make durable in the pool what stands before the active segment: older ones with indexes, snapshots, leader epochs, names.
+
+        One at a time: what is taken to be clean may be on its way in another call, and is not durable before that has ended.
+        """
+        while self._older_synced is not None:
+            await self._older_synced.wait()
+            if self.home.is_offline:
+                raise self._refused()
         if not segments and not self._is_directory_dirty and not self.leader_epochs.is_dirty:
             return
         epochs, self._is_directory_dirty = self.leader_epochs.take_changes(), False
@@ -226,11 +235,16 @@ class Log(ReadableLog):
             self.files.sync_directory(self.directory)
             self.files.sync_directory(self.directory.parent)
 
+        older_synced, is_synced = trio.Event(), False
+        self._older_synced = older_synced
         try:
             await self.files.run_in_pool(sync)
-        except OSError:
-            self._is_directory_dirty = self.leader_epochs.is_dirty = True
-            raise
+            is_synced = True
+        finally:
+            if not is_synced:  # it failed, or nobody waits any more to see how it ends
+                self._is_directory_dirty = self.leader_epochs.is_dirty = True
+            self._older_synced = None
+            older_synced.set()
 
     # Cutting
 

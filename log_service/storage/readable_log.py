@@ -7,6 +7,8 @@ here changes the log, but that a read error takes the directory offline; a lease
 from collections.abc import Iterator
 from pathlib import Path
 
+import trio
+
 from log_service.common.env import Clock, Files
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId, TopicPartition
@@ -63,6 +65,7 @@ class ReadableLog:
         self._are_files_closed = False
         self._is_directory_dirty = clean_end_offset in {None, 0}
         self._truncation_count = 0
+        self._older_synced: trio.Event | None = None
         self._clean_end_offset = clean_end_offset
 
     def __repr__(self) -> str:

@@ -91,6 +91,52 @@ def test_a_segment_that_rolls_while_it_is_synced_leaves_whole_indexes(seed: int)
     assert (len(oldest.offset_index), oldest.max_timestamp, oldest.max_timestamp_offset) == (2, NOW_MS, 0)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_sync_waits_for_the_names_that_another_is_making_durable(seed: int) -> None:
+    """Two syncs at once, after a roll: the second found nothing left to do but its own file, whose name was not durable yet."""
+    context = LogContext()
+
+    async def main() -> None:
+        context.append_records(1)
+        await context.log.sync()
+        context.files.pool_seconds = (0.1, 0.1)
+        context.log.roll()
+        context.append_records(1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(context.log.sync_rolled)
+            await trio.sleep(0.05)
+            assert await context.log.sync() == 2
+            context.files.crash(Random(seed))
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert context.open(recovery_point=1).log_end_offset == 2
+
+
+def test_a_sync_that_waited_for_one_that_failed_fails_too() -> None:
+    context = LogContext()
+    outcomes: list[str] = []
+
+    async def sync() -> None:
+        try:
+            await context.log.sync()
+        except KafkaError as error:
+            outcomes.append(error.code.name)
+
+    async def main() -> None:
+        context.append_records(1)
+        context.files.pool_seconds = (0.1, 0.1)
+        context.files.fail_next("sync_directory")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sync)
+            await trio.sleep(0.05)
+            nursery.start_soon(sync)
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert outcomes == ["KAFKA_STORAGE_ERROR"] * 2
+    assert context.log.recovery_point == 0
+
+
 def test_leader_epochs_and_topic_id_are_durable_with_the_first_sync() -> None:
     context = LogContext()
     context.append_records(1, leader_epoch=4)
