@@ -3,7 +3,7 @@
 Decides when to read, when to send and when to hold back; knows neither what a frame means nor how long things may take (the server's
 sweeper looks at the counters here). One task reads, and usually sends too: each wake-up handles every complete frame in the buffer and
 sends the answers that are ready with one call. A second task is started by the first answer that must wait, and sends those that become
-complete later. Frames larger than the buffer are received straight into a buffer of their size.
+complete later. Frames larger than the buffer are received straight into memory of their own, once the buffer is full of them.
 
 Invariants: at most one task is sending (``is_sending``); ``_ready`` is empty whenever the reading task waits for anything but that
 sending; nothing is read while as many requests as the limit allows are unanswered.
@@ -14,6 +14,7 @@ import errno
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Sequence
+from mmap import mmap
 
 import trio
 
@@ -28,6 +29,7 @@ SIZE_BYTES = 4
 JOIN_BYTES = 256 << 10  # ready answers are sent once they are this many bytes, so that one wake-up cannot pile up more
 SMALL_SLICE_BYTES = 128 << 10  # up to this many, reading a slice and sending it with its neighbours is cheaper than a sendfile
 COPY_BYTES = 8 << 10  # up to this many, copying answers into one buffer is cheaper than handing the kernel many
+SYSTEM_BYTES = 1 << 20  # a frame above this gets memory from the system, which gives pages only as bytes arrive
 INITIAL_BUFFER_BYTES = 4 << 10  # grows when it was too small once: ten thousand idle connections cost what they need
 
 logger = logging.getLogger(__name__)
@@ -255,11 +257,12 @@ class ServerConnection:
     async def _receive_large(self) -> None:
         """Receive the frame at the front of the buffer, which is larger than the buffer, and hand it over."""
         await self._wait_for_room()
+        await self._fill_buffer()
         size = _read_size(self._buffer, 0)[0]
         if not self._budget.acquire_frame_nowait(size):
             await self._wait_for_memory(size)
         try:
-            frame = memoryview(bytearray(size))
+            frame = memoryview(bytearray(size) if size <= SYSTEM_BYTES else mmap(-1, size))
             received = self._end - SIZE_BYTES
             frame[:received] = self._view[SIZE_BYTES : self._end]
             self._end = 0
@@ -269,6 +272,13 @@ class ServerConnection:
             self._handle(frame)
         finally:
             self._budget.release_frame(size)
+
+    async def _fill_buffer(self) -> None:
+        """Receive until the buffer is full: memory is for a frame that is sent, not for one that is announced."""
+        self.is_mid_frame = True
+        await self._fill(self._view[self._end :])
+        self.is_mid_frame = False
+        self._end = len(self._buffer)
 
     async def _wait_for_memory(self, size_bytes: int) -> None:
         with trio.CancelScope() as self._memory_scope:

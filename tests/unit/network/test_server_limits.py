@@ -202,7 +202,7 @@ def test_exhausted_memory_delays_large_frames_and_admits_them_in_order() -> None
         first, second, third, small = [await stage.connect() for _ in range(4)]
         frames = [framed(bytes([number]) * 600_000) for number in range(3)]
         for peer, frame in zip((first, second, third), frames, strict=True):
-            await peer.send_raw(frame[:10])
+            await peer.send_raw(frame[:70_000])
             await trio.sleep(0.001)
         assert stage.budget.used_bytes == 600_000
         await small.send(b"small frames need no memory")
@@ -210,11 +210,11 @@ def test_exhausted_memory_delays_large_frames_and_admits_them_in_order() -> None
         await trio.sleep(3)  # waiting for memory is not the peer's fault: no deadline
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(third.send_raw, frames[2][10:])
-            nursery.start_soon(second.send_raw, frames[1][10:])
+            nursery.start_soon(third.send_raw, frames[2][70_000:])
+            nursery.start_soon(second.send_raw, frames[1][70_000:])
             await trio.sleep(0.5)
             assert len(stage.handler.frames) == 1
-            nursery.start_soon(first.send_raw, frames[0][10:])
+            nursery.start_soon(first.send_raw, frames[0][70_000:])
             for peer in (first, second, third):
                 nursery.start_soon(peer.receive)
         assert [frame[0] for frame in stage.handler.frames[1:]] == [0, 1, 2]
@@ -241,6 +241,36 @@ def test_connection_may_wait_for_memory_again_and_again() -> None:
     assert len(stage.handler.frames) == 12
 
 
+def test_frames_that_are_only_announced_take_no_memory_and_are_given_up() -> None:
+    async def scene(stage: Stage) -> None:
+        announcers = [await stage.connect() for _ in range(20)]
+        for peer in announcers:
+            await peer.send_raw(struct.pack(">i", 90_000_000) + bytes(1_000))
+        await trio.sleep(0.001)
+        assert stage.budget.used_bytes == 0
+        honest = await stage.connect()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(honest.send, bytes(900_000))
+            assert await honest.receive() == bytes(900_000)
+        await trio.sleep(5)
+        assert [await peer.is_closed() for peer in announcers] == [True] * 20
+
+    play(scene, max_request_bytes_in_flight=1_000_000, frame_deadline_ms=4_000)
+
+
+@pytest.mark.parametrize("size_bytes", [65_532, 65_533, 1 << 20, (1 << 20) + 1, 3_000_001])
+def test_frames_of_every_size_arrive_whole_and_may_be_written_to(size_bytes: int) -> None:
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        content = bytes(number % 251 for number in range(1_000)) * (size_bytes // 1_000 + 1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(peer.send, content[:size_bytes])
+            assert await peer.receive() == content[:size_bytes]
+
+    stage = play(scene)
+    assert stage.budget.used_bytes == 0
+
+
 def test_frame_larger_than_all_memory_is_admitted_alone() -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.connect()
@@ -255,13 +285,13 @@ def test_memory_of_peers_that_leave_is_given_back() -> None:
     async def scene(stage: Stage) -> None:
         holder, leaver, waiter = [await stage.connect() for _ in range(3)]
         for peer in (holder, leaver, waiter):
-            await peer.send_raw(struct.pack(">i", 600_000))
+            await peer.send_raw(struct.pack(">i", 600_000) + bytes(70_000))
             await trio.sleep(0.001)
         leaver.connection.close()
         holder.connection.close()
         await trio.sleep(0.001)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(waiter.send_raw, bytes(600_000))
+            nursery.start_soon(waiter.send_raw, bytes(530_000))
             assert await waiter.receive() == bytes(600_000)
         assert stage.budget.used_bytes == 0
 
@@ -300,7 +330,7 @@ def test_connection_that_waits_for_memory_can_be_closed() -> None:
     async def scene(stage: Stage) -> None:
         holder, waiter = await stage.connect(), await stage.connect()
         for peer in (holder, waiter):
-            await peer.send_raw(struct.pack(">i", 600_000))
+            await peer.send_raw(struct.pack(">i", 600_000) + bytes(70_000))
             await trio.sleep(0.001)
         await stage.server.drain(1_000)
         assert stage.server.connection_count == 0
