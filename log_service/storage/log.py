@@ -24,6 +24,7 @@ from log_service.storage.partition_metadata import sync_topic_id
 from log_service.storage.readable_log import ReadableLog
 from log_service.storage.retention import RetentionOutcome, count_deletable
 from log_service.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from log_service.storage.sync_failures import note_failed_sync
 
 
 class AppendResult(NamedTuple):
@@ -206,7 +207,7 @@ class Log(ReadableLog):
             if active is not self.segments.active:
                 await self._sync_older([active])  # it rolled meanwhile, and recovery looks at no segment below the recovery point
         except OSError as error:
-            raise self.home.answer_to_sync(error) from error
+            raise self._answer_to_sync(error) from error
         if truncation_count == self._truncation_count:
             self.recovery_point = max(self.recovery_point, target)
             self.synced_ms = self.clock.monotonic_ms()
@@ -245,6 +246,12 @@ class Log(ReadableLog):
                 self._is_directory_dirty = self.leader_epochs.is_dirty = True
             self._older_synced = None
             older_synced.set()
+
+    def _answer_to_sync(self, error: OSError) -> KafkaError:
+        answer = self.home.answer_to_sync(error)
+        if self.home.is_offline:
+            note_failed_sync(self.files, self.directory)
+        return answer
 
     # Cutting
 
@@ -362,7 +369,7 @@ class Log(ReadableLog):
             await self.sync()
             await self.files.run_in_pool(self._write_for_next_start)
         except OSError as error:
-            raise self.home.answer_to_sync(error) from error
+            raise self._answer_to_sync(error) from error
         finally:
             self.close_files()
 

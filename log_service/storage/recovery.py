@@ -5,7 +5,8 @@ recovery point on is verified, a torn tail is cut, and indexes and producers are
 
 Invariants: only bytes at or above the recovery point are ever cut: damage below it refuses the log with ``StorageError`` and leaves the
 files as they are. Recovery ends, whatever is there. A crash at any point of it leaves a directory that recovers in the same way: files are
-cut, removed and replaced only where the next attempt would do it again.
+cut, removed and replaced only where the next attempt would do it again. After a failed sync nothing counts as durable because it can be
+read: it is written once more (``sync_failures``).
 """
 
 import logging
@@ -34,12 +35,13 @@ from log_service.storage.file_names import (
 from log_service.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
-from log_service.storage.partition_metadata import read_topic_id, write_topic_id
+from log_service.storage.partition_metadata import PARTITION_METADATA_FILE, read_topic_id, write_topic_id
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.segment import Segment
 from log_service.storage.segments import Segments
+from log_service.storage.sync_failures import forget_failed_sync, has_failed_sync
 
 _log = logging.getLogger(__name__)
 _LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
@@ -98,6 +100,8 @@ def open_log(
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     snapshots.remove_above(log_end_offset)
+    if has_failed_sync(files, directory):
+        loader.write_again(segments)
     producers = ProducerState(producer_id_expiration_ms)
     log_reader.reload_producers(producers, snapshots, segments, log_start_offset, log_end_offset)
     for segment in segments:
@@ -180,6 +184,18 @@ class _Loader:
             self._remove(segment)
         self._files.sync_directory(self._directory)
         return Segments([self._new_segment(offset)])
+
+    def write_again(self, segments: Segments) -> None:
+        """Make durable what was read above the recovery point, after a sync that failed."""
+        recovery_point = self._known.recovery_point
+        _log.warning("%s: a sync failed here before; everything above offset %d is written again", self._directory, recovery_point)
+        for segment in segments.from_offset(recovery_point):
+            segment.write_again()
+        topic_id_path = self._directory / PARTITION_METADATA_FILE
+        if self._files.exists(topic_id_path):
+            self._files.write_atomically(topic_id_path, self._files.read_bytes(topic_id_path))
+        self._files.sync_directory(self._directory.parent)
+        forget_failed_sync(self._files, self._directory)
 
     def _remove_orphans(self, names: list[str], base_offsets: set[int]) -> None:
         for name in names:

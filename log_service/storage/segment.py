@@ -25,6 +25,7 @@ from log_service.storage.segment_indexes import SegmentIndexes
 MAX_RELATIVE_OFFSET = 2**31 - 1
 _RECENT_COUNT = 128
 _LOOKUP_CHUNK_BYTES = 8 << 10
+_REWRITE_CHUNK_BYTES = 1 << 20
 
 
 class BatchPlace(NamedTuple):
@@ -331,6 +332,13 @@ class Segment:
     def finish_indexes(self) -> None:
         """Give the time index its last entry and write both; for a segment that rolls or closes."""
         self._indexes.finish()
+
+    def write_again(self) -> None:
+        """Write every batch once more, where it is, and make it durable with the indexes; blocks."""
+        for position in range(0, self.size_bytes, _REWRITE_CHUNK_BYTES):
+            self.file.write_at(position, self._read(position, min(_REWRITE_CHUNK_BYTES, self.size_bytes - position)))
+        self.synced_bytes, self.are_indexes_synced = 0, False
+        self.sync()
 
     def sync_indexes(self) -> None:
         """Make the index files durable; blocks."""

@@ -194,13 +194,16 @@ class Adversary:
             self._is_disk_at_fault = False
 
     async def _fail_sync(self) -> None:
-        """A sync fails: final. The operator cuts the power, since nobody knows what the disk holds, and starts the node."""
+        """A sync fails: final. The operator starts the node again, with or without cutting the power first."""
         incarnation = self.host.current
         assert incarnation is not None
         self._is_disk_at_fault = True
         incarnation.files.fail_next("sync", error=errno.EIO, containing=self.rng.choice(SYNCED_PATHS))
         await self._pause_at_fault(self.rng.uniform(1, 5))
-        await self._restart_after_power_loss()
+        if self._draw_death() is Death.POWER:
+            await self._restart_after_power_loss()
+        else:
+            await self._restart_after_kill()
 
     async def _pause_at_fault(self, seconds: float) -> None:
         incarnation = self.host.current
@@ -212,6 +215,14 @@ class Adversary:
         if self.host.is_running:
             self.host.die(Death.POWER)
             self._is_disk_at_fault = False
+        await self.keep_running()
+
+    async def _restart_after_kill(self) -> None:
+        self.host.die(Death.KILL)
+        await self._wait_ended()
+        incarnation = self.host.current
+        assert incarnation is not None
+        incarnation.error, self._is_disk_at_fault = None, False
         await self.keep_running()
 
     async def _jump_clock(self) -> None:

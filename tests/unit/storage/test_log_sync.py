@@ -163,6 +163,38 @@ def test_a_failed_sync_is_final(error: int) -> None:
         context.append_records(1)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_failed_sync_left_in_memory_is_written_again_by_the_next_start(seed: int) -> None:
+    """The next sync would succeed without writing: the pages count as written. The process starts again, the machine does not."""
+    context = LogContext(segment_bytes=3 * SIZE, index_interval_bytes=1)
+    context.append_records(1)
+    trio.run(context.log.sync)
+    context.append_records(1, 1, 1)
+    context.files.fail_next("sync", containing=".log")
+    with pytest.raises(KafkaError):
+        trio.run(context.log.sync)
+    context.log.close_files()
+    assert "sync-failed" in context.names()
+    context.open(recovery_point=1)
+    assert trio.run(context.log.sync) == 4
+    assert "sync-failed" not in context.names()
+    context.files.crash(Random(seed))
+    assert context.open(recovery_point=4).log_end_offset == 4
+
+
+def test_a_sync_that_fails_again_keeps_the_marker() -> None:
+    context = LogContext()
+    context.append_records(1)
+    context.files.fail_next("sync", containing=".log", count=2)
+    with pytest.raises(KafkaError):
+        trio.run(context.log.sync)
+    with pytest.raises(OSError, match="injected"):
+        context.open()
+    assert "sync-failed" in context.names()
+    assert context.open().log_end_offset == 1
+    assert "sync-failed" not in context.names()
+
+
 def test_missing_descriptors_do_not_cost_the_directory() -> None:
     context = LogContext(segment_bytes=SIZE)
     context.append_records(1, 1)
