@@ -191,6 +191,8 @@ class _Loader:
         _log.warning("%s: a sync failed here before; everything above offset %d is written again", self._directory, recovery_point)
         for segment in segments.from_offset(recovery_point):
             segment.write_again()
+            if segment is not segments.active:  # whose indexes are not finished
+                segment.sync_indexes()
         topic_id_path = self._directory / PARTITION_METADATA_FILE
         if self._files.exists(topic_id_path):
             self._files.write_atomically(topic_id_path, self._files.read_bytes(topic_id_path))

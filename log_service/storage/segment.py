@@ -334,11 +334,11 @@ class Segment:
         self._indexes.finish()
 
     def write_again(self) -> None:
-        """Write every batch once more, where it is, and make it durable with the indexes; blocks."""
+        """Write every batch once more, where it is, and make it durable; blocks."""
         for position in range(0, self.size_bytes, _REWRITE_CHUNK_BYTES):
             self.file.write_at(position, self._read(position, min(_REWRITE_CHUNK_BYTES, self.size_bytes - position)))
-        self.synced_bytes, self.are_indexes_synced = 0, False
-        self.sync()
+        self.file.sync_nowait()
+        self.synced_bytes = self.size_bytes
 
     def sync_indexes(self) -> None:
         """Make the index files durable; blocks."""

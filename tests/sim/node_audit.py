@@ -225,7 +225,7 @@ def check_indexes(disk: Disk, log: Log) -> Iterator[Violation]:
             yield Violation("recovery", f"{segment.path()} is served with a damaged batch: {error}")
             continue
         yield from _check_offset_index(disk, segment, headers)
-        yield from _check_time_index(disk, segment, headers)
+        yield from _check_time_index(disk, segment, headers, is_finished=segment is not log.segments.active)
 
 
 def _check_offset_index(disk: Disk, segment: Segment, headers: list) -> Iterator[Violation]:  # type: ignore[type-arg]  # of headers
@@ -241,7 +241,7 @@ def _check_offset_index(disk: Disk, segment: Segment, headers: list) -> Iterator
         yield Violation("indexes", f"{segment.path(OFFSET_INDEX_SUFFIX)} has {entries}, a rebuild has {rebuilt}")
 
 
-def _check_time_index(disk: Disk, segment: Segment, headers: list) -> Iterator[Violation]:  # type: ignore[type-arg]  # of headers
+def _check_time_index(disk: Disk, segment: Segment, headers: list, *, is_finished: bool) -> Iterator[Violation]:  # type: ignore[type-arg]  # of headers
     entries = _time_entries(disk, segment)
     if entries is None:
         return
@@ -251,8 +251,12 @@ def _check_time_index(disk: Disk, segment: Segment, headers: list) -> Iterator[V
             largest = header.max_timestamp
             true_entries.add((largest, header.last_offset))
     wrong = [entry for entry in entries if entry not in true_entries]
+    if is_finished and true_entries and max(true_entries) not in entries:
+        wrong.append(max(true_entries))
     if wrong or entries != sorted(entries):
-        yield Violation("indexes", f"{segment.path(TIME_INDEX_SUFFIX)} has {wrong or entries}, true are {sorted(true_entries)}")
+        yield Violation(
+            "indexes", f"{segment.path(TIME_INDEX_SUFFIX)} has {entries}, wrong or missing is {wrong}, true are {sorted(true_entries)}"
+        )
 
 
 def _offset_entries(disk: Disk, segment: Segment) -> list[tuple[int, int]] | None:

@@ -182,6 +182,20 @@ def test_what_a_failed_sync_left_in_memory_is_written_again_by_the_next_start(se
     assert context.open(recovery_point=4).log_end_offset == 4
 
 
+def test_what_is_written_again_is_found_by_time_after_it_rolled() -> None:
+    context = LogContext(index_interval_bytes=1)
+    context.append_records(1, 1)
+    context.files.fail_next("sync", containing=".log")
+    with pytest.raises(KafkaError):
+        trio.run(context.log.sync)
+    context.open().roll()
+    context.append_records(1)
+    oldest = context.log.segments[0]
+    assert (oldest.max_timestamp, list(oldest.time_index)) == (NOW_MS, [(NOW_MS, 0)])
+    context.reopen_clean()
+    assert context.log.segments[0].max_timestamp == NOW_MS
+
+
 def test_a_sync_that_fails_again_keeps_the_marker() -> None:
     context = LogContext()
     context.append_records(1)
