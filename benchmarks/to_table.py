@@ -19,6 +19,8 @@ from assets.topics import FLIGHTS
 from benchmarks.broker_process import free_port
 from benchmarks.table import Row
 from log_service.client import BlockingAdmin, BlockingProducer, TopicPartition
+from orchestration.connection import topic_id_text
+from orchestration.demo.production import create_topics
 from orchestration.demo.source import DataSet, data_sets
 from orchestration.tables import Lake
 
@@ -76,7 +78,7 @@ def is_caught_up(lake: Lake, ends: dict[TopicPartition, int], topic_id: str) -> 
 def wait_until_caught_up(lake: Lake, admin: BlockingAdmin, topic: str) -> None:
     offsets = admin.describe_offsets([topic])
     ends = {where: found.high_watermark for where, found in offsets.items()}
-    topic_id = str(next(iter(offsets.values())).topic_id)
+    topic_id = topic_id_text(next(iter(offsets.values())).topic_id)
     deadline = time.monotonic() + CATCH_UP_DEADLINE_S
     while not is_caught_up(lake, ends, topic_id):
         if time.monotonic() > deadline:
@@ -95,6 +97,7 @@ def measure(*, round_count: int, scale: float) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory, running_installation(Path(directory)) as address:
         lake = Lake(Path(directory) / "lake")
         with BlockingAdmin(address) as admin, BlockingProducer(address) as producer:
+            create_topics(address, [FLIGHTS])
             started = time.monotonic()
             send_all(address, flights)
             sent_s = time.monotonic() - started
