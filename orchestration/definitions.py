@@ -18,8 +18,6 @@ from orchestration.projects import SENSORS, find_project, import_project
 from orchestration.resources import default_resources
 from orchestration.sensing import standard_sensors
 
-CONSOLE_LEVEL = "WARNING"
-"""What runs say in the code server's log; the UI has everything."""
 ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
 JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)
 
@@ -36,7 +34,6 @@ def assemble(modules: Sequence[ModuleType]) -> dg.Definitions:
         jobs=[one for one in found if isinstance(one, JOB_TYPES)],
         resources=default_resources(),
         executor=dg.in_process_executor,
-        loggers={"console": dg.colored_console_logger.configured({"log_level": CONSOLE_LEVEL})},
     )
     given = [one for one in found if isinstance(one, dg.Definitions)]
     return dg.Definitions.merge(own, *given) if given else own

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
+from log_service.client import ConfigError
+
 PROJECT_LOCATION = "tidelog"
 CANCEL_DEADLINE_S = 45.0
 DEAD_RUN = "The process of this run is gone; what it had committed stays, and the next run carries on from there."
@@ -24,6 +26,9 @@ telemetry:
   enabled: false
 nux:
   enabled: false
+# Every event is kept; this bounds what runs write into the code server's log.
+python_logs:
+  python_log_level: INFO
 # Runs start at once; the pool of a table keeps them one after another.
 run_coordinator:
   module: dagster.core.run_coordinator
@@ -92,10 +97,10 @@ def write_configuration(home: Path) -> None:
 def write_workspace(data_directory: Path, project_directory: Path, code_port: int) -> Path:
     """Write the workspace file of an installation and return its path.
 
-    :raises ValueError: the project has no workspace.yaml, so that nothing says what to load.
+    :raises ConfigError: the project has no workspace.yaml, so that nothing says what to load.
     """
     if not (project_directory / "workspace.yaml").exists():
-        raise ValueError(f"{project_directory} is no project: it has no workspace.yaml; name one with --project")
+        raise ConfigError(f"{project_directory} is no project: it has no workspace.yaml; name one with --project")
     home = dagster_home(data_directory)
     write_configuration(home)
     path = home / "workspace.yaml"

@@ -11,9 +11,11 @@ import socket
 import sys
 from pathlib import Path
 
+from log_service.client import ConfigError
 from log_service.supervisor.spec import Component, HttpReadiness, ServiceContext, TcpReadiness, UptimeReadiness
 from orchestration.instance import dagster_home, write_workspace
-from orchestration.settings import load_settings, process_environment
+from orchestration.settings import SettingsError, load_settings, process_environment
+from orchestration.spark.java import JavaError
 from orchestration.spark.server import SparkServer
 
 LOOPBACK = "127.0.0.1"
@@ -24,9 +26,19 @@ DAEMON_STOP_DEADLINE_S = 2.0
 
 
 def components(context: ServiceContext) -> list[Component]:
-    """Return the platform's components; writes the workspace file that they load."""
+    """Return the platform's components; writes the workspace file that they load.
+
+    :raises ConfigError: there is no project, no Java that Spark can run on, or a setting cannot be used.
+    """
+    try:
+        return _components(context)
+    except (JavaError, SettingsError) as error:
+        raise ConfigError(str(error)) from error
+
+
+def _components(context: ServiceContext) -> list[Component]:
     environment = platform_environment(context)
-    server = SparkServer(settings=load_settings(environment), port=context.spark_port)
+    server = SparkServer(settings=load_settings({**process_environment(), **environment}), port=context.spark_port)
     code_port = free_port()
     workspace = write_workspace(context.data_directory, context.project_directory, code_port)
     python = sys.executable

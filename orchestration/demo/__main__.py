@@ -22,9 +22,8 @@ from orchestration.demo.story import StoppedError, Story, ui_command
 from orchestration.projects import ProjectError, find_project, import_project
 from orchestration.services import platform_environment
 from orchestration.settings import load_settings
-from orchestration.spark.java import JavaError
 
-EXPECTED = (DemoError, ProjectError, TidelogError, JavaError, ValueError)
+EXPECTED = (DemoError, ProjectError, TidelogError)
 INTERRUPTED = 130
 DEFAULT_TIMEOUT_S = 900.0
 

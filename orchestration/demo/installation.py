@@ -2,6 +2,7 @@
 webserver.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from log_service.supervisor.components import broker_component
@@ -12,7 +13,7 @@ from orchestration.services import LOOPBACK, WEB, components, free_port
 def installation(data_directory: Path, project_directory: Path) -> InstallationSpec:
     """Return what the demo runs.
 
-    :raises ValueError: ``project_directory`` is no project.
+    :raises ConfigError: ``project_directory`` is no project, or there is no Java that Spark can run on.
     """
     context = ServiceContext(
         data_directory=data_directory.resolve(),
@@ -22,5 +23,15 @@ def installation(data_directory: Path, project_directory: Path) -> InstallationS
         ui_port=free_port(),
         spark_port=free_port(),
     )
-    chosen = [broker_component(context), *(one for one in components(context) if one.name != WEB)]
-    return InstallationSpec(context=context, components=tuple(chosen))
+    own = own_places(context.data_directory)
+    chosen = [replace(one, environment={**one.environment, **own}) for one in components(context) if one.name != WEB]
+    return InstallationSpec(context=context, components=(broker_component(context), *chosen))
+
+
+def own_places(data_directory: Path) -> dict[str, str]:
+    """Return the settings that keep everything inside the demo's directory, whatever the environment says."""
+    return {
+        "TIDELOG_LAKE": str(data_directory / "lake"),
+        "TIDELOG_WAREHOUSE": str(data_directory / "warehouse"),
+        "TIDELOG_SQL_URL": f"sqlite:///{data_directory / 'reference.db'}",
+    }

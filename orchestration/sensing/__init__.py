@@ -1,12 +1,13 @@
 """Sensors: what starts runs and what tells of lag, drift and failures. Each has one pure ``decide_...`` function and a thin shell.
 
 ``new_records`` decides which tables have something to read, ``topic_sensor`` waits for it; ``progress`` decides what of watermarks and lag
-is worth an event; ``automation`` evaluates the conditions of everything downstream; ``schema_drift`` and ``run_failures`` watch the lake
-and the runs.
+is worth an event; ``objectives`` judges whether tables keep up; ``automation`` evaluates the conditions of everything downstream;
+``schema_drift`` and ``run_failures`` watch the lake and the runs.
 """
 
 from orchestration.sensing.automation import automation_sensor
 from orchestration.sensing.new_records import TableState, decide_runs
+from orchestration.sensing.objectives import decide_keeps_up, lag_objective
 from orchestration.sensing.progress import Progress, decide_events
 from orchestration.sensing.run_failures import decide_alert, run_failure_alerts
 from orchestration.sensing.schema_drift import decide_drift, schema_drift_sensor
@@ -20,7 +21,9 @@ __all__ = [
     "decide_alert",
     "decide_drift",
     "decide_events",
+    "decide_keeps_up",
     "decide_runs",
+    "lag_objective",
     "run_failure_alerts",
     "schema_drift_sensor",
     "standard_sensors",

@@ -23,10 +23,11 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Everything that was told, by topic and by table."""
+    """Everything that was told: watermarks by topic, lag and verdicts on objectives by table."""
 
     watermarks: Mapping[str, Told] = field(default_factory=dict)
     lags: Mapping[str, Told] = field(default_factory=dict)
+    verdicts: Mapping[str, Told] = field(default_factory=dict)
 
     @classmethod
     def from_cursor(cls, cursor: str | None) -> "Progress":
@@ -45,30 +46,36 @@ class Progress:
         return json.dumps({name: {key: [one.value, one.at_s] for key, one in sorted(getattr(self, name).items())} for name in KINDS})
 
 
-KINDS = ("watermarks", "lags")
+KINDS = ("watermarks", "lags", "verdicts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventDecision:
-    """Topics whose watermark is told, tables whose lag is told, and what to remember."""
+    """Topics whose watermark is told, tables whose lag is told, tables whose verdict is told, and what to remember."""
 
     topics: tuple[str, ...]
     tables: tuple[str, ...]
+    judged: tuple[str, ...]
     progress: Progress
 
 
-def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float) -> EventDecision:
-    """Return what is to be told of ``lags`` (by table)."""
+def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float, verdicts: Mapping[str, str] | None = None) -> EventDecision:
+    """Return what is to be told of ``lags`` and ``verdicts`` (both by table); a verdict is told when it changes."""
     topics: dict[str, Told] = {}
     tables: dict[str, Told] = {}
+    judged = {
+        table: Told(value=verdict, at_s=now_s)
+        for table, verdict in (verdicts or {}).items()
+        if is_due(told.verdicts.get(table), verdict, now_s, is_urgent=True)
+    }
     for table, lag in lags.items():
         watermark = f"{lag.topic_id} {lag.high_watermark}"
         if is_due(told.watermarks.get(lag.topic), watermark, now_s):
             topics[lag.topic] = Told(value=watermark, at_s=now_s)
         if is_due(told.lags.get(table), str(lag.lag), now_s, is_urgent=lag.lag == 0):
             tables[table] = Told(value=str(lag.lag), at_s=now_s)
-    progress = Progress(watermarks={**told.watermarks, **topics}, lags={**told.lags, **tables})
-    return EventDecision(topics=tuple(topics), tables=tuple(tables), progress=progress)
+    progress = Progress(watermarks={**told.watermarks, **topics}, lags={**told.lags, **tables}, verdicts={**told.verdicts, **judged})
+    return EventDecision(topics=tuple(topics), tables=tuple(tables), judged=tuple(judged), progress=progress)
 
 
 def is_due(last: Told | None, value: str, now_s: float, *, is_urgent: bool = False) -> bool:

@@ -7,7 +7,7 @@ that is away is a reason to skip, never an error.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import dagster as dg
 from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
@@ -19,6 +19,7 @@ from orchestration.log_client import LogClient, LogServiceError
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.new_records import RunDecision, TableState, decide_runs
+from orchestration.sensing.objectives import Verdict, judge, objectives, verdict_event
 from orchestration.sensing.progress import Progress, decide_events, partition_rows
 from orchestration.settings import load_settings
 from orchestration.tables import Lake
@@ -51,6 +52,7 @@ class Watch:
     instance: dg.DagsterInstance
     feeds: Sequence[TopicFeed]
     minimum_interval_s: float
+    objectives: Mapping[dg.AssetKey, int] = field(default_factory=dict)
     clock: Clock = Clock()
 
     def lags(self) -> dict[str, TopicLag]:
@@ -85,6 +87,15 @@ class Watch:
             minimum_interval_s=interval_s,
         )
 
+    def verdicts(self, lags: Mapping[str, TopicLag]) -> dict[str, Verdict]:
+        """Return the verdicts on the tables that have an objective."""
+        now_ms = int(self.clock.now_s() * 1000)
+        return {
+            feed.table: judge(self.log, lags[feed.table], self.objectives[feed.asset_key], now_ms)
+            for feed in self.feeds
+            if feed.table in lags and feed.asset_key in self.objectives
+        }
+
     def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
         """Wait for records beyond those that were seen, or until something waiting may be due."""
         limit_s = deadline_s - self.clock.now_s()
@@ -106,10 +117,11 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a tick ended with."""
+    """What a tick ended with; ``verdicts`` are on the tables that have an objective."""
 
     lags: Mapping[str, TopicLag]
     decision: RunDecision
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
 
 
 def watch_until(watch: Watch, deadline_s: float) -> Findings:
@@ -118,7 +130,7 @@ def watch_until(watch: Watch, deadline_s: float) -> Findings:
         lags = watch.lags()
         decision = decide_runs(watch.states(lags), watch.clock.now_s())
         if decision.start or watch.clock.now_s() >= deadline_s:
-            return Findings(lags=lags, decision=decision)
+            return Findings(lags=lags, decision=decision, verdicts=watch.verdicts(lags))
         watch.wait(lags, decision, deadline_s)
 
 
@@ -171,34 +183,44 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
                     instance=context.instance,
                     feeds=feeds,
                     minimum_interval_s=load_settings().minimum_interval_s,
+                    objectives=objectives(context.repository_def.asset_checks_defs_by_key.values()),
                     clock=used,
                 )
                 findings = watch_until(watch, deadline_s)
         except LogServiceError as error:
             return dg.SkipReason(str(error))
-        return sensor_result(findings, feeds, context.cursor, used.now_s())
+        requests = [run_request(feed, context.repository_def) for feed in feeds if feed.table in findings.decision.start]
+        return sensor_result(findings, feeds, requests, Progress.from_cursor(context.cursor), used.now_s())
 
     return follow_topics
 
 
-def sensor_result(findings: Findings, feeds: Sequence[TopicFeed], cursor: str | None, now_s: float) -> dg.SensorResult:
-    """Return what a tick tells Dagster: runs to start, watermarks, lag."""
+def sensor_result(
+    findings: Findings, feeds: Sequence[TopicFeed], requests: Sequence[dg.RunRequest], progress: Progress, now_s: float
+) -> dg.SensorResult:
+    """Return what a tick tells Dagster: runs to start, watermarks, lag, verdicts."""
     by_table = {feed.table: feed for feed in feeds}
-    told = decide_events(findings.lags, Progress.from_cursor(cursor), now_s)
+    told = decide_events(findings.lags, progress, now_s, {table: one.text for table, one in findings.verdicts.items()})
     watermarks = {lag.topic: lag for lag in findings.lags.values()}
-    events: list[dg.AssetMaterialization | dg.AssetObservation] = [watermark_event(watermarks[topic]) for topic in told.topics]
+    events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = []
+    events += [watermark_event(watermarks[topic]) for topic in told.topics]
     events += [lag_event(by_table[table], findings.lags[table]) for table in told.tables]
+    events += [verdict_event(by_table[table], findings.verdicts[table]) for table in told.judged]
     return dg.SensorResult(
-        run_requests=[run_request(by_table[table]) for table in findings.decision.start],
-        skip_reason=None if findings.decision.start else dg.SkipReason(skip_reason(findings, feeds)),
+        run_requests=list(requests),
+        skip_reason=None if requests else dg.SkipReason(skip_reason(findings, feeds)),
         cursor=told.progress.to_cursor(),
         asset_events=events,
     )
 
 
-def run_request(feed: TopicFeed) -> dg.RunRequest:
-    """Return the request for one run of a table. No run key: it would de-duplicate for ever, even after a run that failed."""
-    return dg.RunRequest(asset_selection=[feed.asset_key], tags={TABLE_TAG: feed.table, TOPIC_TAG: feed.topic})
+def run_request(feed: TopicFeed, repository: dg.RepositoryDefinition) -> dg.RunRequest:
+    """Return the request for one run of a table, with the checks that the run itself makes.
+
+    No run key: it would de-duplicate for ever, even after a run that failed.
+    """
+    own_checks = [spec.key for spec in repository.assets_defs_by_key[feed.asset_key].check_specs]
+    return dg.RunRequest(asset_selection=[feed.asset_key], asset_check_keys=own_checks, tags={TABLE_TAG: feed.table, TOPIC_TAG: feed.topic})
 
 
 def watermark_event(lag: TopicLag) -> dg.AssetMaterialization:

@@ -13,7 +13,7 @@ import pytest
 from orchestration.log_client import LogServiceError
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.resources import LakeResource, LogServiceResource, default_resources
-from orchestration.sensing import topic_sensor
+from orchestration.sensing import lag_objective, topic_sensor
 from orchestration.sensing.topic_sensor import TABLE_TAG, Clock
 from orchestration.tables import Lake, append_with_offsets
 from orchestration.topics import TopicSpec, topic_asset
@@ -45,7 +45,10 @@ class World:
             return records
 
         self.repository = dg.Definitions(
-            assets=[topic_asset(ORDERS), clean_orders], sensors=[self.sensor], resources=default_resources()
+            assets=[topic_asset(ORDERS), clean_orders],
+            asset_checks=[lag_objective(clean_orders, within_s=60)],
+            sensors=[self.sensor],
+            resources=default_resources(),
         ).get_repository_def()
 
     def sleep(self, seconds: float) -> None:
@@ -126,6 +129,7 @@ def test_records_start_one_run_of_their_table_and_are_told(world: World) -> None
     assert told(result) == {
         "AssetMaterialization": {"high_watermark": 3, "records_retained": 3, "partitions": 1},
         "AssetObservation": {"lag": 3, "high_watermark": 3, "committed_offset": 0},
+        "AssetCheckEvaluation": {"late_records": 3, "lag": 3, "within_seconds": 60},
     }
     assert {event.asset_key for event in result.asset_events} == {KEY, TOPIC_KEY}
 
@@ -159,7 +163,10 @@ def test_what_was_read_starts_nothing_and_lag_is_told_to_be_zero(world: World) -
     world.commit(3)
     result = world.tick()
     assert started(result) == []
-    assert told(result) == {"AssetObservation": {"lag": 0, "high_watermark": 3, "committed_offset": 3}}
+    assert told(result) == {
+        "AssetObservation": {"lag": 0, "high_watermark": 3, "committed_offset": 3},
+        "AssetCheckEvaluation": {"late_records": 0, "lag": 0, "within_seconds": 60},
+    }
     assert told(world.tick()) == {}
 
 
@@ -221,7 +228,12 @@ def test_a_lost_cursor_costs_a_repeated_event_and_nothing_else(world: World) -> 
     world.cursor = None
     result = world.tick()
     assert started(result) == []
-    assert set(told(result)) == {"AssetMaterialization", "AssetObservation"}
+    assert set(told(result)) == {"AssetMaterialization", "AssetObservation", "AssetCheckEvaluation"}
+
+
+def test_a_run_is_started_with_its_own_checks_only(world: World) -> None:
+    append(world, 3)
+    assert world.tick().run_requests[0].asset_check_keys == []
 
 
 def test_records_that_come_all_the_time_do_not_make_a_tick_spin(world: World) -> None:

@@ -1,0 +1,9 @@
+"""What is promised of the tables: every record is in its table within so many seconds. The topic sensor tells when a promise is kept or
+missed.
+"""
+
+from assets.pipelines import airlines, airports, clean_flights, planes, weather
+from orchestration.sensing import lag_objective
+
+keeps_up = [lag_objective(table, within_s=60) for table in (clean_flights, weather)]
+reference_keeps_up = [lag_objective(table, within_s=300) for table in (planes, airports, airlines)]

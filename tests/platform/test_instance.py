@@ -1,0 +1,90 @@
+"""The instance of an installation: Dagster takes its configuration as it is meant, and what died is settled before anything starts."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml  # type: ignore[import-untyped]
+from dagster._core.instance.config import PoolGranularity
+from dagster._core.run_coordinator import DefaultRunCoordinator
+
+from log_service.client import ConfigError
+from orchestration.instance import DAGSTER_YAML, DEAD_RUN, dagster_home, fail_dead_runs, write_configuration, write_workspace
+
+pytestmark = pytest.mark.platform
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    write_configuration(tmp_path / "home")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def instance(home: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.from_config(str(home)) as opened:
+        yield opened
+
+
+def test_dagster_understands_every_key(instance: dg.DagsterInstance) -> None:
+    assert isinstance(instance.run_coordinator, DefaultRunCoordinator)
+    assert instance.run_monitoring_enabled
+    assert instance.run_monitoring_poll_interval_seconds == 5
+    assert instance.run_retries_enabled
+    assert instance.run_retries_max_retries == 3
+    assert not instance.run_retries_retry_on_asset_or_op_failure
+    assert not instance.telemetry_enabled
+    assert instance.python_log_level == "INFO"
+    assert instance.scheduler is not None
+    assert instance.get_settings("sensors") == {"use_threads": True, "num_workers": 4, "num_submit_workers": 4}
+    assert instance.event_log_storage.get_pool_config().default_pool_limit == 1
+    assert instance.get_concurrency_config().pool_config.pool_granularity is PoolGranularity.OP
+
+
+def test_what_a_person_changed_stays(home: Path) -> None:
+    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    write_configuration(home)
+    assert (home / "dagster.yaml").read_text() == "telemetry:\n  enabled: false\n"
+
+
+def test_the_configuration_says_nothing_twice() -> None:
+    keys = [line.partition(":")[0] for line in DAGSTER_YAML.splitlines() if line and not line.startswith((" ", "#"))]
+    assert sorted(set(keys)) == sorted(keys) == sorted(yaml.safe_load(DAGSTER_YAML))
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED])
+def test_a_run_whose_process_is_gone_is_failed_and_tried_again(instance: dg.DagsterInstance, status: dg.DagsterRunStatus) -> None:
+    dead = dg.DagsterRun(job_name="job", status=status)
+    instance.add_run(dead)
+    ended = dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.SUCCESS)
+    instance.add_run(ended)
+    assert [run.run_id for run in fail_dead_runs(instance)] == [dead.run_id]
+    failed = instance.get_run_by_id(dead.run_id)
+    assert failed is not None
+    assert failed.status is dg.DagsterRunStatus.FAILURE
+    assert failed.tags["dagster/will_retry"] == "true"
+    assert any(entry.message == DEAD_RUN for entry in instance.all_logs(dead.run_id))
+    assert fail_dead_runs(instance) == []
+
+
+def test_the_command_settles_dead_runs_and_names_them(instance: dg.DagsterInstance, home: Path) -> None:
+    dead = dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.STARTED)
+    instance.add_run(dead)
+    command = [sys.executable, "-m", "orchestration.instance", "prepare"]
+    finished = subprocess.run(
+        command, env={**os.environ, "DAGSTER_HOME": str(home)}, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert finished.stdout == f"run {dead.run_id} failed, its process was gone\n"
+
+
+def test_a_workspace_needs_a_project(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no project: it has no workspace"):
+        write_workspace(tmp_path / "data", tmp_path, 4000)
+    (tmp_path / "workspace.yaml").write_text("")
+    path = write_workspace(tmp_path / "data", tmp_path, 4000)
+    assert path.parent == dagster_home(tmp_path / "data")
+    assert yaml.safe_load(path.read_text())["load_from"][0]["grpc_server"]["port"] == 4000
