@@ -60,7 +60,8 @@ def root_cause(error: BaseException) -> str:
     """Return what went wrong in the project itself: its own sentence where there is one, else the innermost error."""
     while not isinstance(error, ProjectError) and error.__cause__ is not None:
         error = error.__cause__
-    return str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
+    own = isinstance(error, ProjectError)
+    return str(error) if own else f"The project in {Path.cwd()} cannot be loaded: {type(error).__name__}: {error}"
 
 
 def main() -> None:
@@ -73,7 +74,7 @@ def main() -> None:
         serve(arguments.host, arguments.port)
     except DagsterUserCodeLoadError as error:
         traceback.print_exception(error)
-        sys.exit(f"The project in {Path.cwd()} cannot be loaded: {root_cause(error)}")
+        sys.exit(root_cause(error))
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def test_a_code_server_ends_with_a_sentence_where_the_project_is_broken(project:
     finished = python(project, "-m", "orchestration.code_server", "--port", str(free_port()))
     assert finished.returncode == 1
     last = finished.stderr.strip().splitlines()[-1]
-    assert last.startswith(f"The project in {project} cannot be loaded: {project / 'assets' / 'broken.py'}, line 1, cannot be loaded: ")
+    assert last.startswith(f"{project / 'assets' / 'broken.py'}, line 1, cannot be loaded: ")
     assert "No module named 'no_such_library'" in last
 
 
