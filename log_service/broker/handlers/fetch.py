@@ -8,7 +8,7 @@ slice.
 
 Versions: 4 isolation level (KIP-98); 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred
 replica (KIP-392; there is never one here); 12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids (KIP-516);
-15 replica state (KIP-903); 16 node endpoints (KIP-951); 17 directory id (KIP-853); 18 high watermark (KIP-1166).
+15 replica state (KIP-903); 16 current leader and node endpoints (KIP-951); 17 directory id (KIP-853); 18 high watermark (KIP-1166).
 
 Not here yet: fetches by replicas are answered as those of consumers.
 """
@@ -31,6 +31,7 @@ from log_service.protocol.messages.fetch import (
 from log_service.replication.partition import Partition
 
 FIRST_VERSION_BY_ID = 13
+FIRST_VERSION_WITH_LEADER = 16
 READ_COMMITTED = 1
 NO_RECORDS = b""
 
@@ -226,6 +227,8 @@ def answer(call: Call, context: FetchContext, reading: Reading) -> FetchResponse
                 continue
             if size_bytes:
                 session.move_to_end(target)
+        if found.current_leader is not None and call.version < FIRST_VERSION_WITH_LEADER:
+            found.current_leader = None
         key = target.topic_id if is_by_id else target.topic
         topic = topics.get(key)
         if topic is None:

@@ -9,22 +9,34 @@ Versions of JoinGroup: 1 rebalance timeout; 4 MEMBER_ID_REQUIRED (KIP-394); 5 st
 static members; 4 flexible. LeaveGroup: 3 many members at once (KIP-345); 4 flexible; 5 a reason (KIP-800).
 """
 
-from log_service.broker.node import Call, Later, Node
+from log_service.broker.node import Call, Later, Node, Response
+from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
-from log_service.protocol.messages.join_group import JoinGroupRequest
+from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from log_service.protocol.messages.leave_group import LeaveGroupRequest
-from log_service.protocol.messages.sync_group import SyncGroupRequest
+from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+FIRST_JOIN_VERSION_WITH_NULL_NAME = 7
+FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 
 
 def handle_join_group(node: Node, call: Call, request: JoinGroupRequest) -> Later:
     """Answered when the group is complete."""
     later = call.later()
-    node.groups.join_group(request, call.client(), later.complete)
+
+    def complete(response: JoinGroupResponse) -> None:
+        if response.protocol_name == "" and call.version >= FIRST_JOIN_VERSION_WITH_NULL_NAME:
+            response.protocol_name = None
+        later.complete(response)
+
+    node.groups.join_group(request, call.client(), complete)
     return later
 
 
-def handle_sync_group(node: Node, call: Call, request: SyncGroupRequest) -> Later:
+def handle_sync_group(node: Node, call: Call, request: SyncGroupRequest) -> Response:
     """Answered when the leader has sent the assignments."""
+    if call.version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     later = call.later()
     node.groups.sync_group(request, call.client(), later.complete)
     return later

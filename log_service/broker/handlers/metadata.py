@@ -10,6 +10,9 @@ refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (KIP-430; 
 (KIP-516); 12 asking by topic id; 13 an error at the top (KIP-1102). Version 0 must stay: released clients begin with it.
 """
 
+from collections.abc import Iterable
+from uuid import UUID
+
 from log_service.broker.auto_creation import create_missing_topics, is_valid_topic_name
 from log_service.broker.cluster_view import (
     CLUSTER_OPERATIONS,
@@ -55,7 +58,8 @@ def _missing_topics(node: Node, request: MetadataRequest) -> list[str]:
     if not request.topics or not request.allow_auto_topic_creation or not node.config.topics.is_auto_created:
         return []
     by_name = node.image().topics.by_name
-    return sorted({topic.name for topic in request.topics if topic.name and topic.name not in by_name and is_valid_topic_name(topic.name)})
+    names = {topic.name for topic in request.topics if topic.name and topic.topic_id == NO_TOPIC_ID}
+    return sorted(name for name in names if name not in by_name and is_valid_topic_name(name))
 
 
 def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str, ErrorCode]) -> MetadataResponse:
@@ -82,8 +86,8 @@ def _describe_topics(
     if request.topics is None or (not request.topics and call.version < FIRST_VERSION_WITH_NULL):
         return [_describe_topic(image, topic, listener_name, operations) for _, topic in sorted(image.topics.by_name.items())]
     answers = []
-    for wanted in request.topics:
-        topic = _find(image, wanted)
+    for wanted in _distinct(request.topics):
+        topic = _find(image, call, wanted)
         if topic is None:
             answers.append(_unknown(call, wanted, errors, operations))
         else:
@@ -91,10 +95,21 @@ def _describe_topics(
     return answers
 
 
-def _find(image: MetadataImage, wanted: MetadataRequestTopic) -> TopicImage | None:
+def _distinct(topics: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
+    """Return each topic once, named by its id where it has both; a name beside an id says nothing."""
+    found: dict[str | UUID | None, MetadataRequestTopic] = {}
+    for topic in topics:
+        if topic.topic_id == NO_TOPIC_ID:
+            found.setdefault(topic.name, topic)
+        else:
+            found.setdefault(topic.topic_id, MetadataRequestTopic(topic_id=topic.topic_id, name=None))
+    return found.values()
+
+
+def _find(image: MetadataImage, call: Call, wanted: MetadataRequestTopic) -> TopicImage | None:
     if wanted.name is not None:
         return image.topics.by_name.get(wanted.name)
-    return image.topics.by_id.get(TopicId(wanted.topic_id))
+    return image.topics.by_id.get(TopicId(wanted.topic_id)) if call.version >= FIRST_VERSION_BY_ID else None
 
 
 def _unknown(call: Call, wanted: MetadataRequestTopic, errors: dict[str, ErrorCode], operations: int) -> MetadataResponseTopic:

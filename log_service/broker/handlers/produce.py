@@ -32,6 +32,7 @@ from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+FIRST_VERSION_WITH_LEADER = 10
 
 _STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -89,7 +90,7 @@ class DelayedProduce:
 def handle_produce(node: Node, call: Call, request: ProduceRequest) -> Response:
     """Append what the request carries, and answer now, later or never."""
     code, text = _refusal(request)
-    appending = _Appending(node.replicas, request.acks, node.clock.wall_ms())
+    appending = _Appending(node.replicas, request.acks, node.clock.wall_ms(), tells_leader=call.version >= FIRST_VERSION_WITH_LEADER)
     response = ProduceResponse()
     for topic in request.topic_data:
         answers = [
@@ -117,12 +118,13 @@ def _refusal(request: ProduceRequest) -> tuple[ErrorCode, str | None]:
 class _Appending:
     """One request on its way into the logs: what was appended, and what of it is not safe yet."""
 
-    __slots__ = ("_acks", "_now_ms", "_replicas", "moved", "waiting")
+    __slots__ = ("_acks", "_now_ms", "_replicas", "_tells_leader", "moved", "waiting")
 
-    def __init__(self, replicas: ReplicaManager, acks: int, now_ms: int) -> None:
+    def __init__(self, replicas: ReplicaManager, acks: int, now_ms: int, *, tells_leader: bool) -> None:
         self._replicas = replicas
         self._acks = acks
         self._now_ms = now_ms
+        self._tells_leader = tells_leader
         self.waiting: list[_Waiting] = []
         self.moved: list[Partition] = []
 
@@ -138,7 +140,7 @@ class _Appending:
                 return _failed(wanted.index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
             result = self._replicas.append(partition, records, acks=self._acks, now_ms=self._now_ms)
         except KafkaError as error:
-            return _answer_error(wanted.index, error, partition)
+            return _answer_error(wanted.index, error, partition if self._tells_leader else None)
         self.moved.append(partition)
         answer = PartitionProduceResponse(
             index=wanted.index,
@@ -182,6 +184,7 @@ def _tell(answer: PartitionProduceResponse, code: ErrorCode) -> None:
 
 
 def _answer_error(index: int, error: KafkaError, partition: Partition | None) -> PartitionProduceResponse:
+    """Return the answer of a partition that failed; ``partition`` is None where its leader is not told."""
     answer = _failed(index, error.code, str(error))
     if isinstance(error, RejectedRecordsError):
         answer.record_errors = [

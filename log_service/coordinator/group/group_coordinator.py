@@ -29,6 +29,7 @@ from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 EXPIRY_TIMER = ("expire-offsets",)
+FIRST_COMMIT_VERSION_WITH_NOT_FOUND = 9
 
 
 class GroupCoordinatorShard:
@@ -134,28 +135,34 @@ class GroupCoordinatorShard:
 
     def handle_offset_commit(self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision) -> None:
         """OffsetCommit 2-10: store positions for a member, or for a consumer that assigns itself."""
-        error = self._validate_commit(request, decision)
+        error = self._validate_commit(request, context, decision)
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, listing.refused_commit(request, error))
             return
         decision.reply(context.reply_to, self._offsets.commit(request, decision))
 
-    def _validate_commit(self, request: OffsetCommitRequest, decision: GroupDecision) -> ErrorCode:
+    def _validate_commit(self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision) -> ErrorCode:
         group = self._groups.get(request.group_id)
-        generation_id = request.generation_id_or_member_epoch
+        is_outsider = request.generation_id_or_member_epoch < 0
         if group is None or group.is_in(GroupState.DEAD):
-            return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
-        if generation_id < 0 and group.is_in(GroupState.EMPTY) and request.member_id == "":
+            return ErrorCode.NONE if is_outsider else self._error_without_members(request.group_id, context)
+        if is_outsider and group.is_in(GroupState.EMPTY):
             return ErrorCode.NONE
-        if generation_id < 0 and request.group_instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        error = self._membership.validate_request(group, request.member_id, request.group_instance_id, generation_id)
+        error = self._membership.validate_request(
+            group, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+        )
         if error is not ErrorCode.NONE:
             return error
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             return ErrorCode.REBALANCE_IN_PROGRESS
         self._membership.keep_alive(group, group.members[request.member_id], decision)
         return ErrorCode.NONE
+
+    def _error_without_members(self, group_id: str, context: RequestContext) -> ErrorCode:
+        """Answer a member's commit where no member is known: positions alone make a group, too."""
+        if self._offsets.of(group_id):
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= FIRST_COMMIT_VERSION_WITH_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION
 
     def handle_offset_fetch(self, request: OffsetFetchRequestGroup, context: RequestContext, decision: GroupDecision) -> None:
         """OffsetFetch 1-10, one group: unknown groups have no positions, and that is no error."""
@@ -184,9 +191,7 @@ class GroupCoordinatorShard:
         """DeleteGroups 0-2, one group: only a group without members can go."""
         group = self._groups.get(group_id)
         error = ErrorCode.NONE
-        if group_id == "":
-            error = ErrorCode.INVALID_GROUP_ID
-        elif group is None and not self._offsets.of(group_id):
+        if group is None and not self._offsets.of(group_id):
             error = ErrorCode.GROUP_ID_NOT_FOUND
         elif group is not None and not group.is_in(GroupState.EMPTY):
             error = ErrorCode.NON_EMPTY_GROUP

@@ -142,7 +142,16 @@ class GroupStory:
         assert isinstance(response, LeaveGroupResponse)
         return response
 
-    def commit(self, offset: int, member_id: str = "", generation: int = -1, *, metadata: str = "", retention_ms: int = -1) -> int:
+    def commit(
+        self,
+        offset: int,
+        member_id: str = "",
+        generation: int = -1,
+        *,
+        metadata: str = "",
+        retention_ms: int = -1,
+        api_version: int = 8,
+    ) -> int:
         request = OffsetCommitRequest(
             group_id=GROUP,
             generation_id_or_member_epoch=generation,
@@ -155,7 +164,7 @@ class GroupStory:
                 )
             ],
         )
-        response = self.replies[self.ask("offset_commit", request, api_version=8)]
+        response = self.replies[self.ask("offset_commit", request, api_version=api_version)]
         return int(response.topics[0].partitions[0].error_code)
 
     def committed(self) -> int:

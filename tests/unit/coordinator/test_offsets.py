@@ -48,8 +48,16 @@ def test_commit_of_another_generation_is_illegal(generation: int) -> None:
     assert story.commit(7, leader, generation) == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_commit_of_a_member_of_a_group_that_is_gone_is_illegal() -> None:
-    assert GroupStory().commit(7, "member", 3) == ErrorCode.ILLEGAL_GENERATION
+@pytest.mark.parametrize(("api_version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
+def test_commit_of_a_member_of_a_group_that_is_gone_is_refused(api_version: int, code: ErrorCode) -> None:
+    assert GroupStory().commit(7, "member", 3, api_version=api_version) == code
+
+
+def test_commit_of_a_member_of_a_group_that_has_only_positions_is_refused() -> None:
+    story = GroupStory()
+    assert story.commit(7) == ErrorCode.NONE
+    assert story.commit(8, "member", 3) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert story.committed() == 7
 
 
 def test_member_may_commit_while_others_rejoin_but_not_while_assignments_are_made() -> None:
