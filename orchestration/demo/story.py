@@ -36,8 +36,8 @@ MAX_FAILED_RUNS = 8
 CLEAN, JOINED = "clean_flights", "flights_with_weather"
 QUESTION = "Arrival delay by carrier and hour: where it is worst"
 ANSWER_SQL = """
-    SELECT carrier, airline, hour, flights,
-        mean_arrival_delay_minutes AS mean_minutes, p90_arrival_delay_minutes AS p90_minutes, on_time_percent
+    SELECT carrier, airline[:17] AS airline, hour, flights,
+        mean_arrival_delay_minutes AS mean_minutes, p90_arrival_delay_minutes AS p90_minutes, on_time_percent AS "on_time_%"
     FROM arrival_delay_by_carrier_and_hour WHERE flights >= 30
     ORDER BY mean_minutes DESC, carrier, hour
 """
