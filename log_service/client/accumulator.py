@@ -8,14 +8,14 @@ was sent before goes again only as the first of those outstanding; a batch is in
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from operator import attrgetter
 
 from log_service.client.delivery import Delivery, DeliveryCallback, ProducerBatch
 from log_service.client.idempotence import PartitionSequence, Sequences
-from log_service.common.types import TopicPartition
+from log_service.common.types import NO_SEQUENCE, TopicPartition
 from log_service.config.client import ProducerConfig
 from log_service.records.batch import HEADER_SIZE
 from log_service.records.builder import BatchBuilder
@@ -41,8 +41,8 @@ class PartitionQueue:
         return f"<PartitionQueue {self.topic_partition} waiting={len(self.waiting)} in_flight={len(self.in_flight)}>"
 
     def is_overtaking(self, batch: ProducerBatch) -> bool:
-        """Whether a numbered batch before ``batch`` waits to be sent again."""
-        return bool(self.waiting) and self.waiting[0].has_sequence and self.waiting[0].order < batch.order
+        """Whether a batch before ``batch`` waits to be sent again."""
+        return bool(self.waiting) and self.waiting[0].order < batch.order
 
     @property
     def is_empty(self) -> bool:
@@ -251,8 +251,11 @@ class Accumulator:
         queue.in_flight.append(batch)
         self._active[queue.topic_partition] = self._active.pop(queue.topic_partition)  # the others come first next time
 
-    def _put_back(self, queue: PartitionQueue, batches: Iterable[ProducerBatch]) -> None:
-        """Keep the order of creation, which is the order of sequences."""
+    def _put_back(self, queue: PartitionQueue, batches: tuple[ProducerBatch, ...]) -> None:
+        """Keep the order of creation, which is the order of sequences; what was in flight when the partition began anew does so, too."""
+        for batch in batches:
+            if batch.has_sequence and queue.sequence.identity != (batch.producer_id, batch.producer_epoch):
+                batch.base_sequence = NO_SEQUENCE
         queue.waiting = deque(sorted((*batches, *queue.waiting), key=attrgetter("order")))
         self._active[queue.topic_partition] = queue
 

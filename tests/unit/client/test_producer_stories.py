@@ -113,6 +113,23 @@ def test_nothing_overtakes_a_batch_that_has_to_be_sent_again(seed: int) -> None:
     assert broker.logs[0].values == sent
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_batch_whose_answer_never_came_follows_its_partition_into_the_new_epoch(seed: int) -> None:
+    """The broker has lost records, so that the first batch in flight begins anew; what became of the second is not known."""
+    sent: list[bytes] = []
+
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        await (await producer.send("t", b"first", partition=0)).wait()
+        broker.script.extend([ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ScriptedBroker.IGNORE])
+        sent.extend(await send_many(producer, 12))
+        await producer.flush()
+
+    settings = {"batch_size": 0, "linger_ms": 0, "request_timeout_ms": 2_000, "max_in_flight_requests_per_connection": 2}
+    broker = tell(story, seed=seed, **settings)
+    assert broker.logs[0].values == [b"first", *sent]
+    assert [header.producer_epoch for header in broker.logs[0].headers] == [0] + [1] * 12, "one new epoch is enough"
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_requests_keep_their_order_without_idempotence(seed: int) -> None:
     """All batches are ready at once, when the connection is first opened: nothing but the sender's order keeps them apart."""
