@@ -16,10 +16,11 @@ from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_header
 from log_service.storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_directory_name, parse_file_name
 from log_service.storage.indexes import IndexInDoubt
 from log_service.storage.log import Log
+from log_service.storage.partition_metadata import format_uuid
 from log_service.storage.segment import Segment
 from tests.sim.disk import Directory, Disk, Inode
 from tests.sim.node_checker import Violation
-from tests.sim.node_host import DATA, Death, Incarnation, NodeHost
+from tests.sim.node_host import DATA_DIRECTORIES, Death, Incarnation, NodeHost
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 
@@ -33,8 +34,15 @@ class StoredBatch(NamedTuple):
     content: bytes
 
 
-LogKey = tuple[str, bytes]
-"""A partition's directory, and the content of its ``partition.metadata``, which names the topic's id."""
+class LogKey(NamedTuple):
+    """A partition's directory, and the content of its ``partition.metadata``, which names the topic's id."""
+
+    path: str
+    identity: bytes
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
 
 
 @dataclass(slots=True)
@@ -86,16 +94,16 @@ class Auditor:
     def _compare(self, record: DeathRecord, now: dict[LogKey, list[StoredBatch]], incarnation: Incarnation) -> Iterator[Violation]:
         image = incarnation.broker.image
         for key, before in sorted(record.logs.items()):
-            partition = parse_directory_name(key[0])
+            partition = parse_directory_name(key.name)
             assert partition is not None
-            if key[0] != METADATA_DIRECTORY and partition.topic not in image.topics.by_name:
+            if key.name != METADATA_DIRECTORY and partition.topic not in image.topics.by_name:
                 continue
-            if key not in now and any(name == key[0] for name, _ in now):
-                if record.floors.get(key, 0) > 0 and str(image.topics.by_name[partition.topic].topic_id) in _id_text(key):
-                    yield Violation("recovery", f"{key[0]} lost its topic id")
+            if key not in now and any(other.path == key.path for other in now):
+                if record.floors.get(key, 0) > 0 and format_uuid(image.topics.by_name[partition.topic].topic_id) in _id_text(key):
+                    yield Violation("recovery", f"{key.path} lost its topic id")
                 continue  # another topic of that name
-            yield from _compare_log(key[0], before, now.get(key, []), record, record.floors.get(key, 0))
-            if before and key[0] != METADATA_DIRECTORY:
+            yield from _compare_log(key.path, before, now.get(key, []), record, record.floors.get(key, 0))
+            if before and key.name != METADATA_DIRECTORY:
                 live = incarnation.broker.replicas.partitions[tuple(partition)]  # type: ignore[index]  # a pair
                 if live.leader_epoch <= before[-1].leader_epoch:
                     text = f"{partition} is led in epoch {live.leader_epoch}; its log had {before[-1].leader_epoch} before the node died"
@@ -107,13 +115,13 @@ class Auditor:
             return
         raft = incarnation.broker._raft
         for key in stored_keys(self._host.disk):
-            if key[0] == METADATA_DIRECTORY:
+            if key.name == METADATA_DIRECTORY:
                 self._floors[key] = max(self._floors.get(key, 0), raft.high_watermark)
         if not hasattr(incarnation.broker, "_replicas"):
             return
-        by_name = {key[0]: key for key in stored_keys(self._host.disk)}
+        by_path = {key.path: key for key in stored_keys(self._host.disk)}
         for partition in incarnation.broker.replicas.partitions.values():
-            found = by_name.get(str(partition.topic_partition))
+            found = None if partition.log is None else by_path.get(str(partition.log.directory))
             if partition.log is None or found is None:
                 continue
             floor = partition.log.recovery_point
@@ -123,7 +131,7 @@ class Auditor:
 
 
 def _id_text(key: LogKey) -> str:
-    return key[1].decode(errors="replace")
+    return key.identity.decode(errors="replace")
 
 
 def _compare_log(name: str, before: list[StoredBatch], after: list[StoredBatch], record: DeathRecord, floor: int) -> Iterator[Violation]:
@@ -150,20 +158,19 @@ def _ends(batches: list[StoredBatch]) -> str:
 
 def stored_keys(disk: Disk) -> list[LogKey]:
     """The partitions' directories on a disk."""
-    node = disk.find(DATA)
-    if not isinstance(node, Directory):
-        return []
     keys = []
-    for name, child in sorted(node.children.items()):
-        if isinstance(child, Directory) and parse_directory_name(name) is not None:
-            metadata = child.children.get("partition.metadata")
-            keys.append((name, bytes(metadata.content) if isinstance(metadata, Inode) else b""))
+    for path in DATA_DIRECTORIES:
+        node = disk.find(path)
+        for name, child in sorted(node.children.items()) if isinstance(node, Directory) else ():
+            if isinstance(child, Directory) and parse_directory_name(name) is not None:
+                metadata = child.children.get("partition.metadata")
+                keys.append(LogKey(str(path / name), bytes(metadata.content) if isinstance(metadata, Inode) else b""))
     return keys
 
 
 def stored_logs(disk: Disk) -> dict[LogKey, list[StoredBatch]]:
     """The whole batches of every log on a disk, in order, up to the first that is damaged."""
-    return {key: list(_stored_batches(disk.directory(DATA / key[0]))) for key in stored_keys(disk)}
+    return {key: list(_stored_batches(disk.directory(Path(key.path)))) for key in stored_keys(disk)}
 
 
 def _stored_batches(directory: Directory) -> Iterator[StoredBatch]:

@@ -22,7 +22,7 @@ DISK_BYTES = 1 << 40
 START_LIMIT_SECONDS = 120
 START_ATTEMPTS = 6
 JUMPS_MS = (-3_600_000, -60_000, -1_500, 1_500, 60_000, 3_600_000)
-SYNCED_PATHS = ("/data", "synced-", "synced-", "cached-", "__cluster_metadata-0", "__consumer_offsets")
+SYNCED_PATHS = ("/data/", "/data2/", "synced-", "synced-", "cached-", "__cluster_metadata-0", "__consumer_offsets")
 
 
 class NodeLost(Exception):  # noqa: N818 - it says what is the case

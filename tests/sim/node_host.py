@@ -23,12 +23,13 @@ from tests.sim.world import World
 HOST = "broker"
 PORT = 9092
 BOOTSTRAP = f"{HOST}:{PORT}"
-DATA = Path("/data")
+DATA_DIRECTORIES = (Path("/data"), Path("/data2"))
+"""Where logs may be; the second only for nodes that are configured with it."""
 
 PROPERTIES = {
     "node.id": "1",
     "listeners": f"PLAINTEXT://{HOST}:{PORT}",
-    "log.dirs": str(DATA),
+    "log.dirs": str(DATA_DIRECTORIES[0]),
     "cluster.id": "cluster-in-virtual-time",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "2",

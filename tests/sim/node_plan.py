@@ -11,7 +11,7 @@ from random import Random
 from log_service.config.views import NodeConfig
 from tests.sim.network import Weather
 from tests.sim.node_history import TopicPlan
-from tests.sim.node_host import Death, node_config
+from tests.sim.node_host import DATA_DIRECTORIES, Death, node_config
 
 
 class Fault(Enum):
@@ -144,6 +144,8 @@ def _draw_config(rng: Random, *, is_all_synced: bool) -> tuple[NodeConfig, dict[
         "log.segment.delete.delay.ms": rng.choice(["0", "2000"]),
         "metadata.log.max.record.bytes.between.snapshots": rng.choice(["300", "3000", "20971520"]),
     }
+    if rng.random() < 0.3:
+        properties["log.dirs"] = ",".join(map(str, DATA_DIRECTORIES))
     if is_all_synced:
         properties["log.flush.interval.messages"] = "1"
     return node_config(
