@@ -1,7 +1,7 @@
 """Plays seeds: one node, its clients and everything that goes wrong, in virtual time; then judges what happened.
 
-    python -m tests.sim.node_runs --seeds 0-99          many, on all cores, with figures
-    python -m tests.sim.node_runs --seeds 17 --trace    one again, with its trace
+    make sim SEEDS=0-99          many, on all cores, with figures (python -m tests.sim.node_runs --seeds 0-99)
+    make sim SEEDS=17 TRACE=1    one again, with its trace (python -m tests.sim.node_runs --seeds 17 --trace)
 
 Decides the order of a run: topics are created, clients work while faults strike, then everything calms down, and within a bounded time all
 must be delivered, read and committed; at last the node is stopped in order and started once more.
@@ -58,7 +58,7 @@ class Outcome:
 
 def reproduce(seed: int) -> str:
     """The command that plays one seed again."""
-    return f"python -m tests.sim.node_runs --seeds {seed} --trace"
+    return f"make sim SEEDS={seed} TRACE=1"
 
 
 class Run:

@@ -1,6 +1,6 @@
 """A node and its clients through crashes, lost power, failing disks and networks: one world per seed, and no promise broken in any of them.
 
-``python -m tests.sim.node_runs --seeds 0-999`` plays more of them.
+``make sim SEEDS=0-999`` plays more of them.
 """
 
 import pytest
