@@ -50,14 +50,14 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def tidelog_bootstrap(bootstrap: str) -> str:
     """The shared cluster, for tests of what only tidelog does."""
-    _skip_elsewhere()
+    skip_elsewhere()
     return bootstrap
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker process of this test's own, that can be killed and started again."""
-    _skip_elsewhere()
+    skip_elsewhere()
     with BrokerProcess(tmp_path, properties=PROPERTIES) as running:
         yield running
 
@@ -97,6 +97,7 @@ def new_topic(bootstrap: str, name: str) -> Callable[..., str]:
     return create
 
 
-def _skip_elsewhere() -> None:
+def skip_elsewhere() -> None:
+    """Skip a test that needs a tidelog process where another cluster is tested."""
     if os.environ.get(BOOTSTRAP_VARIABLE):
         pytest.skip(f"needs a tidelog process of its own; {BOOTSTRAP_VARIABLE} names another cluster")

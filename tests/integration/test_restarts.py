@@ -4,12 +4,15 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
+from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
+from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration.confluent import (
     WAIT_SECONDS,
@@ -24,6 +27,7 @@ from tests.integration.confluent import (
     take,
     wait_until,
 )
+from tests.integration.conftest import skip_elsewhere
 from tests.integration.wire import Wire
 
 QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 100, "retry_backoff_ms": 20}
@@ -286,6 +290,31 @@ def test_the_leader_epoch_rises_after_a_kill_so_that_no_two_records_share_one(br
     produce(broker.bootstrap, "epochs", [b"1"])
     after = read_records(broker.bootstrap, "epochs", 2)[-1]
     assert after.leader_epoch() > before.leader_epoch()
+
+
+@pytest.mark.parametrize("version", range(9, 19))
+def test_a_reader_that_believes_in_the_epoch_before_is_fenced(fenced: tuple[str, UUID], version: int) -> None:
+    """KIP-320, and KIP-951: from version 16 on the answer names the leader, which older versions cannot carry."""
+    bootstrap, topic_id = fenced
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=0)
+    topics = [FetchTopic(topic="epochs", topic_id=topic_id, partitions=[partition])]
+    with Wire(bootstrap) as wire:
+        (answer,) = wire.ask(FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics), version).responses
+    assert answer.partitions[0].error_code == 74
+    assert (answer.partitions[0].current_leader is not None) == (version >= 16)
+
+
+@pytest.fixture(scope="module")
+def fenced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, UUID]]:
+    """A broker that was killed once, and the id of a topic that it led before."""
+    skip_elsewhere()
+    with BrokerProcess(tmp_path_factory.mktemp("fenced")) as broker:
+        produce(broker.bootstrap, "epochs", [b"0"])
+        broker.kill()
+        broker.start()
+        with Wire(broker.bootstrap) as wire:
+            (topic,) = wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name="epochs")]), 12).topics
+        yield broker.bootstrap, topic.topic_id
 
 
 def test_a_broker_with_a_thousand_partitions_starts_again(broker: BrokerProcess) -> None:
