@@ -9,7 +9,6 @@ they left (``orchestration.instance``). The daemon comes after it and so stops b
 
 import socket
 import sys
-from pathlib import Path
 
 from log_service.client import ConfigError
 from log_service.supervisor.spec import Component, HttpReadiness, ServiceContext, TcpReadiness, UptimeReadiness
@@ -101,8 +100,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
-
-
-def workspace_path(data_directory: Path) -> Path:
-    """Where the generated workspace file lies."""
-    return dagster_home(data_directory) / "workspace.yaml"

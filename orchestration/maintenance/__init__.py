@@ -4,8 +4,8 @@
 old ones; ``history`` prunes what Dagster remembers. Schedules for them are in ``orchestration.schedules``.
 """
 
-from orchestration.maintenance.history import history_asset
+from orchestration.maintenance.history import Limits, history_asset
 from orchestration.maintenance.lake import lake_asset
 from orchestration.maintenance.retention import retention_asset
 
-__all__ = ["history_asset", "lake_asset", "retention_asset"]
+__all__ = ["Limits", "history_asset", "lake_asset", "retention_asset"]

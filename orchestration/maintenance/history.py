@@ -19,7 +19,6 @@ from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 from orchestration.maintenance.retention import GROUP
 
 EVENTS = SqlEventLogStorageTable
-DEFAULT_DAYS = 7
 MAX_RUNS_AT_ONCE = 5_000
 DAY_S = 86_400.0
 FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
@@ -34,14 +33,28 @@ class Pruned:
     bytes_freed: int
 
 
-def history_asset(*, name: str = "history", days: int = DEFAULT_DAYS) -> dg.AssetsDefinition:
-    """Return the asset whose run forgets runs, events and ticks older than ``days``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much is kept. A run takes about 140 kB: under a steady stream the number of runs that succeeded matters more than their age."""
 
-    @dg.asset(key=[GROUP, name], group_name=GROUP, kinds={"dagster"}, description=f"Forgets runs, events and ticks older than {days} days")
+    days: float = 7
+    event_days: float = 2
+    succeeded_runs: int = 2_000
+
+
+def history_asset(*, name: str = "history", limits: Limits | None = None) -> dg.AssetsDefinition:
+    """Return the asset whose run forgets runs, events and ticks beyond ``limits``."""
+    kept = limits or Limits()
+
+    @dg.asset(
+        key=[GROUP, name],
+        group_name=GROUP,
+        kinds={"dagster"},
+        description=f"Forgets runs and ticks older than {kept.days:g} days, runs that succeeded beyond {kept.succeeded_runs}, "
+        f"and events without a run older than {kept.event_days:g} days",
+    )
     def forget(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        before = time.time() - days * DAY_S
-        done = prune(context.instance, before)
-        purge_ticks(context.instance, before)
+        done = prune(context.instance, kept, time.time())
         return dg.MaterializeResult(
             metadata={
                 "runs_deleted": done.runs,
@@ -54,22 +67,31 @@ def history_asset(*, name: str = "history", days: int = DEFAULT_DAYS) -> dg.Asse
     return forget
 
 
-def prune(instance: dg.DagsterInstance, before: float) -> Pruned:
-    """Delete finished runs created before a time (seconds since the epoch), and events without a run of before it."""
+def prune(instance: dg.DagsterInstance, limits: Limits, now: float) -> Pruned:
+    """Delete what lies beyond ``limits`` at a time (seconds since the epoch)."""
     kept = set(newest_runs(instance))
-    freed = runs = 0
-    for run in old_runs(instance, before):
-        if run not in kept:
-            freed += delete_run(instance, run)
-            runs += 1
-    return Pruned(runs=runs, events_without_run=delete_runless_events(instance, before), bytes_freed=freed)
+    doomed = dict.fromkeys([*old_runs(instance, now - limits.days * DAY_S), *surplus_runs(instance, limits.succeeded_runs)])
+    gone = [run for run in doomed if run not in kept]
+    freed = sum(delete_run(instance, run) for run in gone)
+    purge_ticks(instance, now - limits.days * DAY_S)
+    events = delete_runless_events(instance, now - limits.event_days * DAY_S)
+    return Pruned(runs=len(gone), events_without_run=events, bytes_freed=freed)
 
 
 def old_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
     """Return the ids of finished runs that were created before a time, oldest first, a bounded number of them."""
-    filters = dg.RunsFilter(statuses=list(FINISHED), created_before=moment(before))
-    records = instance.get_run_records(filters, limit=MAX_RUNS_AT_ONCE, ascending=True)
-    return [record.dagster_run.run_id for record in records]
+    return _oldest(instance, dg.RunsFilter(statuses=list(FINISHED), created_before=moment(before)), MAX_RUNS_AT_ONCE)
+
+
+def surplus_runs(instance: dg.DagsterInstance, limit: int) -> list[str]:
+    """Return the ids of the oldest runs that succeeded beyond a number, a bounded number of them."""
+    succeeded = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
+    surplus = instance.get_runs_count(succeeded) - limit
+    return _oldest(instance, succeeded, min(surplus, MAX_RUNS_AT_ONCE)) if surplus > 0 else []
+
+
+def _oldest(instance: dg.DagsterInstance, filters: dg.RunsFilter, count: int) -> list[str]:
+    return [record.dagster_run.run_id for record in instance.get_run_records(filters, limit=count, ascending=True)]
 
 
 def newest_runs(instance: dg.DagsterInstance) -> Iterator[str]:

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from orchestration.checkpoints import Checkpoint, PartitionOffsets
 from orchestration.lag import lag_of
 from orchestration.log_client import RetentionPass
-from orchestration.maintenance.history import delete_runless_events, prune, purge_ticks
+from orchestration.maintenance.history import Limits, delete_runless_events, prune, purge_ticks
 from orchestration.maintenance.lake import keep_table
 from orchestration.maintenance.retention import BY_ITSELF, decide_deletions, run_retention
 from orchestration.offsets import OffsetRange, OffsetRanges
@@ -21,6 +21,9 @@ from orchestration.transforms import TopicFeed, table_key
 from tests.unit.orchestration.memory_log import MemoryLog
 
 pytestmark = pytest.mark.platform
+
+
+EVERYTHING = Limits(days=0, event_days=0)
 
 
 def feed(table: str) -> TopicFeed:
@@ -132,7 +135,7 @@ def materialize(instance: dg.DagsterInstance, **tags: str) -> str:
 def test_old_runs_are_forgotten_with_their_files(instance: dg.DagsterInstance, tmp_path: Path) -> None:
     old = [materialize(instance), materialize(instance, quiet="yes")]
     newest = materialize(instance)
-    done = prune(instance, time.time() + 60)
+    done = prune(instance, EVERYTHING, time.time() + 60)
     assert done.runs == 2
     assert done.bytes_freed > 50_000
     assert [run.run_id for run in instance.get_runs()] == [newest]
@@ -142,7 +145,7 @@ def test_old_runs_are_forgotten_with_their_files(instance: dg.DagsterInstance, t
 def test_the_run_of_an_assets_newest_materialization_stays(instance: dg.DagsterInstance) -> None:
     told = materialize(instance)
     materialize(instance, quiet="yes")
-    assert prune(instance, time.time() + 60).runs == 1
+    assert prune(instance, EVERYTHING, time.time() + 60).runs == 1
     event = instance.get_latest_materialization_event(sometimes.key)
     assert event is not None
     assert event.run_id == told
@@ -150,10 +153,22 @@ def test_the_run_of_an_assets_newest_materialization_stays(instance: dg.DagsterI
 
 def test_young_runs_and_runs_that_have_not_ended_stay(instance: dg.DagsterInstance) -> None:
     materialize(instance, quiet="yes")
-    assert prune(instance, time.time() - 60).runs == 0
+    assert prune(instance, EVERYTHING, time.time() - 60).runs == 0
     instance.add_run(dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.STARTED))
-    assert prune(instance, time.time() + 60).runs == 1
+    assert prune(instance, EVERYTHING, time.time() + 60).runs == 1
     assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.STARTED]
+
+
+def test_runs_that_succeeded_are_counted_and_those_that_failed_are_not(instance: dg.DagsterInstance) -> None:
+    materialize(instance)
+    instance.add_run(dg.DagsterRun(job_name="job", status=dg.DagsterRunStatus.FAILURE))
+    surplus, young, newest = (materialize(instance, quiet="yes") for _ in range(3))
+    done = prune(instance, Limits(succeeded_runs=2), time.time())
+    assert done.runs == 1, "the oldest holds a materialization and stays"
+    left = {run.run_id for run in instance.get_runs()}
+    assert surplus not in left
+    assert {young, newest} <= left
+    assert len(left) == 4
 
 
 def test_of_events_without_a_run_the_newest_of_each_asset_stays(instance: dg.DagsterInstance) -> None:
