@@ -6,18 +6,20 @@ Each replaces one decision of the product by the wrong one, in the way in which 
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
 from log_service.broker.handlers import produce
+from log_service.client import admin_groups, commits
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.controller import brokers
+from log_service.controller import brokers, controller, topics
 from log_service.coordinator.group.records import OffsetRecord
 from log_service.coordinator.runtime import CoordinatorRuntime
 from log_service.raft.core import committed_offset
 from log_service.raft.driver import RaftDriver
 from log_service.replication.partition import Partition
+from log_service.storage import log as log_module
 from log_service.storage import log_reader
 from log_service.storage.checkpoint_writer import CheckpointWriter
 from log_service.storage.log import Log
@@ -57,6 +59,7 @@ _append_partition, _become_leader = Partition._append, Partition.become_leader
 _append_request = produce._Appending.append
 _recover, _roll, _answer_to_sync = Segment.recover, Log._roll, LogDirectory.answer_to_sync
 _read_shard = CoordinatorRuntime._read
+_commit_request = admin_groups.commit_request
 
 
 def _append_as_if_synced(self: Partition, *arguments: Any) -> Any:
@@ -121,6 +124,18 @@ def _take_any_sequence(self: ProducerState, _header: object) -> None:
     """Every batch is new."""
 
 
+def _keep_only_the_active_segment(retained: Any, _now_ms: int, _high_watermark: int) -> int:
+    return len(retained.segments) - 1
+
+
+def _delete_without_a_record(image: Any, request: Any) -> Any:
+    return [], topics.delete_topics(image, request)[1]
+
+
+def _commit_one_too_many(group_id: str, offsets: Any, **member: Any) -> Any:
+    return _commit_request(group_id, {each: replace(position, offset=position.offset + 1) for each, position in offsets.items()}, **member)
+
+
 BUGS = (
     Bug(name="acknowledged before the sync", replacements=((produce._Appending, "append", _append_without_waiting),)),
     Bug(name="high watermark past what is synced", replacements=((Partition, "_append", _append_as_if_synced),)),
@@ -138,5 +153,8 @@ BUGS = (
         needs=Fault.FAILED_SYNC,
     ),
     Bug(name="directory not synced after a roll", replacements=((Log, "_roll", _roll_without_directory),)),
+    Bug(name="retention takes too much", replacements=((log_module, "count_deletable", _keep_only_the_active_segment),)),
+    Bug(name="deletion answered and not recorded", replacements=((controller, "delete_topics", _delete_without_a_record),)),
+    Bug(name="commit of a record that was not read", replacements=((commits, "commit_request", _commit_one_too_many),)),
     Bug(name="recovery point ahead", replacements=((CheckpointWriter, "_recovery_points", _recovery_points_ahead),)),
 )
