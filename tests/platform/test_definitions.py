@@ -89,7 +89,7 @@ def test_a_code_server_serves_and_has_a_process_ready_to_fork_runs(project: Path
     finally:
         child.terminate()
         child.wait(30)
-    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in forking), 10, lambda: "it stayed")
+    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in forking), 60, lambda: "it stayed")
 
 
 def accepts(port: int) -> bool:
