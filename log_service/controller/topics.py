@@ -70,7 +70,7 @@ def create_topics(
             _validate_new_name(image, taken, topic.name)
             created, result = _create_topic(image, topic, rules)
         except KafkaError as error:
-            results.append(CreatableTopicResult(name=topic.name, error_code=error.code, error_message=str(error), configs=None))
+            results.append(CreatableTopicResult(name=topic.name, error_code=error.code, error_message=str(error)))
             continue
         taken.take(topic.name)
         records += created

@@ -9,9 +9,10 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.helpers.broker_process import BrokerThread
 
 KAFKA_LIBS = "TIDELOG_KAFKA_LIBS"
 START_SECONDS = 60.0
+NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 PROPERTIES = {"num.partitions": "4", "group.min.session.timeout.ms": "1000"}
 
 KAFKA_PROPERTIES = """
@@ -49,18 +51,19 @@ def skip_unless_kafka_is_there() -> None:
 
 
 @contextmanager
-def tidelog(directory: Path) -> Iterator[str]:
-    """Run our broker; yields its bootstrap servers."""
-    with BrokerThread(directory, properties=PROPERTIES) as broker:
+def tidelog(directory: Path, more: Mapping[str, str] = NO_PROPERTIES) -> Iterator[str]:
+    """Run our broker, with ``more`` server properties; yields its bootstrap servers."""
+    with BrokerThread(directory, properties={**PROPERTIES, **_placed(more, directory)}) as broker:
         yield broker.bootstrap
 
 
 @contextmanager
-def apache_kafka(directory: Path) -> Iterator[str]:
-    """Run one node of Apache Kafka; yields its bootstrap servers."""
+def apache_kafka(directory: Path, more: Mapping[str, str] = NO_PROPERTIES) -> Iterator[str]:
+    """Run one node of Apache Kafka, with ``more`` server properties; yields its bootstrap servers."""
     port, controller = free_port(), free_port()
     properties = directory / "node.properties"
-    properties.write_text(KAFKA_PROPERTIES.format(port=port, controller=controller, directory=directory))
+    lines = [f"{name}={value}\n" for name, value in _placed(more, directory).items()]
+    properties.write_text(KAFKA_PROPERTIES.format(port=port, controller=controller, directory=directory) + "".join(lines))
     cluster_id = _java("kafka.tools.StorageTool", "random-uuid").stdout.split()[-1]
     _java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
     command = [*_java_command(), "kafka.Kafka", str(properties)]
@@ -74,6 +77,11 @@ def apache_kafka(directory: Path) -> Iterator[str]:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def _placed(properties: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """Return properties with ``{directory}`` filled in."""
+    return {name: value.replace("{directory}", str(directory)) for name, value in properties.items()}
 
 
 def free_port() -> int:

@@ -10,12 +10,15 @@ import re
 import secrets
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration import confluent
+from tests.integration.client_clusters import apache_kafka, skip_unless_kafka_is_there, tidelog
+from tests.integration.differential import RECORD, Cluster, Clusters, Duel, Recording
 from tests.integration.wire import Wire
 
 BOOTSTRAP_VARIABLE = "TIDELOG_TEST_BOOTSTRAP"
@@ -95,6 +98,31 @@ def new_topic(bootstrap: str, name: str) -> Callable[..., str]:
         return f"{name}-{count}"
 
     return create
+
+
+@pytest.fixture(scope="module", params=["recorded", "apache-kafka"])
+def clusters(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    """tidelog, and Apache Kafka or its recorded answers, fresh for a module and with its ``PROPERTIES``."""
+    more = getattr(request.module, "PROPERTIES", {})
+    if request.param == "recorded" and os.environ.get(RECORD):
+        pytest.skip(f"{RECORD} is set: answers are recorded, not compared with recordings")
+    with ExitStack() as stack:
+        kafka = None
+        if request.param == "apache-kafka":
+            skip_unless_kafka_is_there()
+            address = stack.enter_context(apache_kafka(tmp_path_factory.mktemp("kafka"), more))
+            kafka = Cluster(bootstrap=address, wire=stack.enter_context(Wire(address)))
+        address = stack.enter_context(tidelog(tmp_path_factory.mktemp("tidelog"), more))
+        yield Clusters(tidelog=Cluster(bootstrap=address, wire=stack.enter_context(Wire(address))), kafka=kafka)
+
+
+@pytest.fixture
+def duel(clusters: Clusters, request: pytest.FixtureRequest) -> Iterator[Duel]:
+    """The same questions to both sides; see ``differential``."""
+    case = request.node.name.replace("apache-kafka", "").replace("recorded", "").replace("[]", "").replace("[-", "[").replace("-]", "]")
+    opened = Duel(clusters, Recording(request.module.__name__.rpartition(".")[2]), case)
+    yield opened
+    opened.finish()
 
 
 def skip_elsewhere() -> None:

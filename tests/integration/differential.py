@@ -1,0 +1,187 @@
+"""The same requests to tidelog and to Apache Kafka, and their answers compared: what clients would see, without what differs by nature.
+
+    def test_a_taken_name_is_refused(duel: Duel) -> None:
+        duel.create_topic("taken")
+        duel.compare(CreateTopicsRequest(topics=[CreatableTopic(name="taken")]), 7)
+
+Each test runs twice. ``recorded`` holds tidelog to the answers of Apache Kafka 4.3.1 that lie in ``recorded/<module>.json`` beside the
+tests: it never needs Java. ``apache-kafka`` asks a real one as well (``TIDELOG_KAFKA_LIBS``, see ``client_clusters``; skipped loudly without) and
+also checks that what was recorded still holds; with ``TIDELOG_RECORD=1`` it writes the recordings instead.
+
+Both clusters are fresh for each module, so that topics may have plain names; a module's ``PROPERTIES`` are server properties for both.
+Ids, ports, hosts and times are masked; texts count only as "there" or "not there"; lists of structs are compared without their order,
+because Kafka's comes from hash maps (``ordered=True`` where the order is a promise).
+"""
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.integration.wire import Wire
+
+RECORD = "TIDELOG_RECORD"
+RECORDINGS = Path(__file__).parent / "recorded"
+READY_SECONDS = 20.0
+
+MASKED_TEXTS = frozenset({"error_message", "documentation"})
+MASKED_NUMBERS = frozenset({"port", "finalized_features_epoch"})
+MASKED_NAMES = frozenset({"host", "cluster_id", "log_dir"})
+LEFT_OUT = frozenset({"throttle_time_ms"})
+
+Request = Any
+"""A request message, or a function of a ``Cluster`` that returns one (for ids, which differ)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Cluster:
+    """One side: its address, a connection, and what differs from the other side."""
+
+    bootstrap: str
+    wire: Wire
+    topic_ids: dict[str, UUID] = field(default_factory=dict)
+
+    def topic_id(self, name: str) -> UUID:
+        """The id that this side gave to a topic of ``Duel.create_topic``."""
+        return self.topic_ids[name]
+
+    def ask(self, request: Request, version: int) -> Any:
+        """The answer of this side."""
+        return self.wire.ask(request(self) if callable(request) else request, version)
+
+
+@dataclass(slots=True, kw_only=True)
+class Clusters:
+    """Both sides; ``kafka`` is None where only recordings are at hand."""
+
+    tidelog: Cluster
+    kafka: Cluster | None
+
+    def sides(self) -> list[Cluster]:
+        """Those that are there."""
+        return [self.tidelog] if self.kafka is None else [self.tidelog, self.kafka]
+
+
+class Recording:
+    """Kafka's answers to one module's tests, by test and in the order of the questions."""
+
+    def __init__(self, module: str) -> None:
+        self._path = RECORDINGS / f"{module}.json"
+        self._answers: dict[str, list[Any]] = json.loads(self._path.read_text()) if self._path.exists() else {}
+
+    def answers(self, test: str) -> list[Any]:
+        """What was recorded for a test; nothing where it never was."""
+        return self._answers.get(test, [])
+
+    def keep(self, test: str, answers: list[Any]) -> None:
+        """Write the answers of a test down."""
+        self._answers[test] = answers
+        self._path.parent.mkdir(exist_ok=True)
+        self._path.write_text(json.dumps(self._answers, indent=1, sort_keys=True) + "\n")
+
+
+class Duel:
+    """One test's questions to both sides."""
+
+    def __init__(self, clusters: Clusters, recording: Recording, test: str) -> None:
+        self.clusters = clusters
+        self._recording = recording
+        self._test = test
+        self._answers: list[Any] = []
+        self._is_recording = clusters.kafka is not None and bool(os.environ.get(RECORD))
+
+    def compare(self, request: Request, version: int, *, ignore: Collection[str] = (), ordered: bool = False) -> Any:
+        """Ask both, fail where their answers differ, and return tidelog's own answer (unmasked).
+
+        ``ignore`` names fields that differ by nature; a test says why.
+        """
+        ours = self.clusters.tidelog.ask(request, version)
+        shown = normalise(ours, ignore=ignore, ordered=ordered)
+        if self.clusters.kafka is not None:
+            theirs = normalise(self.clusters.kafka.ask(request, version), ignore=ignore, ordered=ordered)
+            self._answers.append(theirs)
+            assert shown == theirs, self._difference("Apache Kafka answers", theirs, shown)
+        else:
+            self._answers.append(shown)
+        if not self._is_recording:
+            self._check_recorded(shown)
+        return ours
+
+    def _check_recorded(self, shown: Any) -> None:
+        recorded = self._recording.answers(self._test)
+        position = len(self._answers) - 1
+        assert position < len(recorded), (
+            f"answer {position} of {self._test} was never recorded: run it once with TIDELOG_KAFKA_LIBS=... {RECORD}=1"
+        )
+        assert shown == recorded[position], self._difference("Apache Kafka answered", recorded[position], shown)
+
+    def _difference(self, title: str, theirs: Any, ours: Any) -> str:
+        return f"question {len(self._answers) - 1}\n{title}\n{json.dumps(theirs, indent=1)}\ntidelog answers\n{json.dumps(ours, indent=1)}"
+
+    def finish(self) -> None:
+        """Write the recording, where that is wanted."""
+        if self._is_recording:
+            self._recording.keep(self._test, self._answers)
+
+    # What tests need on both sides
+
+    def on_both(self, request: Request, version: int) -> None:
+        """Ask both without looking at the answers."""
+        for cluster in self.clusters.sides():
+            cluster.ask(request, version)
+
+    def until(self, request: Request, version: int, is_there: Callable[[Any], bool]) -> None:
+        """Ask each side again until its answer is as it should be: Kafka answers before everything of a change is in place."""
+        for cluster in self.clusters.sides():
+            deadline = time.monotonic() + READY_SECONDS
+            while not is_there(answer := cluster.ask(request, version)):
+                assert time.monotonic() < deadline, f"{cluster.bootstrap} never got there: {answer}"
+                time.sleep(0.05)
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Create a topic on both sides and wait until its leaders are there."""
+        named = [CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=named)
+        for cluster in self.clusters.sides():
+            created = cluster.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics[0]
+            assert created.error_code == 0, created
+            cluster.topic_ids[name] = created.topic_id
+        wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        self.until(wanted, 12, lambda answer: _has_leaders(answer.topics[0], partitions))
+
+
+def _has_leaders(topic: Any, partitions: int) -> bool:
+    return len(topic.partitions) == partitions and all(partition.error_code == 0 for partition in topic.partitions)
+
+
+def normalise(value: Any, *, ignore: Collection[str] = (), ordered: bool = False) -> Any:
+    """Return an answer as plain values that JSON knows, without what differs from one cluster to the next."""
+    if dataclasses.is_dataclass(value):
+        names = [item.name for item in dataclasses.fields(value) if item.name not in LEFT_OUT and item.name not in ignore]
+        return {name: _masked(name, normalise(getattr(value, name), ignore=ignore, ordered=ordered)) for name in names}
+    if isinstance(value, list | tuple):
+        items = [normalise(item, ignore=ignore, ordered=ordered) for item in value]
+        is_sortable = not ordered and any(isinstance(item, dict) for item in items)
+        return sorted(items, key=lambda item: json.dumps(item, sort_keys=True)) if is_sortable else items
+    if isinstance(value, UUID):
+        return "<id>" if value.int else ""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _masked(name: str, value: Any) -> Any:
+    if name in MASKED_TEXTS:
+        return "<text>" if value else value
+    if name in MASKED_NUMBERS:
+        return "<number>" if value is not None and value >= 0 else value
+    if name in MASKED_NAMES:
+        return f"<{name}>" if value else value
+    return value
