@@ -5,8 +5,8 @@
         duel.compare(CreateTopicsRequest(topics=[CreatableTopic(name="taken")]), 7)
 
 Each test runs twice. ``recorded`` holds tidelog to the answers of Apache Kafka 4.3.1 that lie in ``recorded/<module>.json`` beside the
-tests: it never needs Java. ``apache-kafka`` asks a real one as well (``TIDELOG_KAFKA_LIBS``, see ``client_clusters``; skipped loudly without) and
-also checks that what was recorded still holds; with ``TIDELOG_RECORD=1`` it writes the recordings instead.
+tests: it never needs Java. ``apache-kafka`` asks a real one as well (``TIDELOG_KAFKA_LIBS``, see ``client_clusters``; skipped loudly
+without) and checks that what was recorded still holds; with ``TIDELOG_RECORD=1`` it writes the recordings instead.
 
 Both clusters are fresh for each module, so that topics may have plain names; a module's ``PROPERTIES`` are server properties for both.
 Ids, ports, hosts and times are masked; texts count only as "there" or "not there"; lists of structs are compared without their order,
