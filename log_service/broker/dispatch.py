@@ -9,6 +9,7 @@ traceback), or, in an async handler, becomes the API's own error response. Knows
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import CoroutineType
 from typing import Any
 
@@ -16,8 +17,9 @@ from log_service.broker.error_response import error_response
 from log_service.broker.handlers.api_versions import unsupported_version_response
 from log_service.broker.node import Call, Handler, Later, Node
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.metrics.request_meter import RequestMeter
 from log_service.network.server import Answer, ConnectionContext
-from log_service.protocol.api_versions import ApiKey, request_class, response_class
+from log_service.protocol.api_versions import SERVED, ApiKey, request_class, response_class
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode
 from log_service.protocol.frames import UnsupportedVersionError, parse_request_header
 
@@ -34,6 +36,7 @@ class _Route:
     handle: Handler
     request_type: type[Any]
     response_type: type[Any]
+    meter: RequestMeter
 
 
 class Dispatcher:
@@ -42,14 +45,22 @@ class Dispatcher:
     def __init__(self, node: Node, handlers: Mapping[ApiKey, Handler], start_task: StartTask) -> None:
         self._node = node
         self._start_task = start_task
+        self._now_ns = node.clock.monotonic_ns
+        began_ms = node.clock.monotonic_ms()
         self._routes = {
             key: _Route(
                 handle=handler,
                 request_type=request_class(key),
                 response_type=response_class(key),
+                meter=RequestMeter(SERVED[key].max_version, began_ms),
             )
             for key, handler in handlers.items()
         }
+
+    @property
+    def meters(self) -> dict[ApiKey, RequestMeter]:
+        """What was counted of each API's requests."""
+        return {key: route.meter for key, route in self._routes.items()}
 
     def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Answer:
         """Answer one request.
@@ -57,6 +68,7 @@ class Dispatcher:
         Raises:
             ProtocolError: the connection must be closed.
         """
+        started_ns = self._now_ns()
         try:
             header, body = parse_request_header(frame)
         except UnsupportedVersionError as error:
@@ -71,15 +83,26 @@ class Dispatcher:
         call = Call(header, context)
         response = route.handle(self._node, call, request)
         if type(response) is Later:
-            return response.answer_now()
+            return self._answer_later(route.meter, call.version, response, started_ns)
         if type(response) is CoroutineType:
-            return self._answer_later(call, route, request, response)
-        return None if response is None else call.encode(response)
+            later = call.later()
+            self._start_task(self._run, call, route, request, response, later)
+            return self._answer_later(route.meter, call.version, later, started_ns)
+        answer = None if response is None else call.encode(response)
+        route.meter.note_at_once(header.api_version, self._now_ns() - started_ns)
+        return answer
 
-    def _answer_later(self, call: Call, route: _Route, request: Any, deciding: Awaitable[Any]) -> Answer:
-        later = call.later()
-        self._start_task(self._run, call, route, request, deciding, later)
+    def _answer_later(self, meter: RequestMeter, version: int, later: Later, started_ns: int) -> Answer:
+        duration_ns = self._now_ns() - started_ns
+        if later.answer.is_done:
+            meter.note_at_once(version, duration_ns)
+            return list(later.answer.take())
+        meter.note_local(version, duration_ns)
+        later.on_answered = partial(self._note_total, meter, started_ns)
         return later.answer
+
+    def _note_total(self, meter: RequestMeter, started_ns: int) -> None:
+        meter.note_total(self._now_ns() - started_ns)
 
     async def _run(self, call: Call, route: _Route, request: Any, deciding: Awaitable[Any], later: Later) -> None:
         try:

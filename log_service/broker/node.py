@@ -18,7 +18,7 @@ from log_service.controller.driver import ControllerDriver
 from log_service.coordinator.group_service import GroupService, RequestClient
 from log_service.coordinator.runtime import RunInPool
 from log_service.metadata.image import MetadataImage
-from log_service.network.server import Answer, Chunk, ConnectionContext, PendingAnswer
+from log_service.network.server import Chunk, ConnectionContext, PendingAnswer
 from log_service.protocol.frames import RequestHeader, encode_response
 from log_service.replication.replica_manager import ReplicaManager
 
@@ -74,15 +74,12 @@ class Call:
 class Later:
     """A promised answer: ``complete`` it once. After the connection went, completing does nothing."""
 
-    __slots__ = ("_call", "answer")
+    __slots__ = ("_call", "answer", "on_answered")
 
     def __init__(self, call: Call) -> None:
         self._call = call
         self.answer = PendingAnswer()
-
-    def answer_now(self) -> Answer:
-        """Return what the server is given: the chunks if the answer is there already, else the promise."""
-        return list(self.answer.take()) if self.answer.is_done else self.answer
+        self.on_answered: Callable[[], None] | None = None
 
     def on_discard(self, callback: Callable[[], None]) -> None:
         """Call back if the connection goes before the answer."""
@@ -102,6 +99,8 @@ class Later:
             logger.exception("%s from %s failed", self._call.header.api_key.name, self._call.connection.peer_host)
             chunks = [NO_ANSWER]
         self.answer.complete(chunks)
+        if self.on_answered is not None:
+            self.on_answered()
 
 
 class _NoAnswer:

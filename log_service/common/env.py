@@ -19,13 +19,16 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Wall time for timestamps, monotonic time for deadlines. Neither waits."""
+    """Wall time for timestamps, monotonic time for deadlines and durations. None waits."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
 
     def monotonic_ms(self) -> int:
         """Milliseconds since some fixed point; never goes back."""
+
+    def monotonic_ns(self) -> int:
+        """The same in nanoseconds, for what takes less than a millisecond."""
 
 
 class FileSlice(Protocol):

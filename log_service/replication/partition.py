@@ -48,19 +48,26 @@ class FoundOffset:
 class Partition:
     """One replica on this node, without a log where its directory failed. Created by the replica manager, which alone calls ``become_*``.
 
-    ``visible_bytes`` counts the bytes that came below the high watermark since the node started.
+    ``visible_bytes`` counts the bytes that came below the high watermark since the node started, ``appended_bytes`` all that were appended;
+    the other counts of requests and bytes, too, are since the start and only grow.
     """
 
     __slots__ = (
-        "_appended_bytes",
+        "_first_end_offset",
         "_is_synced_first",
+        "append_count",
+        "appended_bytes",
+        "failed_append_count",
+        "failed_read_count",
         "high_watermark",
         "is_leader",
         "isr",
         "leader",
         "leader_epoch",
         "log",
+        "read_count",
         "replica_count",
+        "sent_bytes",
         "topic_id",
         "topic_partition",
         "visible_bytes",
@@ -79,7 +86,13 @@ class Partition:
         self.high_watermark = 0
         self.visible_bytes = 0
         self.watchers: list[Callable[[int], None]] = []
-        self._appended_bytes = 0
+        self.appended_bytes = 0
+        self.sent_bytes = 0
+        self.append_count = 0
+        self.read_count = 0
+        self.failed_append_count = 0
+        self.failed_read_count = 0
+        self._first_end_offset = 0 if log is None else log.log_end_offset
         self._is_synced_first = log is not None and log.config.flush_messages == 1
 
     def __repr__(self) -> str:
@@ -91,6 +104,11 @@ class Partition:
     def is_offline(self) -> bool:
         """Whether the log cannot be used: its directory failed."""
         return self.log is None or self.log.home.is_offline
+
+    @property
+    def appended_record_count(self) -> int:
+        """Records appended since the node started: each took one offset."""
+        return 0 if self.log is None else max(0, self.log.log_end_offset - self._first_end_offset)
 
     # Leadership
 
@@ -148,6 +166,7 @@ class Partition:
         Raises:
             KafkaError: what is wrong with the batch or its producer's sequence; NOT_ENOUGH_REPLICAS; KAFKA_STORAGE_ERROR.
         """
+        self.append_count += 1
         log = self.leading_log()
         config = log.config
         needed = min(config.min_insync_replicas, self.replica_count)  # no partition is asked for more than it could ever have
@@ -179,10 +198,10 @@ class Partition:
     def _append(self, log: Log, validated: ValidatedBatches, now_ms: int) -> AppendResult:
         result = log.append_as_leader(validated, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if not result.is_duplicate:
-            self._appended_bytes += validated.size_bytes
+            self.appended_bytes += validated.size_bytes
             if not self._is_synced_first:
                 self.high_watermark = log.log_end_offset
-                self.visible_bytes = self._appended_bytes
+                self.visible_bytes = self.appended_bytes
         return result
 
     @property
@@ -211,7 +230,7 @@ class Partition:
         if reached <= self.high_watermark:
             return False
         self.high_watermark = reached
-        self.visible_bytes = self._appended_bytes
+        self.visible_bytes = self.appended_bytes
         return True
 
     # Reading
@@ -232,6 +251,7 @@ class Partition:
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, and what ``leading_log`` raises.
         """
+        self.read_count += 1
         log = self.leading_log(current_leader_epoch)
         if start_offset == self.high_watermark:
             return None

@@ -23,9 +23,11 @@ from log_service.config.views import LogConfig
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage, ResourceType, TopicImage
 from log_service.metadata.partition import PartitionRegistration
+from log_service.metrics.latency import LatencyMeter
 from log_service.records.validator import ValidatedBatches
 from log_service.replication.partition import Partition
 from log_service.replication.purgatory import Purgatory
+from log_service.replication.traffic import Traffic
 from log_service.storage.log import AppendResult, Log
 from log_service.storage.log_manager import LogManager
 
@@ -60,6 +62,8 @@ class ReplicaManager:
         self._unopened: dict[tuple[str, int], None] = {}
         self._nursery: trio.Nursery | None = None
         self._image = EMPTY_IMAGE
+        self.sync_times = LatencyMeter(clock.monotonic_ms())
+        self.retired_traffic = Traffic()
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.partitions_by_id: dict[tuple[UUID, int], Partition] = {}
         self.delayed_fetches: Purgatory[TopicPartition] = Purgatory(timers)
@@ -153,7 +157,10 @@ class ReplicaManager:
     async def _sync(self, partition: Partition) -> None:
         try:
             while partition.is_sync_due:
-                if await partition.sync():
+                started_ns = self._clock.monotonic_ns()
+                is_moved = await partition.sync()
+                self.sync_times.note(self._clock.monotonic_ns() - started_ns)
+                if is_moved:
                     self.announce((partition,))
         except TidelogError as error:
             logger.error("%s could not be synced: %s", partition.topic_partition, error)
@@ -241,6 +248,7 @@ class ReplicaManager:
         if partition.is_leader:
             self.on_lost(partition)
         partition.become_follower(-1, partition.leader_epoch, ())
+        self.retired_traffic.add(partition)
         name, index = partition.topic_partition
         del self.partitions[(name, index)]
         del self.partitions_by_id[(partition.topic_id, index)]

@@ -17,3 +17,6 @@ class VirtualClock:
 
     def monotonic_ms(self) -> int:
         return round(trio.current_time() * 1000)
+
+    def monotonic_ns(self) -> int:
+        return round(trio.current_time() * 1_000_000_000)

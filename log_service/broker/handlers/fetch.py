@@ -43,13 +43,14 @@ Release = Callable[[], None]
 class Reading:
     """What one pass over the partitions of a fetch found. Holds leases until it is answered or released."""
 
-    __slots__ = ("_releases", "has_error", "record_bytes", "results")
+    __slots__ = ("_found", "_releases", "has_error", "record_bytes", "results")
 
     def __init__(self) -> None:
         self.results: list[tuple[FetchTarget, PartitionData, int]] = []
         self.record_bytes = 0
         self.has_error = False
         self._releases: list[Release] = []
+        self._found: list[tuple[Partition, int]] = []
 
     def add(self, target: FetchTarget, found: PartitionData, size_bytes: int) -> None:
         """Keep what a partition gave."""
@@ -58,9 +59,15 @@ class Reading:
         if found.error_code or found.diverging_epoch is not None:
             self.has_error = True
 
-    def hold(self, release: Release) -> None:
-        """Remember a lease."""
+    def hold(self, release: Release, partition: Partition, size_bytes: int) -> None:
+        """Remember a lease on records of a partition."""
         self._releases.append(release)
+        self._found.append((partition, size_bytes))
+
+    def count_sent(self) -> None:
+        """Count the records as sent: this is the reading that is answered."""
+        for partition, size_bytes in self._found:
+            partition.sent_bytes += size_bytes
 
     def release(self) -> None:
         """Give all leases back: the answer will be read anew."""
@@ -180,6 +187,7 @@ def _read_one(partition: Partition, target: FetchTarget, left_bytes: int, readin
             is_one_batch_guaranteed=is_first,
         )
     except KafkaError as error:
+        partition.failed_read_count += 1
         return _failed(target, error.code, partition), 0
     high_watermark = partition.high_watermark
     partition_data = PartitionData(
@@ -192,7 +200,7 @@ def _read_one(partition: Partition, target: FetchTarget, left_bytes: int, readin
     if found is None or found.file_slice is None:
         return partition_data, 0
     partition_data.records = found.file_slice
-    reading.hold(found.file_slice.release)
+    reading.hold(found.file_slice.release, partition, found.size_bytes)
     return partition_data, found.size_bytes
 
 
@@ -220,6 +228,7 @@ def answer(call: Call, context: FetchContext, reading: Reading) -> FetchResponse
     topics: dict[str | UUID, FetchableTopicResponse] = {}
     is_by_id = call.version >= FIRST_VERSION_BY_ID
     session = context.session
+    reading.count_sent()
     for target, found, size_bytes in reading.results:
         if session is not None:
             is_told = target.is_changed(found.error_code, size_bytes, found.high_watermark, found.log_start_offset)

@@ -140,6 +140,8 @@ class _Appending:
                 return _failed(wanted.index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
             result = self._replicas.append(partition, records, acks=self._acks, now_ms=self._now_ms)
         except KafkaError as error:
+            if partition is not None:
+                partition.failed_append_count += 1
             return _answer_error(wanted.index, error, partition if self._tells_leader else None)
         self.moved.append(partition)
         answer = PartitionProduceResponse(

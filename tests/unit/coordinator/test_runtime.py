@@ -30,6 +30,9 @@ class StoppedClock:
     def monotonic_ms(self) -> int:
         return 0
 
+    def monotonic_ns(self) -> int:
+        return 0
+
 
 @dataclass
 class MemoryLog:

@@ -30,6 +30,9 @@ class SettableClock:
     def monotonic_ms(self) -> int:
         return self.now_ms
 
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
     def advance(self, by_ms: int) -> None:
         self.now_ms += by_ms
 

@@ -1,0 +1,73 @@
+"""The little of HTTP/1.1 (RFC 9112) that a page of text needs: one request's head in, one answer's head out, then the connection ends.
+
+Decides what is a request, how large one may be, and which are refused with which status. Knows no sockets: bytes are handed in and out.
+Only GET and HEAD, no bodies, one request per connection.
+"""
+
+import re
+from dataclasses import dataclass
+
+MAX_HEAD_BYTES = 8 << 10
+HEAD_END = re.compile(rb"\r?\n\r?\n")
+REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\S+) HTTP/1\.([0-9])")
+REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 431: "Request Header Fields Too Large"}
+PLAIN_TEXT = "text/plain; charset=utf-8"
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRequest:
+    """What was asked for. ``is_chunked`` tells whether the client knows chunked answers (HTTP/1.1)."""
+
+    path: str
+    is_head: bool
+    is_chunked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a request is not answered with the page."""
+
+    status: int
+    text: str
+
+
+def parse_request(received: bytes | bytearray) -> PageRequest | Refusal | None:
+    """Return what bytes ask for, why that is refused, or None while the head is not complete."""
+    end = HEAD_END.search(received)
+    if end is None:
+        return Refusal(status=431, text=f"a request has at most {MAX_HEAD_BYTES} bytes") if len(received) > MAX_HEAD_BYTES else None
+    line = bytes(received[: end.start()]).splitlines()[0] if end.start() else b""
+    found = REQUEST_LINE.fullmatch(line)
+    if found is None:
+        return Refusal(status=400, text="that is not an HTTP/1 request")
+    method, target, minor = found.groups()
+    if method not in {b"GET", b"HEAD"}:
+        return Refusal(status=405, text="only GET and HEAD are answered")
+    path = target.decode("ascii", "replace").partition("?")[0]
+    return PageRequest(path=path, is_head=method == b"HEAD", is_chunked=minor != b"0")
+
+
+def page_head(content_type: str, *, is_chunked: bool) -> bytes:
+    """Return the head of an answer whose length nobody knows yet."""
+    framing = ["Transfer-Encoding: chunked"] if is_chunked else []
+    return _head(200, [f"Content-Type: {content_type}", *framing])
+
+
+def chunk(content: bytes) -> list[bytes]:
+    """Return content as one chunk of a chunked answer."""
+    return [b"%x\r\n" % len(content), content, b"\r\n"]
+
+
+def refusal_answer(refusal: Refusal, *, is_head: bool = False) -> bytes:
+    """Return a whole answer that refuses."""
+    body = f"{refusal.text}\n".encode()
+    fields = [f"Content-Type: {PLAIN_TEXT}", f"Content-Length: {len(body)}"]
+    if refusal.status == 405:
+        fields.append("Allow: GET, HEAD")
+    return _head(refusal.status, fields) + (b"" if is_head else body)
+
+
+def _head(status: int, fields: list[str]) -> bytes:
+    lines = [f"HTTP/1.1 {status} {REASONS[status]}", *fields, "Connection: close", "", ""]
+    return "\r\n".join(lines).encode("ascii")

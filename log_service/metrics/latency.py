@@ -1,0 +1,88 @@
+"""How long things took: counts in fixed buckets, of which quantiles of the last minutes are made when somebody asks.
+
+Decides the buckets (twelve to a decade, from a microsecond to a hundred seconds: a quantile is off by a tenth at most) and the window.
+Knows no clock: durations and the time of asking are handed in.
+
+Invariants: counts only grow; noting a duration is one search in a tuple and two additions.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+BUCKETS_PER_DECADE = 12
+FIRST_BOUND_NS = 1_000
+LAST_BOUND_NS = 100_000_000_000
+WINDOW_MS = 60_000
+"""A window ends at the first look after so long; quantiles are those of the window before and of the one that runs."""
+
+NS_PER_MS = 1_000_000
+
+
+def _bounds() -> tuple[int, ...]:
+    bounds = []
+    step = 0
+    while (bound := round(FIRST_BOUND_NS * 10 ** (step / BUCKETS_PER_DECADE))) <= LAST_BOUND_NS:
+        bounds.append(bound)
+        step += 1
+    return tuple(bounds)
+
+
+BOUNDS_NS = _bounds()
+"""Upper bounds of the buckets, inclusive; one more bucket takes what is longer."""
+
+
+class LatencyMeter:
+    """Durations of one kind."""
+
+    __slots__ = ("_before", "_window", "_window_began_ms", "counts", "sum_ns")
+
+    def __init__(self, began_ms: int = 0) -> None:
+        self.counts = [0] * (len(BOUNDS_NS) + 1)
+        self.sum_ns = 0
+        self._before: Sequence[int] = tuple(self.counts)
+        self._window: Sequence[int] = self._before
+        self._window_began_ms = began_ms
+
+    def __repr__(self) -> str:
+        return f"<LatencyMeter count={self.count}>"
+
+    @property
+    def count(self) -> int:
+        """How many durations were noted."""
+        return sum(self.counts)
+
+    def note(self, duration_ns: int) -> None:
+        """Count one duration."""
+        self.counts[bisect_left(BOUNDS_NS, duration_ns)] += 1
+        self.sum_ns += duration_ns
+
+    def recent(self, now_ms: int) -> list[int]:
+        """Return the counts of the window before this one and of this one; begin a new window where this one is old."""
+        counts = [count - before for count, before in zip(self.counts, self._before, strict=True)]
+        if now_ms - self._window_began_ms >= WINDOW_MS:
+            self._before, self._window, self._window_began_ms = self._window, tuple(self.counts), now_ms
+        return counts
+
+
+def quantiles_ms(counts: Sequence[int], wanted: Sequence[float]) -> list[float]:
+    """Return quantiles (0 to 1, rising) of bucket counts in milliseconds; 0 where nothing was counted."""
+    total = sum(counts)
+    found = []
+    seen, bucket = 0, -1
+    for quantile in wanted:
+        rank = quantile * total
+        while total and seen < rank:
+            bucket += 1
+            seen += counts[bucket]
+        found.append(_within(bucket, counts, seen, rank) / NS_PER_MS if total else 0.0)
+    return found
+
+
+def _within(bucket: int, counts: Sequence[int], seen: int, rank: float) -> float:
+    """Return where in a bucket a rank lies, as if the bucket's durations were spread evenly."""
+    if bucket < 0:
+        return 0.0
+    low = BOUNDS_NS[bucket - 1] if bucket else 0
+    high = BOUNDS_NS[bucket] if bucket < len(BOUNDS_NS) else LAST_BOUND_NS
+    share = 1.0 - (seen - rank) / counts[bucket] if counts[bucket] else 1.0
+    return low + (high - low) * share

@@ -1,0 +1,45 @@
+"""What partitions have taken and given since the node started, added up.
+
+Decides nothing. A partition counts for itself; the replica manager keeps
+the sum of those that left this node, so that the node's own sums never fall.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from log_service.replication.partition import Partition
+
+
+@dataclass(slots=True, kw_only=True)
+class Traffic:
+    """Sums over partitions: records, bytes, and the requests that named them."""
+
+    record_count: int = 0
+    appended_bytes: int = 0
+    sent_bytes: int = 0
+    append_count: int = 0
+    failed_append_count: int = 0
+    read_count: int = 0
+    failed_read_count: int = 0
+
+    def add(self, partition: Partition) -> None:
+        """Add one partition's counts."""
+        self.record_count += partition.appended_record_count
+        self.appended_bytes += partition.appended_bytes
+        self.sent_bytes += partition.sent_bytes
+        self.append_count += partition.append_count
+        self.failed_append_count += partition.failed_append_count
+        self.read_count += partition.read_count
+        self.failed_read_count += partition.failed_read_count
+
+
+def traffic_by_topic(partitions: Iterable[Partition]) -> dict[str, Traffic]:
+    """Return the sums of each topic, by name."""
+    topics: dict[str, Traffic] = {}
+    for partition in partitions:
+        name = partition.topic_partition.topic
+        found = topics.get(name)
+        if found is None:
+            found = topics[name] = Traffic()
+        found.add(partition)
+    return topics
