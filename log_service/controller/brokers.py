@@ -19,7 +19,7 @@ from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.features import METADATA_VERSION
 from log_service.metadata.image import BrokerRegistration, Endpoint, MetadataImage
 from log_service.metadata.snapshot import register_broker_record
-from log_service.protocol.stored.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord
+from log_service.protocol.stored.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord, UnregisterBrokerRecord
 
 FENCED = 1
 UNFENCED = -1
@@ -138,6 +138,19 @@ def heartbeat(image: MetadataImage, request: Heartbeat) -> tuple[list[MetadataRe
         records = []
     is_fenced = wants_out or (broker.is_fenced and not is_caught_up)
     return records, HeartbeatReply(is_caught_up=is_caught_up, is_fenced=is_fenced, should_shut_down=request.wants_shutdown)
+
+
+def unregister_broker(image: MetadataImage, node_id: NodeId) -> list[MetadataRecord]:
+    """Return the records that end a broker's membership; what it leads loses its leader first. It comes back when it registers again.
+
+    Raises:
+        KafkaError: BROKER_ID_NOT_REGISTERED.
+    """
+    broker = image.cluster.brokers.get(node_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id} is not registered")
+    gone = UnregisterBrokerRecord(broker_id=broker.node_id, broker_epoch=broker.epoch)
+    return [*_lose_leadership(image, broker), gone]
 
 
 def registered_broker(image: MetadataImage, node_id: NodeId, broker_epoch: BrokerEpoch) -> BrokerRegistration:

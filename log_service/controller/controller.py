@@ -14,18 +14,24 @@ from uuid import UUID
 from log_service.common.result import CancelTimer, Reply, Result, SetTimer
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.config.views import TopicDefaults
-from log_service.controller.brokers import Heartbeat, RegisterBroker, fence_broker, heartbeat, register_broker
+from log_service.controller.brokers import Heartbeat, RegisterBroker, fence_broker, heartbeat, register_broker, unregister_broker
 from log_service.controller.configs import incremental_alter_configs
+from log_service.controller.elections import elect_leaders
+from log_service.controller.feature_levels import update_features
 from log_service.controller.growth import create_partitions
 from log_service.controller.producer_ids import allocate_producer_ids
+from log_service.controller.reassignments import alter_partition_reassignments
 from log_service.controller.topics import TopicRules, create_topics, delete_topics
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.features import METADATA_VERSION, bootstrap_records, validate_levels
 from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from log_service.protocol.messages.create_partitions import CreatePartitionsRequest
 from log_service.protocol.messages.create_topics import CreateTopicsRequest
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest
+from log_service.protocol.messages.elect_leaders import ElectLeadersRequest
 from log_service.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from log_service.protocol.messages.update_features import UpdateFeaturesRequest
 from log_service.protocol.stored.metadata_records import MetadataRecord
 
 Decision = Result[MetadataRecord]
@@ -130,6 +136,27 @@ class Controller:
     def handle_incremental_alter_configs(self, request: IncrementalAlterConfigsRequest, _now_ms: int, reply_to: Hashable) -> Decision:
         """Change configuration; the reply is an ``IncrementalAlterConfigsResponse``."""
         return _decided(incremental_alter_configs(self.image, request, self._config.static_texts), reply_to)
+
+    def handle_elect_leaders(self, request: ElectLeadersRequest, _now_ms: int, reply_to: Hashable) -> Decision:
+        """Elect leaders; the reply is an ``ElectLeadersResponse``."""
+        return _decided(elect_leaders(self.image, request), reply_to)
+
+    def handle_alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest, _now_ms: int, reply_to: Hashable
+    ) -> Decision:
+        """Move partitions; the reply is an ``AlterPartitionReassignmentsResponse``."""
+        return _decided(alter_partition_reassignments(self.image, request), reply_to)
+
+    def handle_update_features(self, request: UpdateFeaturesRequest, _now_ms: int, reply_to: Hashable) -> Decision:
+        """Change feature levels; the reply is None."""
+        return _decided(update_features(self.image, request), reply_to)
+
+    def handle_unregister_broker(self, node_id: NodeId, _now_ms: int, reply_to: Hashable) -> Decision:
+        """Forget a broker; the reply is None."""
+        records = unregister_broker(self.image, node_id)
+        self._contacts.pop(node_id, None)
+        replies = [Reply(reply_to=reply_to, response=None)]
+        return Result(records=records, replies=replies, timers=[CancelTimer(key=SessionTimer(node_id))])
 
     def handle_allocate_producer_ids(self, request: tuple[NodeId, BrokerEpoch], _now_ms: int, reply_to: Hashable) -> Decision:
         """Hand out a block of producer ids to a broker, named with its epoch; the reply is a ``ProducerIdBlock``."""

@@ -23,10 +23,16 @@ from log_service.controller.brokers import Heartbeat, HeartbeatReply, RegisterBr
 from log_service.controller.controller import Controller, ControllerConfig, Decision
 from log_service.controller.producer_ids import ProducerIdBlock
 from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from log_service.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from log_service.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from log_service.protocol.messages.update_features import UpdateFeaturesRequest
 from log_service.protocol.stored.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
@@ -115,6 +121,33 @@ class ControllerDriver:
         """Change configuration; errors are per resource."""
         response: IncrementalAlterConfigsResponse = await self._decide(Controller.handle_incremental_alter_configs, request)
         return response
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """Elect leaders; errors are per partition."""
+        response: ElectLeadersResponse = await self._decide(Controller.handle_elect_leaders, request, timeout_ms=request.timeout_ms)
+        return response
+
+    async def alter_partition_reassignments(self, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+        """Move partitions; errors are per partition."""
+        handle = Controller.handle_alter_partition_reassignments
+        response: AlterPartitionReassignmentsResponse = await self._decide(handle, request, timeout_ms=request.timeout_ms)
+        return response
+
+    async def update_features(self, request: UpdateFeaturesRequest) -> None:
+        """Change feature levels, all of a request or none.
+
+        Raises:
+            KafkaError: INVALID_UPDATE_VERSION.
+        """
+        await self._decide(Controller.handle_update_features, request, timeout_ms=request.timeout_ms)
+
+    async def unregister_broker(self, node_id: NodeId) -> None:
+        """Forget a broker until it registers again.
+
+        Raises:
+            KafkaError: BROKER_ID_NOT_REGISTERED.
+        """
+        await self._decide(Controller.handle_unregister_broker, node_id)
 
     async def allocate_producer_ids(self, node_id: NodeId, broker_epoch: BrokerEpoch) -> ProducerIdBlock:
         """Hand out a block of producer ids.
