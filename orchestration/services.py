@@ -74,7 +74,7 @@ def _components(context: ServiceContext) -> list[Component]:
         ),
         Component(
             name=DAEMON,
-            argv=(python, "-m", "dagster._daemon", "run", "--log-level", "warning", "--workspace", str(workspace)),
+            argv=(python, "-m", "orchestration.daemon", "run", "--log-level", "warning", "--workspace", str(workspace)),
             readiness=UptimeReadiness(seconds=3.0),
             after=(CODE,),
             stop_deadline_s=DAEMON_STOP_DEADLINE_S,
