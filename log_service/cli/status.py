@@ -23,7 +23,9 @@ from log_service.supervisor import state
 def status(*, data: Path, as_json: bool) -> None:
     """Tell what runs on a data directory, and where. Exit code 1 where nothing does, or where something is not ready."""
     components = state.read(data)
-    rows = [{**asdict(component), "restarts": component.restart_count} for component in components]
+    rows = [asdict(component) for component in components]
+    for row in rows:
+        row["restarts"] = row.pop("restart_count")
     print_rows(
         rows,
         ["name", "state", "address", "pid", "restarts", "log_path"],
