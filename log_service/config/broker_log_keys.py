@@ -6,7 +6,7 @@ intervals of upkeep, are declared here. Keys that give a topic's default may cha
 
 from dataclasses import replace
 
-from log_service.config.definition import MAX_LONG, ConfigKey, ConfigType, Importance, UpdateMode, at_least
+from log_service.config.definition import MAX_LONG, ConfigKey, ConfigType, Importance, UpdateMode, at_least, between
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 
 WITHOUT_VALUE = frozenset({"log.flush.interval.ms", "log.retention.ms", "log.roll.ms", "log.roll.jitter.ms"})
@@ -123,7 +123,6 @@ DECLARED = (
         default="true",
         documentation="Whether compacted logs are cleaned.",
         reason="compaction is what those topics ask for",
-        is_acting=False,
     ),
     ConfigKey(
         name="log.cleaner.threads",
@@ -132,7 +131,6 @@ DECLARED = (
         validator=at_least(0),
         documentation="Logs that are cleaned at the same time.",
         reason="cleaning should not compete with serving",
-        is_acting=False,
     ),
     ConfigKey(
         name="log.cleaner.backoff.ms",
@@ -141,15 +139,15 @@ DECLARED = (
         validator=at_least(0),
         documentation="Pause of the cleaner when no log needs it.",
         reason="a log becomes dirty slowly",
-        is_acting=False,
     ),
     ConfigKey(
         name="log.cleaner.dedupe.buffer.size",
         type=ConfigType.LONG,
         default="134217728",
-        documentation="Memory for the offsets of keys while cleaning, in bytes.",
-        reason="some five million keys in one pass",
-        is_acting=False,
+        validator=at_least(1 << 20),
+        documentation="Memory for the offsets of keys while cleaning, in bytes, of all cleaner threads together. What does not fit into it "
+        "takes another pass.",
+        reason="some six hundred thousand short keys in one pass",
     ),
     ConfigKey(
         name="log.cleaner.io.buffer.size",
@@ -158,15 +156,14 @@ DECLARED = (
         validator=at_least(0),
         documentation="Memory for reading and writing while cleaning, in bytes.",
         reason="large sequential reads",
-        is_acting=False,
     ),
     ConfigKey(
         name="log.cleaner.io.buffer.load.factor",
         type=ConfigType.DOUBLE,
         default="0.9",
+        validator=between(0, 1),
         documentation="How full the memory for keys may get.",
-        reason="collisions stay rare",
-        is_acting=False,
+        reason="room for what a key takes more than it was counted for",
     ),
     ConfigKey(
         name="log.cleaner.io.max.bytes.per.second",
@@ -174,7 +171,6 @@ DECLARED = (
         default="1.7976931348623157E308",
         documentation="Bytes that the cleaner may read and write in a second.",
         reason="no limit",
-        is_acting=False,
     ),
 )
 

@@ -28,6 +28,7 @@ from log_service.config.properties import parse_properties
 from log_service.config.resolve import log_defaults
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.views import (
+    CleanerConfig,
     FetchConfig,
     GroupConfig,
     ListenerConfig,
@@ -93,6 +94,11 @@ class _Values:
     def flag(self, name: str) -> bool:
         value = self.get(name)
         assert isinstance(value, bool)
+        return value
+
+    def fraction(self, name: str) -> float:
+        value = self.get(name)
+        assert isinstance(value, float)
         return value
 
     def items(self, name: str) -> tuple[str, ...]:
@@ -258,6 +264,15 @@ def _log_manager(values: _Values, log_dirs: tuple[Path, ...]) -> LogManagerConfi
         initial_task_delay_ms=values.number("log.initial.task.delay.ms"),
         recovery_threads_per_data_dir=values.number("num.recovery.threads.per.data.dir"),
         producer_id_expiration_ms=values.number("producer.id.expiration.ms"),
+        cleaner=CleanerConfig(
+            is_enabled=values.flag("log.cleaner.enable"),
+            thread_count=values.number("log.cleaner.threads"),
+            backoff_ms=values.number("log.cleaner.backoff.ms"),
+            dedupe_buffer_bytes=values.number("log.cleaner.dedupe.buffer.size"),
+            dedupe_load_factor=values.fraction("log.cleaner.io.buffer.load.factor"),
+            io_buffer_bytes=values.number("log.cleaner.io.buffer.size"),
+            io_max_bytes_per_second=values.fraction("log.cleaner.io.max.bytes.per.second"),
+        ),
     )
 
 

@@ -166,7 +166,6 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(1),
             documentation="The longest that a record may stay uncompacted.",
             reason="how dirty the log is decides alone",
-            is_acting=False,
         ),
         ConfigKey(
             name="max.message.bytes",
@@ -207,7 +206,6 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=between(0, 1),
             documentation="Share of a compacted log that may be uncompacted before it is cleaned.",
             reason="at most half of the log is superseded records",
-            is_acting=False,
         ),
         ConfigKey(
             name="min.compaction.lag.ms",
@@ -216,7 +214,6 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(0),
             documentation="The shortest that a record stays uncompacted.",
             reason="nobody asked to see every value",
-            is_acting=False,
         ),
         ConfigKey(
             name="min.insync.replicas",

@@ -3,6 +3,7 @@
 A view knows no key names and reads nothing; ``config.server`` and ``config.topic`` build views from declared keys.
 """
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,9 @@ class LogConfig:
     is_compacted: bool = False
     is_deleted: bool = True
     delete_retention_ms: int = 24 * 3_600_000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = FOREVER_MS
     file_delete_delay_ms: int = 60_000
     flush_messages: int = FOREVER_MS  # 1: synced before each acknowledgement
     flush_ms: int = FOREVER_MS
@@ -31,6 +35,25 @@ class LogConfig:
     message_timestamp_before_max_ms: int = FOREVER_MS
     message_timestamp_after_max_ms: int = 3_600_000
     min_insync_replicas: int = 1
+    roll_ms: int = field(init=False, repr=False)
+    """How old a segment's first records may get before the next append begins another: no record may wait longer to be compacted."""
+
+    def __post_init__(self) -> None:
+        is_bounded = self.is_compacted and self.max_compaction_lag_ms > 0
+        object.__setattr__(self, "roll_ms", min(self.segment_ms, self.max_compaction_lag_ms) if is_bounded else self.segment_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerConfig:
+    """The cleaner of compacted logs: how many at once, with how much memory and disk, how often it looks."""
+
+    is_enabled: bool = True
+    thread_count: int = 1
+    backoff_ms: int = 15_000
+    dedupe_buffer_bytes: int = 128 << 20
+    dedupe_load_factor: float = 0.9
+    io_buffer_bytes: int = 512 << 10
+    io_max_bytes_per_second: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +68,7 @@ class LogManagerConfig:
     initial_task_delay_ms: int = 30_000
     recovery_threads_per_data_dir: int = 2
     producer_id_expiration_ms: int = 86_400_000
+    cleaner: CleanerConfig = field(default_factory=CleanerConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
