@@ -85,6 +85,8 @@ class LeaderEpochs:
         if epoch == self.latest:
             return epoch, log_end_offset
         index = bisect_right(self._epochs, epoch)
+        if index == len(self._epochs):  # none is known; a peer may still ask for one below all
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         return (self._epochs[index - 1] if index else epoch), self._start_offsets[index]
 
     def epoch_of(self, offset: int) -> int:

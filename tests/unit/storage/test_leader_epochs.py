@@ -36,6 +36,7 @@ def test_end_offset_of_an_epoch(asked: int, answer: tuple[int, int]) -> None:
 
 def test_an_empty_log_knows_no_epoch() -> None:
     assert epochs().end_offset_for(0, 0) == (-1, -1)
+    assert epochs().end_offset_for(-2, 0) == (-1, -1), "a request may ask for anything"
     assert epochs().latest == -1
 
 
