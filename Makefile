@@ -10,7 +10,7 @@ KILLS ?= 50
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up status test lint check unit format sim kill-loop bench generate clean
+.PHONY: help demo up status test lint check unit format sim kill-loop bench generate kafka-libs clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ generate: $(VENV)/installed-dev  ## write the message modules anew from their sc
 
 bench: $(VENV)/installed-dev  ## every figure in one table
 	$(BIN)/python -m benchmarks
+
+kafka-libs:  ## Apache Kafka's jars, for the tests that compare with it (needs java and mvn); then: export TIDELOG_KAFKA_LIBS=.kafka/libs
+	mvn --quiet --batch-mode --file tests/apache_kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/libs -DincludeScope=runtime
 
 clean:  ## remove caches and builds; data and the virtual environment stay
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
