@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -102,17 +103,27 @@ class Duel:
 
         ``ignore`` names fields that differ by nature; a test says why.
         """
-        ours = self.clusters.tidelog.ask(request, version)
-        shown = normalise(ours, ignore=ignore, ordered=ordered)
+        ours: list[Any] = []
+
+        def tell(cluster: Cluster) -> Any:
+            answer = cluster.ask(request, version)
+            ours.append(answer)
+            return normalise(answer, ignore=ignore, ordered=ordered)
+
+        self.compare_told(tell)
+        return ours[0]
+
+    def compare_told(self, tell: Callable[[Cluster], Any]) -> None:
+        """Have ``tell`` do the same with both and fail where what it returns, plain values that JSON knows, differs."""
+        shown = tell(self.clusters.tidelog)
         if self.clusters.kafka is not None:
-            theirs = normalise(self.clusters.kafka.ask(request, version), ignore=ignore, ordered=ordered)
+            theirs = tell(self.clusters.kafka)
             self._answers.append(theirs)
             assert shown == theirs, self._difference("Apache Kafka answers", theirs, shown)
         else:
             self._answers.append(shown)
         if not self._is_recording:
             self._check_recorded(shown)
-        return ours
 
     def _check_recorded(self, shown: Any) -> None:
         recorded = self._recording.answers(self._test)
@@ -123,7 +134,8 @@ class Duel:
         assert shown == recorded[position], self._difference("Apache Kafka answered", recorded[position], shown)
 
     def _difference(self, title: str, theirs: Any, ours: Any) -> str:
-        return f"question {len(self._answers) - 1}\n{title}\n{json.dumps(theirs, indent=1)}\ntidelog answers\n{json.dumps(ours, indent=1)}"
+        lines = [json.dumps(said, indent=1).splitlines() for said in (theirs, ours)]
+        return "\n".join([f"question {len(self._answers) - 1}", *unified_diff(*lines, title, "tidelog answers", n=12, lineterm="")])
 
     def finish(self) -> None:
         """Write the recording, where that is wanted."""
