@@ -7,14 +7,17 @@ Invariants: at most one refresh at a time, and whoever asks meanwhile waits for 
 answer contradicts it; every call ends by its deadline with the last error.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import trio
 
 from log_service.client.backoff import Backoff
+from log_service.client.client_metrics import ClientMetrics
 from log_service.client.cluster_view import ClusterView, TopicView
 from log_service.client.connection_pool import Address, ConnectionPool, NodeConnection, raise_for
+from log_service.client.quiet_log import QuietLogger
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
@@ -26,6 +29,8 @@ from log_service.protocol.schema import Message
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
+
+logger = logging.getLogger(__name__)
 
 GROUP_KEY_TYPE = 0
 FIRST_VERSION_WITH_COORDINATOR_KEYS = 4
@@ -41,8 +46,10 @@ class ClusterMetadata:
         self.pool = ConnectionPool(env, config, nursery)
         self.view = ClusterView()
         self._is_auto_create_allowed = is_auto_create_allowed
+        self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
         self._backoff = Backoff(first_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
         self._topics: set[str] = set()
+        self._is_watching_all = False
         self._refreshing: trio.Event | None = None
         self._refreshed_ms = -config.metadata_max_age_ms
         self._coordinators: dict[str, int] = {}
@@ -55,15 +62,29 @@ class ClusterMetadata:
         """Whether ``metadata_max_age_ms`` has passed since the last refresh."""
         return self.env.clock.monotonic_ms() - self._refreshed_ms >= self.config.metadata_max_age_ms
 
+    def metrics(self) -> ClientMetrics:
+        """Return what was counted of connections, and how old the view is."""
+        return ClientMetrics(
+            connection_count=self.pool.open_count,
+            connection_creation_total=self.pool.opened_total,
+            connection_failure_total=self.pool.failed_total,
+            incoming_byte_total=self.pool.bytes_received,
+            outgoing_byte_total=self.pool.bytes_sent,
+            metadata_age=(self.env.clock.monotonic_ms() - self._refreshed_ms) / 1_000 if self.view.nodes else -1.0,
+        )
+
     # Nodes
 
     async def any_node(self) -> NodeConnection:
-        """Return a connection to any broker: one that is known, else one of the bootstrap servers, in random order.
+        """Return a connection to any broker: an open one, else one that is known, else a bootstrap server, in random order.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, none can be reached; the text names the last one tried.
         """
         addresses = [Address(host=node.host, port=node.port) for node in self.view.nodes.values()]
+        connected = [connection for address in addresses if (connection := self.pool.connected(address)) is not None]
+        if connected:
+            return connected[self.env.rng.randrange(len(connected))]
         addresses += [
             address for host, port in self.config.bootstrap_servers if (address := Address(host=host, port=port)) not in addresses
         ]
@@ -118,6 +139,7 @@ class ClusterMetadata:
         node_id = self._coordinators.get(group_id)
         if node_id is None or node_id not in self.view.nodes:
             node_id = await self._find_coordinator(group_id)
+            self._quiet.info(("coordinator", group_id), "group %s: its coordinator is broker %d", group_id, node_id)
             if node_id not in self.view.nodes:
                 await self.refresh()
             self._coordinators[group_id] = node_id
@@ -143,6 +165,10 @@ class ClusterMetadata:
     def watch(self, topics: Iterable[str]) -> None:
         """Keep these topics in the view from the next refresh on."""
         self._topics.update(topics)
+
+    def watch_all(self, *, is_on: bool) -> None:
+        """Keep all topics of the cluster in the view from the next refresh on, or no longer."""
+        self._is_watching_all = is_on
 
     def forget(self, topics: Iterable[str]) -> None:
         """Drop topics from the view, and stop asking for them: they were deleted."""
@@ -197,7 +223,7 @@ class ClusterMetadata:
             if is_creating and topics:
                 await self._refresh_once(topics, is_creating=self._is_auto_create_allowed)
             else:
-                await self._refresh_once(None if topics is None else self._topics, is_creating=False)
+                await self._refresh_once(None if topics is None or self._is_watching_all else self._topics, is_creating=False)
         finally:
             mine.set()
             if self._refreshing is mine:
@@ -212,8 +238,8 @@ class ClusterMetadata:
             if self.is_stale:
                 try:
                     await self.refresh()
-                except KafkaError:
-                    continue
+                except KafkaError as error:
+                    self._quiet.info("refresh", "the view of the cluster is too old: %s", error)
 
     async def _refresh_once(self, topics: Iterable[str] | None, *, is_creating: bool) -> None:
         request = MetadataRequest(
@@ -221,6 +247,9 @@ class ClusterMetadata:
             allow_auto_topic_creation=is_creating,
         )
         response = await (await self.any_node()).request(request, MetadataResponse)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self.view = self.view.without_nodes()
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the broker asks to begin again with the bootstrap servers (KIP-1102)")
         raise_for(response.error_code, "", "Metadata")
         self.view = self.view.updated(response, is_full=topics is None)
         self._refreshed_ms = self.env.clock.monotonic_ms()

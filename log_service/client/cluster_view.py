@@ -89,8 +89,9 @@ class ClusterView:
         for answered in response.topics:
             name = answered.name or self.names_by_id.get(TopicId(answered.topic_id), "")
             code = ErrorCode.of(answered.error_code)
-            if code in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE} and name and answered.partitions:
-                topics[name] = _topic_view(name, answered, self.topics.get(name))
+            topic = _topic_view(name, answered, self.topics.get(name))
+            if code in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE} and name and topic.partitions:
+                topics[name] = topic
             else:
                 errors[name] = code if code is not ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE
                 if code in {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}:
@@ -113,6 +114,10 @@ class ClusterView:
         names_by_id = {topic.topic_id: name for name, topic in kept.items()}
         return replace(self, version=self.version + 1, topics=MappingProxyType(kept), names_by_id=MappingProxyType(names_by_id))
 
+    def without_nodes(self) -> "ClusterView":
+        """Return the view without any broker: who they are is to be found out anew."""
+        return replace(self, version=self.version + 1, nodes=MappingProxyType({}), controller_id=NO_LEADER)
+
     def with_leader(self, topic_partition: TopicPartition, leader: int, leader_epoch: int) -> "ClusterView":
         """Return the view with a leader that a produce or fetch answer named (KIP-951); an older epoch changes nothing."""
         topic, partition = self.topics.get(topic_partition.topic), self.partition(topic_partition)
@@ -129,6 +134,8 @@ def _topic_view(name: str, answered: MetadataResponseTopic, known: TopicView | N
     is_same_topic = known is not None and known.topic_id == answered.topic_id
     partitions = []
     for index, partition in enumerate(sorted(answered.partitions, key=lambda each: each.partition_index)):
+        if partition.partition_index != index:
+            break  # numbers behind a gap: whoever left out the others is no broker to count on
         older = known.partitions[index] if known is not None and is_same_topic and index < len(known.partitions) else None
         fresh = _partition_view(partition)
         partitions.append(older if older is not None and older.leader_epoch > fresh.leader_epoch else fresh)

@@ -5,12 +5,15 @@ after the other, so that an older offset never overwrites a newer one.
 """
 
 import logging
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import trio
 
 from log_service.client.admin_groups import LAST_OFFSET_VERSION_WITH_NAMES, commit_request, with_coordinator
 from log_service.client.admin_values import OffsetAndMetadata
+from log_service.client.client_metrics import ConsumerMeter
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.connection_pool import raise_for
 from log_service.client.membership import Membership
@@ -23,6 +26,9 @@ from log_service.protocol.messages.offset_commit import OffsetCommitResponse
 logger = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None]
+"""Called once with the offsets and the error, None where they were committed; it must not block."""
+
 GROUP_WENT_ON = {
     ErrorCode.UNKNOWN_MEMBER_ID: "the group goes on without this member (it did not poll or beat in time): its partitions belong to others",
     ErrorCode.ILLEGAL_GENERATION: "the group rebalanced meanwhile: the partitions may belong to others",
@@ -31,14 +37,27 @@ GROUP_WENT_ON = {
 }
 
 
+class _Soon:
+    """Commits that nobody waits for, and that go out as one."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.callbacks: list[Callable[[KafkaError | None], None]] = []
+
+
 class Committer:
     """Commits for one consumer; ``membership`` is None where partitions were assigned by hand."""
 
-    def __init__(self, cluster: ClusterMetadata, config: ConsumerConfig, subscriptions: Subscriptions) -> None:
+    def __init__(self, cluster: ClusterMetadata, config: ConsumerConfig, subscriptions: Subscriptions, meter: ConsumerMeter) -> None:
         self._cluster = cluster
         self._config = config
         self._subscriptions = subscriptions
+        self._meter = meter
         self._lock = trio.Lock()
+        self._soon: deque[_Soon] = deque()
+        self._wakeup = trio.Event()
+        self._is_idle = trio.Event()
+        self._is_idle.set()
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed_ms = cluster.env.clock.monotonic_ms()
         self.membership: Membership | None = None
@@ -73,8 +92,55 @@ class Committer:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
         if not offsets:
             return
+        await self._is_idle.wait()  # what was committed without waiting goes first
+        await self._commit_now(offsets, timeout_ms)
+
+    def commit_soon(self, offsets: Offsets, on_commit: CommitCallback | None) -> None:
+        """Commit after all commits before, without waiting; what has not left yet goes out as one request. Nothing is nothing to do."""
+        if not offsets and on_commit is None:
+            return
+        if not self._soon:
+            self._soon.append(_Soon())
+        soon = self._soon[-1]
+        soon.offsets.update(offsets)
+        if on_commit is not None:
+            soon.callbacks.append(partial(_tell, on_commit, dict(offsets)))
+        self._is_idle = trio.Event() if self._is_idle.is_set() else self._is_idle
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Send what is to be committed soon, for ever."""
+        while True:
+            await self._wakeup.wait()
+            self._wakeup = trio.Event()
+            while self._soon:
+                await self._commit_quietly(self._soon.popleft())
+            self._is_idle.set()
+
+    async def settle_soon(self) -> None:
+        """Wait until nothing is to be committed soon."""
+        await self._is_idle.wait()
+
+    async def _commit_quietly(self, soon: _Soon) -> None:
+        """Commit; failing is not the end: others will read those records again."""
+        failure: KafkaError | None = None
+        try:
+            if soon.offsets:
+                await self._commit_now(soon.offsets, self._config.default_api_timeout_ms)
+        except KafkaError as error:
+            failure = error
+        if failure is not None and not soon.callbacks:
+            logger.warning("group %s: commit of %d partitions: %s", self._config.group_id, len(soon.offsets), failure)
+        for callback in soon.callbacks:
+            callback(failure)
+
+    async def _commit_now(self, offsets: Offsets, timeout_ms: int) -> None:
+        if self._config.group_id is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
         async with self._lock:
+            started_ms = self._meter.now_ms()
             await self._cluster.retry(lambda: self._commit_once(offsets), timeout_ms)
+        self._meter.note_commit(started_ms)
         self._committed.update(offsets)
 
     def start_interval(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -83,13 +149,8 @@ class Committer:
         return self.consumed() if self.is_automatic else {}
 
     async def commit_consumed(self) -> None:
-        """Commit the positions, if that is automatic."""
-        await self.commit_quietly(self.start_interval())
-
-    async def commit_quietly(self, offsets: Offsets) -> None:
-        """Commit, if there is anything; failing is not the end: others will read those records again."""
-        if not offsets:
-            return
+        """Commit the positions, if that is automatic; failing is not the end: others will read those records again."""
+        offsets = self.start_interval()
         try:
             await self.commit(offsets, self._config.request_timeout_ms)
         except KafkaError as error:
@@ -126,3 +187,10 @@ class Committer:
                         member.note_commit_error(code)
                     raise KafkaError(code, f"group {group_id!r}: {GROUP_WENT_ON[code]}")
                 raise_for(code, None, f"commit of group {group_id!r} for {TopicPartition(topic.name, answer.partition_index)}")
+
+
+def _tell(on_commit: CommitCallback, offsets: Offsets, error: KafkaError | None) -> None:
+    try:
+        on_commit(offsets, error)
+    except Exception:
+        logger.exception("the callback of a commit failed")

@@ -7,8 +7,10 @@ Invariants: at most one connection per (address, purpose); whoever asks while it
 that failed is forgotten before its error is seen.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -16,6 +18,7 @@ import trio
 
 from log_service import __version__
 from log_service.client.backoff import Backoff
+from log_service.client.quiet_log import QuietLogger
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.config.client import ClientConfig
@@ -28,8 +31,12 @@ from log_service.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
 
+logger = logging.getLogger(__name__)
+
 SOFTWARE_NAME = "tidelog"
 MAINTENANCE_FEATURE = "tidelog.maintenance"
+MAX_THROTTLE_MS = 60_000
+"""A broker may ask for so long a pause at most; Kafka's quota windows are a few seconds."""
 TIMEOUT_GRACE_MS = 5_000
 """What a request that makes the broker wait is given beyond the time that the broker was asked to wait."""
 
@@ -89,6 +96,7 @@ class NodeConnection:
         self._channel = channel
         self._config = config
         self.address = address
+        self._muted_until = -inf
         self.versions = SpokenVersions(ranges=MappingProxyType({ApiKey.API_VERSIONS: (0, 3)}), features=frozenset())
 
     def __repr__(self) -> str:
@@ -102,6 +110,27 @@ class NodeConnection:
     def version_of(self, key: ApiKey) -> int:
         """Return the version that a request of that API will go out in; for requests whose fields differ. Raises as ``request``."""
         return self.versions.choose(key)
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the connection is closed, where neither idleness nor our own side closed it."""
+        return self._channel.failure
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that came so far."""
+        return self._channel.bytes_received
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that left so far."""
+        return self._channel.bytes_sent
+
+    async def wait_unmuted(self) -> None:
+        """Wait out the pause that the broker asked for with its last answers (KIP-219: it does not wait itself)."""
+        if self._muted_until > trio.current_time() and not self.is_closed:
+            with trio.move_on_at(self._muted_until):
+                await self._channel.wait_closed()
 
     def close(self) -> None:
         """Close at once; whoever waits for an answer gets NETWORK_EXCEPTION."""
@@ -126,21 +155,28 @@ class NodeConnection:
     async def request(self, request: Message, response_type: type[R], *, max_version: int | None = None, waits_ms: int = 0) -> R:
         """Send a request and return its answer; ``waits_ms`` is how long the broker was asked to wait before it answers.
 
+        A broker that throttles is left alone for as long as it said, before the next request.
+
         Raises:
             KafkaError: UNSUPPORTED_VERSION, NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
         """
         key = _key_of(request)
         version = self.versions.choose(key, max_version)
         timeout_ms = max(self._config.request_timeout_ms, waits_ms + TIMEOUT_GRACE_MS)
+        await self.wait_unmuted()
         frame = await self._exchange(request, version, timeout_ms)
         try:
             _, position = parse_response_header(key, version, frame)
-            return decode(response_type, version, frame, position)[0]
+            response = decode(response_type, version, frame, position)[0]
         except ProtocolError as error:
             self._channel.close()
             raise KafkaError(
                 ErrorCode.NETWORK_EXCEPTION, f"{self.address} answered what is no {response_type.__name__}: {error}"
             ) from error
+        throttle_time_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_time_ms > 0:
+            self._mute(throttle_time_ms)
+        return response
 
     async def send_only(self, request: Message, *, max_version: int | None = None) -> None:
         """Send a request that gets no answer (Produce with acks=0). Raises as ``request``."""
@@ -150,6 +186,10 @@ class NodeConnection:
             await self._channel.send(self._encoded(key, version, request))
         except OSError as error:
             raise self._lost(error) from error
+
+    def _mute(self, throttle_time_ms: int) -> None:
+        pause_s = min(throttle_time_ms, MAX_THROTTLE_MS) / 1_000
+        self._muted_until = max(self._muted_until, trio.current_time() + pause_s)
 
     async def _exchange(self, request: Message, version: int, timeout_ms: int) -> bytearray:
         chunks = self._encoded(_key_of(request), version, request)
@@ -189,9 +229,33 @@ class ConnectionPool:
         self._open: dict[Address, NodeConnection] = {}
         self._opening: dict[Address, _Opening] = {}
         self._failures: dict[Address, tuple[int, float]] = {}
+        self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
+        self._closed_bytes = [0, 0]
+        self.opened_total = 0
+        self.failed_total = 0
 
     def __repr__(self) -> str:
         return f"<ConnectionPool open={[str(address) for address in self._open]}>"
+
+    @property
+    def open_count(self) -> int:
+        """How many connections there are."""
+        return len(self._open)
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that came on all connections so far."""
+        return self._closed_bytes[0] + sum(connection.bytes_received for connection in self._open.values())
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that left on all connections so far."""
+        return self._closed_bytes[1] + sum(connection.bytes_sent for connection in self._open.values())
+
+    def connected(self, address: Address) -> NodeConnection | None:
+        """Return the connection to an address if one is open."""
+        connection = self._open.get(address)
+        return connection if connection is not None and not connection.is_closed else None
 
     async def connect(self, address: Address) -> NodeConnection:
         """Return the connection to an address, opening it if need be; waits out the pause after a failed attempt.
@@ -227,23 +291,34 @@ class ConnectionPool:
                 connection = NodeConnection(channel, address, self._config)
                 await connection.negotiate()
                 self._failures.pop(address, None)
+                self.opened_total += 1
                 opening.connection = self._open[address] = connection
                 del self._opening[address]
                 opening.done.set()
                 await channel.wait_closed()
-        except (OSError, ProtocolError, KafkaError) as error:
+                self._closed(connection)
+        except (OSError, OverflowError, ProtocolError, KafkaError) as error:
             if opening.connection is None:
                 self._failed(address, opening, error)
         finally:
             if opening.connection is not None and self._open.get(address) is opening.connection:
                 del self._open[address]
 
+    def _closed(self, connection: NodeConnection) -> None:
+        """Say why a connection is gone, where that was not our own doing, and keep what it counted."""
+        self._closed_bytes[0] += connection.bytes_received
+        self._closed_bytes[1] += connection.bytes_sent
+        if connection.failure is not None:
+            self._quiet.info(connection.address, "the connection to %s is gone: %s", connection.address, connection.failure)
+
     def _failed(self, address: Address, opening: _Opening, error: Exception) -> None:
         count, _ = self._failures.get(address, (0, 0.0))
         not_before_ms = self._env.clock.monotonic_ms() + self._backoff.delay_ms(count, self._env.rng)
         self._failures[address] = (count + 1, not_before_ms)
+        self.failed_total += 1
         text = f"cannot reach a broker at {address}: {str(error) or type(error).__name__}"
         opening.error = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
+        self._quiet.warning(address, "%s", text)
         del self._opening[address]
         opening.done.set()
 

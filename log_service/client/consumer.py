@@ -7,38 +7,48 @@ Invariants: the position of a partition is behind the last record that ``poll`` 
 by a ``poll`` before the one that commits it.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
+from re import Pattern
 from types import TracebackType
 from typing import Any, Self
 
 import trio
 
-from log_service.client import offsets
 from log_service.client.admin_groups import as_offset
-from log_service.client.admin_values import OffsetAndMetadata, OffsetSpec
+from log_service.client.admin_values import OffsetAndMetadata
 from log_service.client.assignors import ASSIGNORS
+from log_service.client.client_metrics import ConsumerMeter, ConsumerMetrics
 from log_service.client.cluster_metadata import ClusterMetadata
-from log_service.client.commits import Committer
+from log_service.client.commits import CommitCallback, Committer
 from log_service.client.env import real_env
 from log_service.client.fetcher import Fetcher
 from log_service.client.membership import Membership
+from log_service.client.positioning import Positioning
 from log_service.client.positions import committed_offsets, find_positions
+from log_service.client.quiet_log import QuietLogger
 from log_service.client.rebalance import RebalanceCallback, RebalanceCallbacks, Rebalancer
 from log_service.client.record_view import ConsumerRecord, Deserializer
-from log_service.client.subscriptions import PartitionState, Start, Subscriptions
+from log_service.client.subscriptions import Start, Subscriptions
 from log_service.common.env import Env
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
 
-CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None]
-"""Called once with the offsets and the error, None where they were committed."""
+logger = logging.getLogger(__name__)
+
+MAY_COME = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
+"""Partitions that are not there yet, or no more: reading begins when they are."""
+
+ConsumerInterceptor = Callable[[list[ConsumerRecord]], list[ConsumerRecord]]
+"""Sees what a poll returns, and may change it or leave records out. Where it raises, the poll does, and those records are read again."""
 
 
-class Consumer:
+class Consumer(Positioning):
     """Reads records; ``async with`` opens and closes it. Settings are those of ``ConsumerConfig``, as keywords.
 
+    Deserializers turn keys and values into what the application works with, ``interceptors`` see what each poll returns: plain functions.
     Leaving the block commits what was polled (where that is automatic) unless an exception leaves it: then the last records polled may
     not have been worked on, and are read again.
     """
@@ -49,6 +59,7 @@ class Consumer:
         *,
         key_deserializer: Deserializer | None = None,
         value_deserializer: Deserializer | None = None,
+        interceptors: Iterable[ConsumerInterceptor] = (),
         env: Env | None = None,
         **settings: Any,
     ) -> None:
@@ -58,6 +69,11 @@ class Consumer:
             raise ConfigError(f"partition_assignment_strategy: there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")
         self._env = env or real_env()
         self._deserializers = (key_deserializer, value_deserializer)
+        self._interceptors = tuple(interceptors)
+        self._meter = ConsumerMeter(self._now_ms, self.config.enable_metrics)
+        self._quiet = QuietLogger(logger, self._now_ms)
+        self._pattern: Pattern[str] | None = None
+        self._is_woken = False
         self._subscriptions = Subscriptions()
         self._rebalancer: Rebalancer | None = None
         self._membership: Membership | None = None
@@ -74,9 +90,11 @@ class Consumer:
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self.cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=self.config.allow_auto_create_topics)
-        self._fetcher = Fetcher(self.cluster, self.config, self._subscriptions, self._deserializers, self._note_change)
-        self._committer = Committer(self.cluster, self.config, self._subscriptions)
-        for task in (self._fetcher.run, self.cluster.keep_fresh, self._keep_positions):
+        self._fetcher = Fetcher(
+            self.cluster, self.config, self._subscriptions, self._deserializers, on_change=self._note_change, meter=self._meter
+        )
+        self._committer = Committer(self.cluster, self.config, self._subscriptions, self._meter)
+        for task in (self._fetcher.run, self._committer.run, self.cluster.keep_fresh, self._keep_positions):
             self._nursery.start_soon(task)
         self._is_open = True
         return self
@@ -93,7 +111,7 @@ class Consumer:
 
     async def subscribe(
         self,
-        topics: Iterable[str],
+        topics: Iterable[str] | Pattern[str],
         *,
         on_assigned: RebalanceCallback | None = None,
         on_revoked: RebalanceCallback | None = None,
@@ -101,20 +119,31 @@ class Consumer:
     ) -> None:
         """Read these topics together with the other members of the group; replaces an earlier subscription.
 
+        A compiled pattern stands for all topics whose whole name matches it, now and later: new ones are noticed within
+        ``metadata_max_age_ms``. Internal topics are left out unless ``exclude_internal_topics`` is False.
+
         Raises:
             ConfigError: the consumer has no ``group_id``, or partitions were assigned by hand.
+            KafkaError: the topics that a pattern is to match cannot be listed.
         """
         if self.config.group_id is None:
             raise ConfigError("subscribe() needs a group_id; use assign() to read without a group")
         if self._rebalancer is None and len(self._subscriptions):
             raise ConfigError("partitions were assigned by hand: unsubscribe() first")
-        self._subscriptions.topics = frozenset(topics)
-        self.cluster.watch(self._subscriptions.topics)
+        self._pattern = topics if isinstance(topics, Pattern) else None
+        self.cluster.watch_all(is_on=self._pattern is not None)
+        if isinstance(topics, Pattern):
+            await self.cluster.retry(self.cluster.refresh, self.config.default_api_timeout_ms, is_refreshing=False)
+            self._subscriptions.topics = self._matching(topics)
+        else:
+            self._subscriptions.topics = frozenset(topics)
+            self.cluster.watch(self._subscriptions.topics)
         if self._membership is None:
-            self._membership = Membership(self.cluster, self.config, self.config.group_id, self._note_change)
+            self._membership = Membership(self.cluster, self.config, self.config.group_id, self._note_change, self._meter)
             self._committer.membership = self._membership
             self._nursery.start_soon(self._membership.run)
         callbacks = RebalanceCallbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
+        self._membership.is_creating_topics = self._pattern is None
         self._rebalancer = Rebalancer(self.config, self._subscriptions, self._membership, self._committer, callbacks)
         self._membership.request_join("the subscription changed")
         await trio.lowlevel.checkpoint()
@@ -138,7 +167,8 @@ class Consumer:
             await self._rebalancer.leave(is_committing=True)
             self._membership.end()
             self._rebalancer = self._membership = self._committer.membership = None
-            self._subscriptions.topics = frozenset()
+            self._subscriptions.topics, self._pattern = frozenset(), None
+            self.cluster.watch_all(is_on=False)
         self._subscriptions.revoke(self._subscriptions.assigned)
 
     @property
@@ -156,11 +186,13 @@ class Consumer:
     async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
         """Return records, at most ``max_records`` (default ``max_poll_records``), as soon as there are any; none after ``timeout_ms``.
 
-        Rebalance callbacks are called in here. A cancelled poll loses nothing.
+        Rebalance callbacks are called in here. A cancelled poll loses nothing, nor does one that raises.
 
         Raises:
+            RecordDeserializationError: a deserializer failed; polling again meets the same record, seeking behind it skips it.
             KafkaError: what a fetch, a position or the group failed with for good.
         """
+        self._meter.note_poll()
         deadline = trio.current_time() + timeout_ms / 1_000
         limit = self.config.max_poll_records if max_records is None else max_records
         if self._membership is not None:
@@ -170,7 +202,10 @@ class Consumer:
                 self._changed = trio.Event()
                 await self._advance()
                 records = self._fetcher.take(limit)
-                if records:
+                if records and self._interceptors:
+                    records = self._intercepted(records)
+                if records or self._is_woken:
+                    self._is_woken = False
                     return records
                 await self._wait_for_change(deadline)
                 if trio.current_time() >= deadline and not self._changed.is_set():
@@ -178,6 +213,11 @@ class Consumer:
         finally:
             if self._membership is not None:
                 self._membership.note_poll(is_polling=False)
+
+    def wakeup(self) -> None:
+        """End the poll that waits, or else the next one, at once, with no records if none are ready."""
+        self._is_woken = True
+        self._note_change()
 
     def __aiter__(self) -> Self:
         return self
@@ -188,78 +228,6 @@ class Consumer:
             records = await self.poll(max_records=1, timeout_ms=self.config.default_api_timeout_ms)
             if records:
                 return records[0]
-
-    # Positions
-
-    async def position(self, topic_partition: TopicPartition) -> int:
-        """Return the offset of the next record that ``poll`` would return, finding it if need be.
-
-        Raises:
-            ValueError: the partition is not assigned.
-            KafkaError: OFFSET_OUT_OF_RANGE, there is none and ``auto_offset_reset`` is none.
-        """
-        state = self._subscriptions.of(topic_partition)
-        if not state.has_position:
-            await find_positions(self.cluster, self.config, [state])
-            self._fetcher.wake()
-        return state.position
-
-    async def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Read on at ``offset``; records fetched already are dropped. Raises ValueError if the partition is not assigned."""
-        if offset < 0:
-            raise ValueError(f"an offset is not negative: {offset}")
-        self._subscriptions.of(topic_partition).seek(offset)
-        self._fetcher.wake()
-        await trio.lowlevel.checkpoint()
-
-    async def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Read on at the log start offset of these partitions (default: all that are assigned)."""
-        await self._seek_to(partitions, Start.EARLIEST)
-
-    async def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Read on at the end of these partitions (default: all): the high watermark, or the last stable offset with read_committed."""
-        await self._seek_to(partitions, Start.LATEST)
-
-    async def seek_to_time(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Read on at the first record whose timestamp is at least that; at the end where there is none. Returns the offsets."""
-        states = {each: self._subscriptions.of(each) for each in times_ms}
-        specs = {each: OffsetSpec.at(time_ms) for each, time_ms in times_ms.items()}
-        found = await offsets.list_offsets(self.cluster, specs, self.config.isolation, self.config.default_api_timeout_ms)
-        for each, state in states.items():
-            if found[each].offset >= 0:
-                state.seek(found[each].offset)
-            else:
-                state.seek_to(Start.LATEST)
-        await find_positions(self.cluster, self.config, states.values())
-        self._fetcher.wake()
-        return {each: state.position for each, state in states.items()}
-
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return no records of these partitions until ``resume``; they stay assigned. Raises ValueError if one is not."""
-        for each in partitions:
-            self._subscriptions.of(each).is_paused = True
-
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return records of these partitions again."""
-        for each in partitions:
-            self._subscriptions.of(each).is_paused = False
-        self._fetcher.wake()
-        self._note_change()
-
-    @property
-    def paused(self) -> list[TopicPartition]:
-        """The partitions that are paused."""
-        return sorted(state.topic_partition for state in self._subscriptions if state.is_paused)
-
-    def lag(self, topic_partition: TopicPartition) -> int | None:
-        """Return how many offsets lie between the position and the end that a reader sees; None before the first answer."""
-        state = self._subscriptions.of(topic_partition)
-        end = state.last_stable_offset if self.config.isolation else state.high_watermark
-        return None if end < 0 or not state.has_position else max(end - state.position, 0)
-
-    async def partitions_for(self, topic: str) -> int:
-        """Return how many partitions a topic has. Raises KafkaError if there is none."""
-        return (await self.cluster.topic(topic, self.config.default_api_timeout_ms)).partition_count
 
     # Commits
 
@@ -274,8 +242,8 @@ class Consumer:
     def commit_soon(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, on_commit: CommitCallback | None = None
     ) -> None:
-        """Commit without waiting; ``on_commit`` hears how it went. Commits keep their order."""
-        self._nursery.start_soon(self._commit_and_tell, self._to_commit(positions), on_commit)
+        """Commit without waiting; ``on_commit`` hears how it went. Commits keep their order, and closing waits for them."""
+        self._committer.commit_soon(self._to_commit(positions), on_commit)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what the group committed; partitions without a commit are left out.
@@ -287,6 +255,12 @@ class Consumer:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id has committed nothing")
         return dict(await committed_offsets(self.cluster, self.config, list(partitions)))
 
+    def metrics(self) -> ConsumerMetrics:
+        """Return what the consumer counted so far; see ``client_metrics``."""
+        lags = {state.topic_partition: self.lag(state.topic_partition) for state in self._subscriptions}
+        known = {each: lag for each, lag in lags.items() if lag is not None}
+        return self._meter.metrics(self.cluster.metrics(), known, self._fetcher.buffered_bytes, len(self._subscriptions))
+
     # Inside
 
     async def _advance(self) -> None:
@@ -294,10 +268,11 @@ class Consumer:
         if self._rebalancer is not None:
             if self.cluster.view.version != self._view_version:
                 self._view_version = self.cluster.view.version
+                self._match_again()
                 self._rebalancer.look_at(self.cluster.view)
             await self._rebalancer.advance()
         if self._committer.is_automatic and self._now_ms() >= self._committer.due_ms:
-            self._nursery.start_soon(self._committer.commit_quietly, self._committer.start_interval())
+            self._committer.commit_soon(self._committer.start_interval(), None)
         error, self._position_error = self._position_error, None
         if error is not None:
             raise error
@@ -315,48 +290,65 @@ class Consumer:
 
     async def _keep_positions(self) -> None:
         """Find the positions of partitions that have none, for ever."""
+        attempt = 0
         while True:
             await self._is_position_wanted.wait()
             self._is_position_wanted = trio.Event()
             try:
                 await find_positions(self.cluster, self.config, self._subscriptions.without_position())
+                attempt = 0
             except KafkaError as error:
-                self._position_error = error
+                if error.code in MAY_COME:
+                    self._quiet.warning(error.code, "where to read on is not known yet: %s", error)
+                    self._is_position_wanted.set()
+                else:
+                    self._position_error = error
                 self._note_change()
-                await trio.sleep(self.cluster.backoff_ms(0) / 1_000)
+                await trio.sleep(self.cluster.backoff_ms(attempt) / 1_000)
+                attempt += 1
             self._fetcher.wake()
 
-    async def _seek_to(self, partitions: Iterable[TopicPartition], start: Start) -> None:
-        states = self._states(partitions)
-        for state in states:
-            state.seek_to(start)
-        await find_positions(self.cluster, self.config, states)
-        self._fetcher.wake()
+    def _matching(self, pattern: Pattern[str]) -> frozenset[str]:
+        """Return the topics that a pattern stands for now."""
+        topics = self.cluster.view.topics.values()
+        is_internal_wanted = not self.config.exclude_internal_topics
+        return frozenset(topic.name for topic in topics if (is_internal_wanted or not topic.is_internal) and pattern.fullmatch(topic.name))
 
-    def _states(self, partitions: Iterable[TopicPartition]) -> list[PartitionState]:
-        named = list(partitions)
-        return [self._subscriptions.of(each) for each in named] if named else list(self._subscriptions)
+    def _match_again(self) -> None:
+        """The cluster changed: so may what the pattern stands for."""
+        if self._pattern is None or self._membership is None:
+            return
+        matching = self._matching(self._pattern)
+        if matching != self._subscriptions.topics:
+            logger.info("group %s: %d topics match %r now", self.config.group_id, len(matching), self._pattern.pattern)
+            self._subscriptions.topics = matching
+            self._membership.request_join("the topics that match the pattern changed")
+
+    def _intercepted(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """Let the interceptors see the records; where one raises, they are read again."""
+        seen = records
+        try:
+            for interceptor in self._interceptors:
+                seen = interceptor(seen)
+        except BaseException:
+            for record in reversed(records):
+                self._subscriptions.of(record.topic_partition).seek(record.offset)
+            raise
+        return seen
 
     def _to_commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> dict[TopicPartition, OffsetAndMetadata]:
         if positions is None:
             return self._committer.consumed()
         return {each: as_offset(offset) for each, offset in positions.items()}
 
-    async def _commit_and_tell(self, positions: dict[TopicPartition, OffsetAndMetadata], on_commit: CommitCallback | None) -> None:
-        failure: KafkaError | None = None
-        try:
-            await self._committer.commit(positions, self.config.default_api_timeout_ms)
-        except KafkaError as error:
-            failure = error
-        if on_commit is not None:
-            on_commit(positions, failure)
-
     async def _close(self, *, is_committing: bool) -> None:
         self._is_open = False
+        await self._committer.settle_soon()
         if self._rebalancer is not None:
             await self._rebalancer.leave(is_committing=is_committing)
         elif is_committing:
             await self._committer.commit_consumed()
+        await self._fetcher.end_sessions()
 
     def _note_change(self) -> None:
         self._changed.set()

@@ -4,7 +4,8 @@ Decides what to fetch next (every partition that may be fetched, one request per
 answer's errors mean. Where a position comes from is ``positions``'s, who owns what is the consumer's.
 
 Invariants: buffered bytes stay below ``queued_max_bytes`` plus one answer per leader; records come out in the order of offsets, each once,
-none from before the position; an answer to a fetch that was sent before a seek is dropped.
+none from before the position, none of a partition that is paused or was given up; an answer to a fetch that was sent before a seek is
+dropped; a partition that answers errors is asked again after a pause, and not before the application was told where it has to be.
 """
 
 import logging
@@ -14,21 +15,19 @@ from typing import Any
 
 import trio
 
+from log_service.client.aborted import AbortedFilter
+from log_service.client.client_metrics import ConsumerMeter
 from log_service.client.cluster_metadata import ClusterMetadata
-from log_service.client.connection_pool import raise_for
-from log_service.client.range_reader import LAST_FETCH_VERSION_WITH_NAMES, AbortedFilter
-from log_service.client.record_view import ConsumerRecord, Deserializer, RecordReader
-from log_service.client.subscriptions import UNKNOWN, PartitionState, Start, Subscriptions
+from log_service.client.fetch_exchange import FetchExchange
+from log_service.client.record_view import ConsumerRecord, Deserializer, RecordDeserializationError, RecordReader
+from log_service.client.subscriptions import UNKNOWN, Hold, PartitionState, Start, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicPartition
+from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
-from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from log_service.protocol.messages.fetch import PartitionData
 
 logger = logging.getLogger(__name__)
 
-PURPOSE = "fetch"
-FIRST_FETCH_VERSION_WITH_EPOCHS = 12
 STALE_VIEW = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -47,6 +46,20 @@ STALE_VIEW = frozenset(
 )
 
 
+class LogTruncation(KafkaError):  # noqa: N818 - it says what happened to the log
+    """A log was cut back below what had been read of it, and ``auto_offset_reset`` is none (KIP-320).
+
+    ``offset`` is where reading stood, ``end_offset`` where the logs still agree: the place to seek to.
+    """
+
+    def __init__(self, topic_partition: TopicPartition, offset: int, end_offset: int) -> None:
+        text = f"{topic_partition} was truncated to offset {end_offset} after offset {offset} had been read"
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.end_offset = end_offset
+
+
 class _Fetched:
     """Batches of one partition that wait to be opened."""
 
@@ -58,6 +71,11 @@ class _Fetched:
         self.reader = reader
         self.size_bytes = size_bytes
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether somebody moved the partition since."""
+        return self.state.version != self.version
+
 
 class Fetcher:
     """Keeps records of all assigned partitions ready. ``on_change`` is called when a poll should look again."""
@@ -68,18 +86,21 @@ class Fetcher:
         config: ConsumerConfig,
         subscriptions: Subscriptions,
         deserializers: tuple[Deserializer | None, Deserializer | None],
+        *,
         on_change: Callable[[], None],
+        meter: ConsumerMeter,
     ) -> None:
         self._cluster = cluster
         self._config = config
         self._subscriptions = subscriptions
         self._deserializers = deserializers
         self._on_change = on_change
+        self._meter = meter
+        self._exchange = FetchExchange(cluster, config, meter)
         self._fetched: deque[_Fetched] = deque()
-        self._aborted: dict[TopicPartition, tuple[int, AbortedFilter]] = {}
         self._busy_nodes: set[int] = set()
         self._wakeup = trio.Event()
-        self._error: KafkaError | None = None
+        self._untold: deque[tuple[PartitionState | None, KafkaError]] = deque()
         self._buffered_bytes = 0
         self._is_refreshing = False
         self._refresh_attempt = 0
@@ -91,36 +112,53 @@ class Fetcher:
         """Something may be fetched that could not be before."""
         self._wakeup.set()
 
+    @property
+    def buffered_bytes(self) -> int:
+        """What was fetched and not handed out yet."""
+        return self._buffered_bytes
+
     def raise_error(self) -> None:
-        """Raise what a fetch failed with for good, once.
+        """Raise what a fetch failed with for good, once; the partition is asked again then.
 
         Raises:
             KafkaError: TOPIC_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (with auto_offset_reset none) and others.
         """
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        while self._untold:
+            state, error = self._untold.popleft()
+            if state is None:
+                raise error
+            if self._is_current(state) and state.hold is Hold.TELLING:
+                state.hold = None
+                raise error
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
         """Return what is ready, at most ``max_records``, of partitions that are not paused; positions move behind it.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD: the position stays before the broken batch; what came before it is returned first.
+            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (of which RecordDeserializationError is one): the position stays before the
+                broken batch or at the record; what came before it is returned first.
         """
         taken: list[ConsumerRecord] = []
         kept: list[_Fetched] = []
         try:
             while self._fetched and len(taken) < max_records:
                 fetched = self._fetched.popleft()
-                state = fetched.state
-                if state.version != fetched.version or self._subscriptions.get(state.topic_partition) is not state:
+                if fetched.is_stale or not self._is_current(fetched.state):
                     self._drop(fetched)
-                elif state.is_paused or not self._open(fetched, taken, max_records):
+                elif fetched.state.is_paused:
                     kept.append(fetched)
+                elif not self._open(fetched, taken, max_records):
+                    kept.append(fetched)
+                    break
         finally:
             self._fetched.extendleft(reversed(kept))
-        self.wake()
+            self._meter.note_consumed(len(taken), 0)
+            self.wake()
         return taken
+
+    async def end_sessions(self) -> None:
+        """Say goodbye to the brokers."""
+        await self._exchange.end_sessions()
 
     async def run(self) -> None:
         """Fetch for ever."""
@@ -135,31 +173,54 @@ class Fetcher:
     # Handing out
 
     def _open(self, fetched: _Fetched, taken: list[ConsumerRecord], max_records: int) -> bool:
-        """Take records of one answer; whether it is empty now."""
+        """Take records of one answer; whether one may look at the next answer."""
         state, reader = fetched.state, fetched.reader
         try:
             is_empty = reader.read_into(taken, max_records)
+        except RecordDeserializationError:
+            state.position, state.leader_epoch = reader.position, reader.leader_epoch
+            if not taken:
+                self._fetched.appendleft(fetched)
+                raise
+            return False
         except KafkaError as error:
             self._drop(fetched)
             state.seek(reader.position, reader.leader_epoch)
             if not taken:
                 raise
-            self._error = error
+            self._fail(state, error)
             return True
         state.position, state.leader_epoch = reader.position, reader.leader_epoch
         if is_empty:
             self._drop(fetched)
+            self._meter.note_consumed(0, fetched.size_bytes)
+            if state.hold is Hold.READING and state.position == state.fetch_offset:
+                state.hold = None
         return is_empty
+
+    def _is_current(self, state: PartitionState) -> bool:
+        return self._subscriptions.get(state.topic_partition) is state
 
     def _drop(self, fetched: _Fetched) -> None:
         self._buffered_bytes -= fetched.size_bytes
-        if fetched.state.version == fetched.version:
+        if not fetched.is_stale:
             fetched.state.buffered_bytes -= fetched.size_bytes
+
+    def _make_room(self) -> None:
+        """Let go of what nobody will read, and of what paused partitions hold: that is fetched again when they are resumed."""
+        for fetched in self._fetched:
+            if fetched.state.is_paused and not fetched.is_stale:
+                fetched.state.seek(fetched.state.position, fetched.state.leader_epoch)
+        kept = [fetched for fetched in self._fetched if not fetched.is_stale and self._is_current(fetched.state)]
+        self._fetched = deque(kept)
+        self._buffered_bytes = sum(fetched.size_bytes for fetched in kept)
 
     # Fetching
 
     def _fetchable(self) -> dict[int, list[PartitionState]]:
         """Return what to ask each leader that is not being asked already; asks for new metadata where a leader is missing."""
+        if self._buffered_bytes >= self._config.queued_max_bytes:
+            self._make_room()
         if self._buffered_bytes >= self._config.queued_max_bytes:
             return {}
         share_bytes = self._config.queued_max_bytes // max(len(self._subscriptions), 1)
@@ -188,64 +249,20 @@ class Fetcher:
         for state in states:
             state.is_in_flight = True
         try:
-            answers = await self._exchange(node_id, states)
+            answers = await self._exchange.ask(node_id, states)
         except KafkaError as error:
-            self._note_error(None, error)
+            self._note_request_error(error)
             await trio.sleep(self._cluster.backoff_ms(self._refresh_attempt) / 1_000)
         else:
             for state, version in versions:
                 answer = answers.get(state.topic_partition)
-                if answer is not None and state.version == version:
+                if answer is not None and state.version == version and self._is_current(state):
                     self._accept(state, answer)
         finally:
             for state in states:
                 state.is_in_flight = False
             self._busy_nodes.discard(node_id)
             self.wake()
-
-    async def _exchange(self, node_id: int, states: list[PartitionState]) -> dict[TopicPartition, PartitionData]:
-        connection = await self._cluster.node(node_id, PURPOSE)
-        request, max_version = self._request(states, connection.version_of(ApiKey.FETCH))
-        response = await connection.request(request, FetchResponse, max_version=max_version, waits_ms=request.max_wait_ms)
-        raise_for(response.error_code, None, f"fetch from broker {node_id}")
-        names_by_id = self._cluster.view.names_by_id
-        return {
-            TopicPartition(topic.topic or names_by_id.get(topic.topic_id, ""), answer.partition_index): answer  # type: ignore[call-overload]
-            for topic in response.responses
-            for answer in topic.partitions
-        }
-
-    def _request(self, states: list[PartitionState], version: int) -> tuple[FetchRequest, int | None]:
-        config = self._config
-        topics: dict[str, FetchTopic] = {}
-        max_version: int | None = None
-        for state in states:
-            name, number = state.topic_partition
-            topic = topics.get(name)
-            if topic is None:
-                topic_id = self._cluster.view.topic_id_of(name)
-                topic = topics[name] = FetchTopic(topic=name, topic_id=topic_id)
-                if topic_id == NO_TOPIC_ID:
-                    max_version = LAST_FETCH_VERSION_WITH_NAMES
-            known = self._cluster.view.partition(state.topic_partition)
-            topic.partitions.append(
-                FetchPartition(
-                    partition=number,
-                    fetch_offset=state.fetch_offset,
-                    current_leader_epoch=-1 if known is None else known.leader_epoch,
-                    last_fetched_epoch=state.fetch_epoch if version >= FIRST_FETCH_VERSION_WITH_EPOCHS else NO_LEADER_EPOCH,
-                    partition_max_bytes=config.max_partition_fetch_bytes,
-                )
-            )
-        request = FetchRequest(
-            max_wait_ms=config.fetch_max_wait_ms,
-            min_bytes=config.fetch_min_bytes,
-            max_bytes=config.fetch_max_bytes,
-            isolation_level=config.isolation,
-            topics=list(topics.values()),
-            rack_id=config.client_rack,
-        )
-        return request, max_version
 
     # Answers
 
@@ -259,6 +276,7 @@ class Fetcher:
             self.wake()
             return
         if code is not ErrorCode.NONE:
+            self._learn_leader(state, answer)
             where = f"fetch of {state.topic_partition} at offset {state.fetch_offset}"
             self._note_error(state, KafkaError(code, f"{where}: {code.name}"))
             return
@@ -269,9 +287,11 @@ class Fetcher:
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         state.log_start_offset = answer.log_start_offset
+        if answer.records is not None and len(answer.records):
+            self._accept_records(state, answer)
+
+    def _accept_records(self, state: PartitionState, answer: PartitionData) -> None:
         records: Any = answer.records
-        if records is None or not len(records):
-            return
         try:
             reader = RecordReader(
                 state.topic_partition,
@@ -282,11 +302,11 @@ class Fetcher:
                 deserializers=self._deserializers,
             )
         except KafkaError as error:
-            self._fail(error)
+            self._fail(state, error)
             return
         if reader.end_position == state.fetch_offset:
             text = f"{state.topic_partition}: the answer to a fetch at offset {state.fetch_offset} holds no whole batch that reaches it"
-            self._fail(KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text))
+            self._fail(state, KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text))
             return
         fetched = _Fetched(state, reader, len(records))
         state.fetch_offset, state.fetch_epoch = reader.end_position, reader.end_epoch
@@ -299,43 +319,67 @@ class Fetcher:
         """Return the partition's filter; a new one after each seek."""
         if not self._config.isolation:
             return None
-        version, aborted = self._aborted.get(state.topic_partition, (-1, AbortedFilter()))
-        if version != state.version:
-            aborted = AbortedFilter()
-            self._aborted[state.topic_partition] = (state.version, aborted)
-        aborted.add(answer.aborted_transactions)
-        return aborted
+        if state.aborted is None:
+            state.aborted = AbortedFilter()
+        state.aborted.add(answer.aborted_transactions)
+        return state.aborted
 
-    def _note_error(self, state: PartitionState | None, error: KafkaError) -> None:
-        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and state is not None:
+    def _learn_leader(self, state: PartitionState, answer: PartitionData) -> None:
+        """Take the leader that a broker which is it no more has named (KIP-951)."""
+        leader = answer.current_leader
+        if leader is not None and leader.leader_id >= 0:
+            self._cluster.view = self._cluster.view.with_leader(state.topic_partition, leader.leader_id, leader.leader_epoch)
+
+    def _note_request_error(self, error: KafkaError) -> None:
+        if error.code in STALE_VIEW or error.is_retriable:
+            self._request_refresh()
+        else:
+            self._untold.clear()
+            self._untold.append((None, error))
+            self._on_change()
+
+    def _note_error(self, state: PartitionState, error: KafkaError) -> None:
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._reset(state, error)
         elif error.code in STALE_VIEW or error.is_retriable:
             self._request_refresh()
+            state.hold = Hold.PAUSE
+            self._nursery.start_soon(self._ask_again, state, state.version)
         else:
-            self._fail(error)
+            self._fail(state, error)
 
-    def _fail(self, error: KafkaError) -> None:
-        self._error = error
+    async def _ask_again(self, state: PartitionState, version: int) -> None:
+        """End a partition's pause."""
+        await trio.sleep(self._cluster.backoff_ms(self._refresh_attempt) / 1_000)
+        if state.version == version and state.hold is Hold.PAUSE:
+            state.hold = None
+            self.wake()
+
+    def _fail(self, state: PartitionState, error: KafkaError) -> None:
+        state.hold = Hold.TELLING
+        self._untold.append((state, error))
         self._on_change()
 
     def _note_truncation(self, state: PartitionState, end_offset: int) -> None:
         """The log was cut back below what was read and written anew: go back to where both agree, or tell the application (KIP-320)."""
-        text = f"{state.topic_partition} was truncated to offset {end_offset} after offset {state.fetch_offset} had been read"
+        error = LogTruncation(state.topic_partition, state.fetch_offset, end_offset)
         if self._config.auto_offset_reset == "none":
-            self._fail(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
+            self._fail(state, error)
             return
-        logger.warning("%s; going back there", text)
+        logger.warning("%s; going back there", error)
         state.seek(min(state.position, end_offset))
         self._on_change()
 
     def _reset(self, state: PartitionState, error: KafkaError) -> None:
         """The log does not have that offset: start where ``auto_offset_reset`` says, or tell the application."""
-        if self._config.auto_offset_reset == "none":
-            self._error = error
-        elif state.position == state.fetch_offset:
+        if state.position != state.fetch_offset:
+            state.hold = Hold.READING  # asked again when what is buffered was handed out
+        elif self._config.auto_offset_reset == "none":
+            self._fail(state, error)
+        else:
             logger.warning("%s; going to the %s offset", error, self._config.auto_offset_reset)
             state.seek_to(Start.RESET)
-        self._on_change()
+            self._on_change()
 
     def _request_refresh(self) -> None:
         if not self._is_refreshing:

@@ -16,17 +16,20 @@ import trio
 
 from log_service.client.admin_groups import MOVED
 from log_service.client.assignors import ASSIGNORS, Member
+from log_service.client.client_metrics import ConsumerMeter
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.connection_pool import raise_for
 from log_service.client.group_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     NO_GENERATION,
+    Subscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     with_previous_assignment,
 )
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.client.quiet_log import QuietLogger
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.api_versions import ApiKey
@@ -41,6 +44,9 @@ FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 JOIN_PURPOSE = "join"
 """Joins wait for the other members: heartbeats and commits would wait behind them on the same connection."""
 REJOIN_AS_NEW = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+AT_ONCE = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS})
+"""Refusals after which the next join goes out without a pause, ``MAX_AT_ONCE`` times."""
+MAX_AT_ONCE = 3
 Subscribing = Callable[[str], bytes]
 """Returns the subscription's bytes for an assignor."""
 
@@ -57,8 +63,12 @@ class JoinOutcome:
 class Membership:
     """A consumer's membership. ``on_change`` is called whenever a poll should look at it."""
 
-    def __init__(self, cluster: ClusterMetadata, config: ConsumerConfig, group_id: str, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, cluster: ClusterMetadata, config: ConsumerConfig, group_id: str, on_change: Callable[[], None], meter: ConsumerMeter
+    ) -> None:
         self._cluster = cluster
+        self._meter = meter
+        self._quiet = QuietLogger(logger, self._now_ms)
         self._config = config
         self._group_id = group_id
         self._on_change = on_change
@@ -75,6 +85,7 @@ class Membership:
         self.member_id = ""
         self.generation_id = NO_GENERATION
         self.is_join_needed = False
+        self.is_creating_topics = True  # whether a join may create the topics that it is about
 
     def __repr__(self) -> str:
         return f"<Membership {self._group_id} member={self.member_id!r} generation={self.generation_id}>"
@@ -184,21 +195,26 @@ class Membership:
     # Joining
 
     async def _join_until_settled(self, subscribing: Subscribing) -> None:
-        attempt = 0
+        attempt = at_once_count = 0
+        started_ms = self._now_ms()
         while True:
             try:
                 self._outcome = await self._join_once(subscribing)
             except KafkaError as error:
                 if not self._is_worth_another_try(error):
+                    self._meter.note_rebalance(started_ms, is_failed=True)
                     self._fail(error)
                     return
-                if error.code in {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS}:
+                if error.code in AT_ONCE and at_once_count < MAX_AT_ONCE:
+                    at_once_count += 1
                     continue
+                self._quiet.info(error.code, "group %s: joining: %s", self._group_id, error)
                 if not self._cluster.view.nodes or error.code in MOVED:
                     await self._refresh_quietly()
                 await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)
                 attempt += 1
             else:
+                self._meter.note_rebalance(started_ms, is_failed=False)
                 return
 
     def _is_worth_another_try(self, error: KafkaError) -> bool:
@@ -209,11 +225,12 @@ class Membership:
             if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
                 self.member_id = ""
             return True
-        return error.is_retriable or error.code in {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS}
+        return error.is_retriable or error.code in AT_ONCE
 
     async def _join_once(self, subscribing: Subscribing) -> JoinOutcome:
         config = self._config
         connection = await self._cluster.coordinator(self._group_id, JOIN_PURPOSE)
+        self._meter.note_join()
         reason, self._reason = self._reason, None
         request = JoinGroupRequest(
             group_id=self._group_id,
@@ -231,6 +248,9 @@ class Membership:
         raise_for(response.error_code, None, f"joining group {self._group_id!r}")
         self.member_id = response.member_id
         assignor = response.protocol_name or ""
+        if assignor not in config.partition_assignment_strategy:
+            text = f"group {self._group_id!r} chose the assignor {assignor!r}, which this member did not offer"
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
         assignments = await self._assign(response, assignor) if response.leader == response.member_id else []
         assigned = await self._sync(response.generation_id, assignor, assignments)
         self.generation_id = response.generation_id
@@ -249,7 +269,11 @@ class Membership:
         )
         response = await connection.request(request, SyncGroupResponse, waits_ms=self._config.max_poll_interval_ms)
         raise_for(response.error_code, None, f"assignment of group {self._group_id!r}")
-        return decode_assignment(response.assignment)
+        try:
+            return decode_assignment(response.assignment)
+        except ProtocolError as error:
+            text = f"group {self._group_id!r}: what the leader assigned cannot be read: {error}"
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text) from error
 
     async def _assign(self, response: JoinGroupResponse, assignor: str) -> list[SyncGroupRequestAssignment]:
         """Decide for the whole group, as its leader."""
@@ -257,12 +281,12 @@ class Membership:
             Member(
                 member_id=each.member_id,
                 group_instance_id=each.group_instance_id,
-                subscription=with_previous_assignment(assignor, decode_subscription(each.metadata)),
+                subscription=with_previous_assignment(assignor, self._subscription_of(each.member_id, each.metadata)),
             )
             for each in response.members
         ]
         topics = {topic for member in members for topic in member.subscription.topics}
-        view = await self._cluster.refresh(topics, is_creating=True)
+        view = await self._cluster.refresh(topics, is_creating=self.is_creating_topics)
         counts = {topic: view.topics[topic].partition_count for topic in topics if topic in view.topics}
         self._leader_counts = {topic: counts.get(topic, 0) for topic in topics}
         if response.skip_assignment:
@@ -272,6 +296,14 @@ class Membership:
             SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(partitions))
             for member_id, partitions in assignment.items()
         ]
+
+    def _subscription_of(self, member_id: str, metadata: bytes) -> Subscription:
+        """Read what another member wants; one that nobody understands gets nothing, and does not stop the others."""
+        try:
+            return decode_subscription(metadata)
+        except ProtocolError as error:
+            self._quiet.warning(member_id, "group %s: the subscription of member %s cannot be read: %s", self._group_id, member_id, error)
+            return Subscription(topics=())
 
     async def _refresh_quietly(self) -> None:
         try:
@@ -301,6 +333,7 @@ class Membership:
 
     async def _beat_once(self) -> None:
         connection = await self._cluster.coordinator(self._group_id)
+        started_ms = self._now_ms()
         request = HeartbeatRequest(
             group_id=self._group_id,
             generation_id=self.generation_id,
@@ -308,6 +341,7 @@ class Membership:
             group_instance_id=self._config.group_instance_id,
         )
         response = await connection.request(request, HeartbeatResponse)
+        self._meter.note_heartbeat(started_ms)
         raise_for(response.error_code, None, f"heartbeat to group {self._group_id!r}")
 
     def _note_heartbeat_error(self, error: KafkaError) -> None:
@@ -322,8 +356,11 @@ class Membership:
         elif not error.is_retriable:
             self._is_lost = True
             self._fail(error)
+        else:
+            self._quiet.info(error.code, "group %s: %s", self._group_id, error)
 
     def _lose(self, reason: str, *, is_member_forgotten: bool) -> None:
+        self._quiet.warning("lost", "group %s goes on without this member: %s", self._group_id, reason)
         self.generation_id = NO_GENERATION
         if is_member_forgotten:
             self.member_id = ""
@@ -333,6 +370,7 @@ class Membership:
         self._on_change()
 
     def _fail(self, error: KafkaError) -> None:
+        logger.warning("group %s: this member cannot take part: %s", self._group_id, error)
         self._error = error
         self.generation_id = NO_GENERATION
         self._on_change()

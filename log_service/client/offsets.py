@@ -6,6 +6,7 @@ of its own, because a broker answers a connection's requests in order.
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import TypeVar
 
 import trio
 
@@ -33,6 +34,8 @@ from log_service.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+
+V = TypeVar("V")
 
 CONSUMER_REPLICA_ID = -1
 DEBUG_REPLICA_ID = -2
@@ -77,7 +80,7 @@ async def list_offsets(
     async def attempt() -> dict[TopicPartition, FoundOffset]:
         await describe(cluster, {partition.topic for partition in specs})
         leaders = cluster.group_by_leader(specs)
-        return _merged(await gather(partial(ask, leader, partitions) for leader, partitions in leaders.items()))
+        return _merged(await gather(partial(ask, leader, partitions) for leader, partitions in leaders.items()), specs)
 
     return await cluster.retry(attempt, timeout_ms)
 
@@ -155,7 +158,7 @@ async def offsets_for_leader_epoch(
     async def attempt() -> dict[TopicPartition, EpochEnd]:
         await describe(cluster, {partition.topic for partition in epochs})
         leaders = cluster.group_by_leader(epochs)
-        return _merged(await gather(partial(ask, leader, partitions) for leader, partitions in leaders.items()))
+        return _merged(await gather(partial(ask, leader, partitions) for leader, partitions in leaders.items()), epochs)
 
     return await cluster.retry(attempt, timeout_ms)
 
@@ -189,7 +192,7 @@ async def delete_records(cluster: ClusterMetadata, offsets: Mapping[TopicPartiti
     async def attempt() -> dict[TopicPartition, int]:
         await describe(cluster, {partition.topic for partition in offsets})
         leaders = cluster.group_by_leader(offsets)
-        return _merged(await gather(partial(ask, leader, partitions) for leader, partitions in leaders.items()))
+        return _merged(await gather(partial(ask, leader, partitions) for leader, partitions in leaders.items()), offsets)
 
     return await cluster.retry(attempt, timeout_ms)
 
@@ -263,8 +266,16 @@ def _ready_in(cluster: ClusterMetadata, response: FetchResponse) -> set[TopicPar
     return found
 
 
-def _merged(parts: Iterable[Mapping[TopicPartition, object]]) -> dict:  # type: ignore[type-arg]
-    merged: dict[TopicPartition, object] = {}
+def _merged(parts: Iterable[Mapping[TopicPartition, V]], asked: Iterable[TopicPartition]) -> dict[TopicPartition, V]:
+    """Return the answers of all leaders.
+
+    Raises:
+        KafkaError: UNKNOWN_SERVER_ERROR, one left out a partition that it was asked about.
+    """
+    merged: dict[TopicPartition, V] = {}
     for part in parts:
         merged.update(part)
+    missing = [each for each in asked if each not in merged]
+    if missing:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the leader of {missing[0]} answered without naming it")
     return merged

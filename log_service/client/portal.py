@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial, update_wrapper
 from threading import Thread
 from types import TracebackType
-from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import trio
 
@@ -191,20 +191,20 @@ class Blocking(Generic[C]):
         self._portal.close()
 
 
-def blocking(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Concatenate[Blocking[C], P], T]:
+def blocking(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Concatenate[Blocking[Any], P], T]:
     """Return the method without ``await``: it runs in the client's thread while the caller waits."""
 
-    def call(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._portal.call(partial(method, self._client, *args, **kwargs))
 
     update_wrapper(call, method)
     return call
 
 
-def blocking_sync(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[Blocking[C], P], T]:
+def blocking_sync(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[Blocking[Any], P], T]:
     """Return a method that does not wait, run in the client's thread all the same: its state is touched nowhere else."""
 
-    def call(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: Blocking[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._portal.call_sync(partial(method, self._client, *args, **kwargs))
 
     update_wrapper(call, method)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from log_service.client import offsets
 from log_service.client.admin_groups import fetch_offsets, with_coordinator
-from log_service.client.admin_values import OffsetAndMetadata, OffsetSpec
+from log_service.client.admin_values import FoundOffset, ItemsFailed, OffsetAndMetadata, OffsetSpec
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.subscriptions import PartitionState, Start
 from log_service.common.errors import ErrorCode, KafkaError
@@ -17,7 +17,7 @@ from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
 
 RESETS = {"earliest": Start.EARLIEST, "latest": Start.LATEST}
-SPECS = {Start.EARLIEST: OffsetSpec.earliest(), Start.LATEST: OffsetSpec.latest()}
+LOOKED_UP = frozenset({Start.EARLIEST, Start.LATEST, Start.TIME})
 
 
 async def find_positions(cluster: ClusterMetadata, config: ConsumerConfig, states: Iterable[PartitionState]) -> None:
@@ -28,14 +28,16 @@ async def find_positions(cluster: ClusterMetadata, config: ConsumerConfig, state
     """
     waiting = [state for state in states if not state.has_position]
     await _take_committed(cluster, config, [state for state in waiting if state.start is Start.COMMITTED])
-    reset = RESETS.get(config.auto_offset_reset)
+    reset = Start.TIME if config.reset_duration_ms is not None else RESETS.get(config.auto_offset_reset)
     for state in waiting:
         if state.start is Start.RESET:
             if reset is None:
                 text = f"{state.topic_partition} has no offset to read on at, and auto_offset_reset is none: seek, or set another"
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             state.seek_to(reset)
-    await _take_ends(cluster, config, [state for state in waiting if state.start in SPECS])
+    await _take_ends(cluster, config, [state for state in waiting if state.start in LOOKED_UP])
+    late = [state for state in waiting if state.start is Start.LATEST]  # no record is as young as the time that was asked for
+    await _take_ends(cluster, config, late)
 
 
 async def committed_offsets(
@@ -71,11 +73,36 @@ async def _take_committed(cluster: ClusterMetadata, config: ConsumerConfig, stat
 
 
 async def _take_ends(cluster: ClusterMetadata, config: ConsumerConfig, states: list[PartitionState]) -> None:
+    """Look offsets up in the log. Partitions that are not there do not keep the others from theirs."""
     if not states:
         return
     versions = {state.topic_partition: state.version for state in states}
-    specs = {state.topic_partition: SPECS[state.start] for state in states if state.start in SPECS}
-    found = await offsets.list_offsets(cluster, specs, config.isolation, config.default_api_timeout_ms)
+    specs = {state.topic_partition: _spec(cluster, config, state) for state in states}
+    failure: ItemsFailed | None = None
+    try:
+        found: Mapping[TopicPartition, FoundOffset] = await _list_offsets(cluster, config, specs)
+    except ItemsFailed as error:
+        failure = error
+        others = {each: spec for each, spec in specs.items() if each not in error.errors and each.topic not in error.errors}
+        found = await _list_offsets(cluster, config, others) if others else {}
     for state in states:
-        if state.version == versions[state.topic_partition]:
-            state.seek(found[state.topic_partition].offset)
+        if state.version == versions[state.topic_partition] and state.topic_partition in found:
+            offset = found[state.topic_partition].offset
+            if offset >= 0:
+                state.seek(offset)
+            else:
+                state.seek_to(Start.LATEST)
+    if failure is not None:
+        raise failure
+
+
+def _spec(cluster: ClusterMetadata, config: ConsumerConfig, state: PartitionState) -> OffsetSpec:
+    if state.start is Start.TIME and config.reset_duration_ms is not None:
+        return OffsetSpec.at(max(cluster.env.clock.wall_ms() - config.reset_duration_ms, 0))
+    return OffsetSpec.earliest() if state.start is Start.EARLIEST else OffsetSpec.latest()
+
+
+async def _list_offsets(
+    cluster: ClusterMetadata, config: ConsumerConfig, specs: Mapping[TopicPartition, OffsetSpec]
+) -> dict[TopicPartition, FoundOffset]:
+    return await offsets.list_offsets(cluster, specs, config.isolation, config.default_api_timeout_ms)

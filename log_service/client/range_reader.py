@@ -16,11 +16,12 @@ from typing import Any, Protocol
 
 import trio
 
+from log_service.client.aborted import AbortedFilter
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.connection_pool import raise_for
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
-from log_service.protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers
 
 DEFAULT_MAX_BYTES = 8 << 20
@@ -48,29 +49,6 @@ class HasCluster(Protocol):
     @property
     def cluster(self) -> ClusterMetadata:
         """The client's view of its cluster."""
-
-
-class AbortedFilter:
-    """Which batches of one partition belong to aborted transactions; fed with what answers tell, asked in the order of offsets."""
-
-    def __init__(self) -> None:
-        self._starts: list[tuple[int, int]] = []
-        self._aborted: set[int] = set()
-
-    def add(self, transactions: list[AbortedTransaction] | None) -> None:
-        """Take the aborted transactions of one answer, in which some may be repeated from the answer before."""
-        known = set(self._starts)
-        fresh = {(each.first_offset, each.producer_id) for each in transactions or ()}
-        self._starts = sorted(known | fresh)
-
-    def is_visible(self, last_offset: int, producer_id: int, *, is_transactional: bool, is_control: bool) -> bool:
-        """Whether a reader of committed records sees the batch: not a marker, not of a transaction that was aborted."""
-        while self._starts and self._starts[0][0] <= last_offset:
-            self._aborted.add(self._starts.pop(0)[1])
-        if is_control:
-            self._aborted.discard(producer_id)
-            return False
-        return not (is_transactional and producer_id in self._aborted)
 
 
 async def read_range(

@@ -5,6 +5,7 @@ to others, after they have joined (KIP-429). All steps run inside the applicatio
 records are being worked on.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
@@ -17,6 +18,8 @@ from log_service.client.membership import JoinOutcome, Membership
 from log_service.client.subscriptions import Start, Subscriptions
 from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
+
+logger = logging.getLogger(__name__)
 
 RebalanceCallback = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
 """Called inside ``poll`` with the partitions it is about; may be async, may commit and seek."""
@@ -103,6 +106,8 @@ class Rebalancer:
         if revoked:
             await self._committer.commit_consumed()
             await self._revoke(revoked)
+        text = "group %s: generation %d by %s: %d partitions, %d of them new"
+        logger.info(text, self._config.group_id, outcome.generation_id, outcome.assignor, len(assigned), len(assigned - owned))
         self._committer.forget()
         self._subscriptions.assign(sorted(assigned), Start.COMMITTED)
         await _tell(self._callbacks.on_assigned, sorted(assigned - owned))
@@ -111,6 +116,7 @@ class Rebalancer:
 
     async def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
+            logger.info("group %s: gives up %d partitions", self._config.group_id, len(partitions))
             await _tell(self._callbacks.on_revoked, partitions)
             self._subscriptions.revoke(partitions)
 
@@ -119,6 +125,7 @@ class Rebalancer:
         self._previous, self._previous_generation = (), -1
         self._subscriptions.revoke(lost)
         if lost:
+            logger.warning("group %s: lost %d partitions", self._config.group_id, len(lost))
             await _tell(self._callbacks.on_lost or self._callbacks.on_revoked, lost)
 
     def _subscribing(self, assignor: str) -> bytes:

@@ -8,14 +8,17 @@ that is damaged raises before any of its records is handed out.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
-from log_service.client.range_reader import AbortedFilter
+from log_service.client.aborted import AbortedFilter
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
 from log_service.records.batch import BatchHeader, CorruptBatch, is_crc_valid, iterate_headers, iterate_records
 from log_service.records.record import Record, RecordHeader
 
-Deserializer = Callable[[bytes | None], Any]
+Deserializer = Callable[[bytes], Any]
+"""Turns the bytes of a key or a value into what the application works with; null stays None and is not handed to it."""
 
 
 class ConsumerRecord(NamedTuple):
@@ -35,6 +38,27 @@ class ConsumerRecord(NamedTuple):
     def topic_partition(self) -> TopicPartition:
         """Where the record lies."""
         return TopicPartition(self.topic, self.partition)
+
+
+class RecordDeserializationError(KafkaError):
+    """A deserializer failed; ``__cause__`` is what it raised, ``origin`` is ``key`` or ``value``. The position is at the record: reading
+    on at ``record.offset + 1`` skips it (KIP-334, KIP-1036). ``record`` has its key and value as bytes."""
+
+    def __init__(self, record: ConsumerRecord, origin: str, cause: Exception) -> None:
+        text = f"the {origin} of the record at {record.topic_partition} offset {record.offset} cannot be deserialized: {cause!r}"
+        super().__init__(ErrorCode.INVALID_RECORD, f"{text}; seek to {record.offset + 1} to skip it")
+        self.record = record
+        self.origin = origin
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where the record lies."""
+        return self.record.topic_partition
+
+    @property
+    def offset(self) -> int:
+        """The offset of the record."""
+        return self.record.offset
 
 
 _new = tuple.__new__
@@ -70,6 +94,7 @@ class RecordReader:
         """Append records to ``taken`` until it holds ``max_records``; returns whether nothing is left.
 
         Raises:
+            RecordDeserializationError: ``position`` stays at that record, and the next call begins with it.
             KafkaError: CORRUPT_MESSAGE, INVALID_RECORD: ``position`` stays before what is broken.
         """
         while len(taken) < max_records:
@@ -107,16 +132,31 @@ class RecordReader:
         """Take records of the opened batch; whether it is empty now."""
         topic, number = self._topic_partition
         kind, epoch, start = header.timestamp_type, header.partition_leader_epoch, self.position
-        deserialize_key, deserialize_value = self._deserialize_key, self._deserialize_value
+        is_plain = self._deserialize_key is None and self._deserialize_value is None
         room = max_records - len(taken)
         for offset, timestamp_ms, key, value, headers in records:
             if offset < start:
                 continue
-            shown_key = key if deserialize_key is None else deserialize_key(key)
-            shown_value = value if deserialize_value is None else deserialize_value(value)
-            taken.append(_new(ConsumerRecord, (topic, number, offset, timestamp_ms, kind, shown_key, shown_value, headers, epoch)))
+            record = _new(ConsumerRecord, (topic, number, offset, timestamp_ms, kind, key, value, headers, epoch))
+            if not is_plain:
+                record = self._deserialized(record, header, records)
+            taken.append(record)
             self.position, self.leader_epoch = offset + 1, epoch
             room -= 1
             if not room:
                 return offset == header.last_offset
         return True
+
+    def _deserialized(self, record: ConsumerRecord, header: BatchHeader, records: Iterator[Record]) -> ConsumerRecord:
+        key, value, origin = record.key, record.value, "key"
+        try:
+            if key is not None and self._deserialize_key is not None:
+                key = self._deserialize_key(key)
+            origin = "value"
+            if value is not None and self._deserialize_value is not None:
+                value = self._deserialize_value(value)
+        except Exception as error:
+            again = Record(record.offset, record.timestamp_ms, record.key, record.value, record.headers)
+            self._opened = header, chain((again,), records)
+            raise RecordDeserializationError(record, origin, error) from error
+        return record._replace(key=key, value=value)

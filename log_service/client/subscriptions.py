@@ -9,6 +9,7 @@ change of position from outside raises ``version``, and an answer to a fetch tha
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 
+from log_service.client.aborted import AbortedFilter
 from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
 
 UNKNOWN = -1
@@ -21,16 +22,27 @@ class Start(Enum):
     RESET = auto()
     EARLIEST = auto()
     LATEST = auto()
+    TIME = auto()  # a while ago (KIP-1106); the end, where nothing is as young
+
+
+class Hold(Enum):
+    """Why a partition is not fetched, although it could be."""
+
+    PAUSE = auto()  # an error that passes: tried again a little later
+    READING = auto()  # an error behind records that were not handed out yet: they come first
+    TELLING = auto()  # an error that the application has not been told
 
 
 class PartitionState:
     """One partition that is read."""
 
     __slots__ = (
+        "aborted",
         "buffered_bytes",
         "fetch_epoch",
         "fetch_offset",
         "high_watermark",
+        "hold",
         "is_in_flight",
         "is_paused",
         "last_stable_offset",
@@ -41,6 +53,7 @@ class PartitionState:
         "preferred_until_ms",
         "start",
         "topic_partition",
+        "validated_epoch",
         "version",
     )
 
@@ -60,6 +73,9 @@ class PartitionState:
         self.log_start_offset = UNKNOWN
         self.preferred_replica = UNKNOWN
         self.preferred_until_ms = 0
+        self.hold: Hold | None = None
+        self.aborted: AbortedFilter | None = None  # of read_committed, from the first answer after a seek on
+        self.validated_epoch: int = NO_LEADER_EPOCH
 
     def __repr__(self) -> str:
         where = self.start.name.lower() if self.start is not None else self.position
@@ -73,21 +89,27 @@ class PartitionState:
     @property
     def is_fetchable(self) -> bool:
         """Whether a fetch may be sent now."""
-        return self.start is None and not self.is_paused and not self.is_in_flight
+        return self.start is None and not self.is_paused and not self.is_in_flight and self.hold is None
 
     def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
         """Read on at ``offset``; ``leader_epoch`` is of the record before it, if that is known."""
-        self.version += 1
         self.start = None
         self.position = self.fetch_offset = offset
         self.leader_epoch = self.fetch_epoch = leader_epoch
-        self.buffered_bytes = 0
+        self._begin_anew()
 
     def seek_to(self, start: Start) -> None:
         """Read on where ``start`` says; somebody has to find that offset."""
-        self.version += 1
         self.start = start
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """What was fetched and found out for another position holds no more."""
+        self.version += 1
         self.buffered_bytes = 0
+        self.hold = None
+        self.aborted = None
+        self.validated_epoch = NO_LEADER_EPOCH
 
 
 class Subscriptions:

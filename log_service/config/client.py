@@ -4,6 +4,7 @@ Decides what a client may be asked for and says so at the start, naming the sett
 a field: its default, its bounds and the reason for it stand together. Code receives one frozen object.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
@@ -13,6 +14,8 @@ from log_service.common.errors import ConfigError
 
 MAX_INT = 2**31 - 1
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+RESETS = ("earliest", "latest", "none")
+DURATION = re.compile(r"P(?:(\d{1,6})D)?(?:T(?=.)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?", re.IGNORECASE)
 ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
 
 
@@ -47,6 +50,7 @@ class ClientConfig:
     reconnect_backoff_max_ms: int = _number(1_000, "the longest pause before connecting to the same node again", at_least=1)
     socket_connection_setup_timeout_ms: int = _number(10_000, "connecting and negotiating versions", at_least=1)
     connections_max_idle_ms: int = _number(540_000, "less than the broker's 600 s, so that we close first", at_least=1)
+    enable_metrics: bool = _plain(True, "counts per request, batch and poll: nothing per record")
     max_response_bytes: int = _number(100 << 20, "the largest answer that is read; a fetch asks for at most 50 MiB", at_least=1 << 16)
 
     def __post_init__(self) -> None:
@@ -124,7 +128,7 @@ class ConsumerConfig(ClientConfig):
     partition_assignment_strategy: tuple[str, ...] = _plain(("range", "cooperative-sticky"), "Kafka's pair: a rolling path to cooperative")
     enable_auto_commit: bool = _plain(True, "commits what poll() returned before the last poll()")
     auto_commit_interval_ms: int = _number(5_000, "at most this much is read again after a crash")
-    auto_offset_reset: str = _choice("latest", "where a group without an offset starts", "earliest", "latest", "none")
+    auto_offset_reset: str = _plain("latest", "where a group without an offset starts; by_duration:P1D is a day ago (KIP-1106)")
     isolation_level: str = _choice("read_uncommitted", "Kafka's default", "read_uncommitted", "read_committed")
     fetch_min_bytes: int = _number(1, "answer as soon as there is a record")
     fetch_max_wait_ms: int = _number(500, "how long the broker waits for fetch_min_bytes")
@@ -134,6 +138,7 @@ class ConsumerConfig(ClientConfig):
     queued_max_bytes: int = _number(64 << 20, "fetched and not yet polled: the prefetch's bound", at_least=1)
     check_crcs: bool = _plain(True, "wire and disk are checked for 0.1 us per batch")
     allow_auto_create_topics: bool = _plain(True, "Kafka's default; the broker decides")
+    exclude_internal_topics: bool = _plain(True, "a pattern does not mean __consumer_offsets")
     client_rack: str = _plain("", "lets the broker name a nearer replica (KIP-392)")
 
     def __post_init__(self) -> None:
@@ -148,11 +153,29 @@ class ConsumerConfig(ClientConfig):
             raise ConfigError("group_instance_id needs a group_id")
         if not self.partition_assignment_strategy:
             raise ConfigError("partition_assignment_strategy names no assignor")
+        if self.auto_offset_reset not in RESETS and self.reset_duration_ms is None:
+            text = f"auto_offset_reset must be one of {', '.join(RESETS)} or by_duration:<ISO 8601>, not {self.auto_offset_reset!r}"
+            raise ConfigError(text)
+
+    @property
+    def reset_duration_ms(self) -> int | None:
+        """How long ago reading begins where there is no offset; None where ``auto_offset_reset`` names another place."""
+        kind, _, text = str(self.auto_offset_reset).partition(":")
+        return parse_duration_ms(text) if kind == "by_duration" else None
 
     @property
     def isolation(self) -> int:
         """The wire's number: 0 read_uncommitted, 1 read_committed."""
         return int(self.isolation_level == "read_committed")
+
+
+def parse_duration_ms(text: str) -> int | None:
+    """Return the milliseconds of an ISO 8601 duration of days, hours, minutes and seconds, such as P1DT12H; None if it is none."""
+    match = DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        return None
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000)
 
 
 def parse_servers(servers: Any) -> tuple[tuple[str, int], ...]:

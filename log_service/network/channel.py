@@ -63,6 +63,7 @@ class Channel:
         self._used_at = trio.current_time()
         self._watch = trio.CancelScope(deadline=self._next_deadline())
         self._error: Exception | None = None
+        self._is_closed_by_us = False
         self._closed = trio.Event()
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
@@ -77,6 +78,11 @@ class Channel:
     def is_closed(self) -> bool:
         """Whether requests can no longer be sent."""
         return self._error is not None
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the channel is closed; None while it is open, and after ``close`` or a long idleness."""
+        return None if self._is_closed_by_us else self._error
 
     @property
     def bytes_sent(self) -> int:
@@ -117,6 +123,7 @@ class Channel:
 
     def close(self) -> None:
         """Close at once; whoever waits gets OSError. Idempotent."""
+        self._is_closed_by_us = self._is_closed_by_us or self._error is None
         self._fail(OSError(errno.EBADF, "it was closed on our side"))
 
     async def wait_closed(self) -> None:
@@ -257,6 +264,7 @@ class Channel:
         for unanswered in self._unanswered:
             if unanswered.deadline <= now:
                 unanswered.error = TimeoutError(errno.ETIMEDOUT, f"{self.name} did not answer in time")
+        self._is_closed_by_us = not self._unanswered
         why = "did not answer another request in time" if self._unanswered else "was left idle"
         self._fail(ConnectionAbortedError(errno.ECONNABORTED, f"closed, because the peer {why}"))
 
