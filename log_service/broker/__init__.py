@@ -5,6 +5,7 @@
   ``bound_network``, ``warm_up`` and ``timer_task``; ``one_error`` says why it failed.
 - ``dispatch``: from a frame to its handler and back. ``handler_table``: THE table. ``node``: what handlers may use, and a ``Call``.
   ``error_response``: how a request that failed as a whole is answered.
+- ``metrics``: the metrics page: its families, and the endpoint that serves it.
 - ``handlers``: one module per API, or per family of APIs.
 - ``fetch_session``, ``cluster_view``, ``auto_creation``, ``producer_ids``: what several handlers share.
 - ``offsets_log``, ``offsets_leadership``: the offsets topic as the group coordinator sees it.

@@ -22,6 +22,8 @@ from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.handler_table import HANDLERS
 from log_service.broker.identity import identify
 from log_service.broker.lifecycle import Lifecycle
+from log_service.broker.metrics.endpoint import MetricsEndpoint, bind_metrics
+from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.node import Node
 from log_service.broker.offsets_leadership import OffsetsLeadership
 from log_service.broker.one_error import one_error
@@ -71,6 +73,7 @@ class Broker:
         self._raft.subscribe(self._loader)
         self._servers: list[Server] = []
         self._listeners: list[Listener] = []
+        self._metrics_listener: Listener | None = None
         self.is_stopped_gracefully = False
         self._stop_requested = trio.Event()
         self._stopped = trio.Event()
@@ -112,6 +115,11 @@ class Broker:
             for config, listener in zip(self._config.listeners, self._listeners, strict=True)
         }
 
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Host and port of the metrics page, if there is one."""
+        return None if self._metrics_listener is None else (self._metrics_listener.host, self._metrics_listener.port)
+
     # Running
 
     async def run(self, *, task_status: trio.TaskStatus["Broker"] = trio.TASK_STATUS_IGNORED) -> None:
@@ -133,6 +141,8 @@ class Broker:
         finally:
             for listener in self._listeners:
                 listener.close()
+            if self._metrics_listener is not None:
+                self._metrics_listener.close()
             if hasattr(self, "_logs"):
                 self._logs.release()
             self._raft.release()
@@ -164,7 +174,9 @@ class Broker:
         await self._join(identity)
         await self._start_rooms()
         node = self._new_node(identity)
-        await self._serve(nursery, Dispatcher(node, HANDLERS, nursery.start_soon))
+        dispatcher = Dispatcher(node, HANDLERS, nursery.start_soon)
+        await self._serve(nursery, dispatcher)
+        await self._serve_metrics(node, dispatcher)
         await self._background.start(self._lifecycle.run)
         nursery.start_soon(warm_up)
 
@@ -215,6 +227,8 @@ class Broker:
     async def _bind(self) -> None:
         for listener in self._config.listeners:
             self._listeners.append(await self.env.network.listen(listener.host, listener.port, backlog=self._config.limits.backlog))
+        if self._config.metrics_listener is not None:
+            self._metrics_listener = await bind_metrics(self.env.network, *self._config.metrics_listener)
 
     async def _join(self, identity: NodeIdentity) -> None:
         self._lifecycle = Lifecycle(self._config, self._controller, lambda: self.image)
@@ -295,6 +309,13 @@ class Broker:
         server = Server(env=env, listener=config, limits=self._config.limits, handler=dispatcher, shared=budget)
         await nursery.start(server.run)
         self._servers.append(server)
+
+    async def _serve_metrics(self, node: Node, dispatcher: Dispatcher) -> None:
+        if self._metrics_listener is not None:
+            names = [config.name for config in self._config.listeners]
+            servers = dict(zip(names, self._servers, strict=True))
+            sources = MetricsSources(node=node, meters=dispatcher.meters, servers=servers, logs=self._logs, raft=self._raft)
+            await self._background.start(MetricsEndpoint(self._metrics_listener, sources).run)
 
     # Stopping
 

@@ -148,6 +148,7 @@ class FetchSessionCache:
         self._config = config
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}
+        self.eviction_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -212,6 +213,7 @@ class FetchSessionCache:
             if unused is None or len(unused.targets) >= size:
                 return False
         del self._sessions[unused.session_id]
+        self.eviction_count += 1
         return True
 
     def _new_id(self) -> int:

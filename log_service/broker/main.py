@@ -98,6 +98,9 @@ def _announce(config: NodeConfig, broker: Broker) -> None:
     gc.collect()
     gc.freeze()
     addresses = ", ".join(f"{host}:{port}" for host, port in broker.addresses.values())
+    if broker.metrics_address is not None:
+        host, port = broker.metrics_address
+        logger.info("metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)
     logger.info("tidelog node %d is ready on %s", config.node_id, addresses)
 
 

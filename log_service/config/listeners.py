@@ -62,6 +62,20 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     return protocols
 
 
+def parse_metrics_listener(text: str) -> tuple[str, int] | None:
+    """Return host and port of ``metrics.listener``, None where it is empty; an empty host is every address.
+
+    Raises:
+        ConfigError: it is not ``host:port``.
+    """
+    if not text.strip():
+        return None
+    match = ENDPOINT.fullmatch(f"METRICS://{text.strip()}")
+    if match is None or int(match["port"]) > 65_535:
+        raise ConfigError(f"metrics.listener is {text!r}, which is not host:port with a port of at most 65535, for example 127.0.0.1:9404")
+    return match["ipv6"] or match["host"], int(match["port"])
+
+
 class ListenerKeys(NamedTuple):
     """The parsed listener keys of one node."""
 

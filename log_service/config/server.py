@@ -22,6 +22,7 @@ from log_service.config.listeners import (
     controller_end_point,
     inter_broker_listener,
     parse_end_points,
+    parse_metrics_listener,
     parse_protocol_map,
 )
 from log_service.config.properties import parse_properties
@@ -164,6 +165,7 @@ def _node_config(values: _Values, texts: Mapping[str, str], host_name: str) -> N
         listeners=listeners,
         log_manager=_log_manager(values, log_dirs),
         metadata_log_dir=metadata_log_dir,
+        metrics_listener=parse_metrics_listener(values.text("metrics.listener")),
         rack=values.optional_text("broker.rack"),
         cluster_id=values.optional_text("cluster.id"),
         inter_broker_listener_name=inter_broker_listener(keys, listeners),

@@ -133,6 +133,11 @@ NETWORK = (
     _int("max.request.partition.size.limit", 2000, "Partitions in one answer of DescribeTopicPartitions.", "bounds one answer", lowest=1),
 )  # fmt: skip
 
+METRICS = (
+    _text("metrics.listener", "", "Where Prometheus reads this node's metrics, host:port; the page is /metrics, without encryption or login. "
+          "Empty is nowhere.", "a port is opened only for who asks; tidelog up asks for 127.0.0.1:9404"),
+)  # fmt: skip
+
 TOPICS = (
     _int("num.partitions", 1, "Partitions of a topic whose creator names none.", "order over the whole topic", lowest=1),
     _int("default.replication.factor", 1, "Replicas of a topic whose creator names none.", "one node", lowest=1),
@@ -169,5 +174,5 @@ LIVENESS = (
 )  # fmt: skip
 
 SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
-    (*IDENTITY, *LISTENERS, *DIRECTORIES, *NETWORK, *TOPICS, *GROUPS, *LIVENESS, *BROKER_LOG_KEYS, *ACCEPTED_KEYS)
+    (*IDENTITY, *LISTENERS, *DIRECTORIES, *NETWORK, *METRICS, *TOPICS, *GROUPS, *LIVENESS, *BROKER_LOG_KEYS, *ACCEPTED_KEYS)
 )

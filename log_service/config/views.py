@@ -163,6 +163,7 @@ class NodeConfig:
     rack: str | None = None
     cluster_id: str | None = None
     inter_broker_listener_name: str = "PLAINTEXT"
+    metrics_listener: tuple[str, int] | None = None  # host and port of the metrics page
     controller_listener: ListenerConfig | None = None  # bound once the quorum has more than one voter
     log: LogConfig = field(default_factory=LogConfig)
     metadata_log: MetadataLogConfig = field(default_factory=MetadataLogConfig)

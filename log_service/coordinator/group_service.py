@@ -147,6 +147,10 @@ class GroupService:
             return
         on_reply(ListGroupsResponse(groups=[group for shard in shards for group in shard.list_groups(request)]))
 
+    def overviews(self) -> list[listing.GroupOverview]:
+        """Return every group that this node coordinates in short; none while some are still being loaded."""
+        return [overview for shard in self._runtime.active_shards() or () for overview in shard.overviews()]
+
     def _ask(self, group_id: str, client: RequestClient, handle: Handle, on_reply: OnReply, refuse: Refuse) -> None:
         def decide(shard: GroupCoordinatorShard, decision: Decision[GroupRecord], token: Hashable) -> None:
             handle(shard, client.context(token), decision)

@@ -1,6 +1,7 @@
 """What a node counts about itself, and the text in which Prometheus reads it. No sockets, no clocks, no files.
 
 - ``latency``: durations in fixed buckets, and their quantiles over the last minutes.
+- ``rate``: how fast a count grew over the last minutes.
 - ``request_meter``: requests of one API: how many, by version, and how long they took.
 - ``exposition``: families of samples as Prometheus's text format, in chunks of bounded size.
 - ``http_page``: the little of HTTP/1.1 that a page of text needs: one request's head in, one answer's head out.

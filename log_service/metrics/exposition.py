@@ -40,10 +40,16 @@ def escaped(text: str) -> str:
     return text
 
 
-def rendered(families: Iterable[Family], lines_per_chunk: int = LINES_PER_CHUNK) -> Iterator[bytes]:
-    """Yield the page in chunks of at most ``lines_per_chunk`` lines; a family without samples is left out."""
+def rendered(families: Iterable[Family | None], lines_per_chunk: int = LINES_PER_CHUNK) -> Iterator[bytes]:
+    """Yield the page in chunks of at most ``lines_per_chunk`` lines; a family without samples is left out.
+
+    A None among the families is a pause of whoever makes them: it becomes an empty chunk.
+    """
     lines: list[str] = []
     for family in families:
+        if family is None:
+            yield b""
+            continue
         is_new = True
         for suffix, text, value in family.samples:
             if is_new:

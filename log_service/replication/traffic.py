@@ -4,8 +4,8 @@ Decides nothing. A partition counts for itself; the replica manager keeps
 the sum of those that left this node, so that the node's own sums never fall.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from log_service.replication.partition import Partition
 
@@ -32,14 +32,6 @@ class Traffic:
         self.read_count += partition.read_count
         self.failed_read_count += partition.failed_read_count
 
-
-def traffic_by_topic(partitions: Iterable[Partition]) -> dict[str, Traffic]:
-    """Return the sums of each topic, by name."""
-    topics: dict[str, Traffic] = {}
-    for partition in partitions:
-        name = partition.topic_partition.topic
-        found = topics.get(name)
-        if found is None:
-            found = topics[name] = Traffic()
-        found.add(partition)
-    return topics
+    def copy(self) -> Self:
+        """Return the same sums, to be added to."""
+        return replace(self)

@@ -187,6 +187,11 @@ class GroupCoordinatorShard:
         listed = (listing.listed(group_id, self._groups.get(group_id)) for group_id in ids)
         return [group for group in listed if listing.is_wanted(group, request)]
 
+    def overviews(self) -> list[listing.GroupOverview]:
+        """Return every group of this shard in short."""
+        ids = sorted({*self._groups, *self._offsets.group_ids()})
+        return [listing.overview(group_id, self._groups.get(group_id), self._offsets.of(group_id)) for group_id in ids]
+
     def handle_delete_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
         """DeleteGroups 0-2, one group: only a group without members can go."""
         group = self._groups.get(group_id)

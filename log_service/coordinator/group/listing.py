@@ -1,7 +1,12 @@
 """How groups are shown: DescribeGroups, ListGroups, and a commit that is refused as a whole. Pure views of a group's state."""
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from log_service.common.errors import ErrorCode
+from log_service.common.types import TopicPartition
 from log_service.coordinator.group.classic_group import ClassicGroup, GroupState
+from log_service.coordinator.group.records import CommittedOffset
 from log_service.coordinator.result import RequestContext
 from log_service.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from log_service.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
@@ -13,6 +18,15 @@ from log_service.protocol.messages.offset_commit import (
 )
 
 CLASSIC = "classic"
+
+
+class GroupOverview(NamedTuple):
+    """One group in short: for metrics. ``offsets`` are the committed ones."""
+
+    group_id: str
+    state: str
+    member_count: int
+    offsets: Mapping[TopicPartition, int]
 
 
 def describe(group_id: str, group: ClassicGroup | None, context: RequestContext, *, has_offsets: bool) -> DescribedGroup:
@@ -51,6 +65,13 @@ def listed(group_id: str, group: ClassicGroup | None) -> ListedGroup:
     if group is None:
         return ListedGroup(group_id=group_id, protocol_type="", group_state=GroupState.EMPTY.value, group_type=CLASSIC)
     return ListedGroup(group_id=group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC)
+
+
+def overview(group_id: str, group: ClassicGroup | None, offsets: Mapping[TopicPartition, CommittedOffset]) -> GroupOverview:
+    """Return one group in short; one that has only offsets is empty."""
+    positions = {where: committed.offset for where, committed in offsets.items()}
+    state = GroupState.EMPTY if group is None else group.state
+    return GroupOverview(group_id, state.value, 0 if group is None else group.member_count, positions)
 
 
 def is_wanted(group: ListedGroup, request: ListGroupsRequest) -> bool:

@@ -1,0 +1,120 @@
+"""Serves the metrics page over HTTP/1.1, on the broker's own loop: a tiny server with bounds and no features.
+
+Decides how many may ask at once, how long a request and an answer may take, and which paths there are. The page is sent chunk by chunk as
+it is made, and others get their turn between two chunks, so that a node with many partitions does not stop for whoever looks at it.
+
+Invariants: nothing that a client does ends ``run``; no connection outlives its deadlines.
+"""
+
+import logging
+
+import trio
+
+from log_service.broker.metrics.page import page
+from log_service.broker.metrics.sources import MetricsSources
+from log_service.common.env import Connection, Listener, Network
+from log_service.metrics.exposition import CONTENT_TYPE, rendered
+from log_service.metrics.http_page import LAST_CHUNK, MAX_HEAD_BYTES, PageRequest, Refusal, chunk, page_head, parse_request, refusal_answer
+
+PATH = "/metrics"
+MAX_CONNECTION_COUNT = 16
+REQUEST_DEADLINE_S = 5.0
+ANSWER_DEADLINE_S = 60.0
+ACCEPT_PAUSE_S = 0.5
+
+logger = logging.getLogger(__name__)
+
+
+async def bind_metrics(network: Network, host: str, port: int) -> Listener:
+    """Return the bound listener.
+
+    Raises:
+        OSError: the address is in use or not ours; the text names the key.
+    """
+    try:
+        return await network.listen(host, port)
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror or error} (metrics.listener={host}:{port})") from error
+
+
+class MetricsEndpoint:
+    """One listener that answers ``GET /metrics``."""
+
+    def __init__(self, listener: Listener, sources: MetricsSources) -> None:
+        self._listener = listener
+        self._sources = sources
+        self._connection_count = 0
+
+    def __repr__(self) -> str:
+        return f"<MetricsEndpoint {self._listener.host}:{self._listener.port} connections={self._connection_count}>"
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled, then close."""
+        try:
+            async with trio.open_nursery() as nursery:
+                task_status.started()
+                while True:
+                    await self._accept_one(nursery)
+        finally:
+            self._listener.close()
+
+    async def _accept_one(self, nursery: trio.Nursery) -> None:
+        try:
+            connection = await self._listener.accept()
+        except OSError as error:
+            logger.warning("The metrics listener cannot accept: %s; trying again", error)
+            await trio.sleep(ACCEPT_PAUSE_S)
+            return
+        if self._connection_count >= MAX_CONNECTION_COUNT:
+            connection.close()
+            return
+        self._connection_count += 1
+        nursery.start_soon(self._serve, connection)
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            request: PageRequest | Refusal | None = None
+            with trio.move_on_after(REQUEST_DEADLINE_S):
+                request = await _receive(connection)
+            if request is not None:
+                with trio.move_on_after(ANSWER_DEADLINE_S):
+                    await self._answer(connection, request)
+        except OSError as error:
+            logger.debug("A client of the metrics page left: %s", error)
+        except Exception:  # a bug of ours: whoever asked pays, the broker goes on
+            logger.exception("The metrics page could not be made")
+        finally:
+            self._connection_count -= 1
+            connection.close()
+
+    async def _answer(self, connection: Connection, request: PageRequest | Refusal) -> None:
+        if isinstance(request, PageRequest) and request.path != PATH:
+            refused = refusal_answer(Refusal(status=404, text=f"the metrics are at {PATH}"), is_head=request.is_head)
+            await connection.send_gathered([refused])
+        elif isinstance(request, Refusal):
+            await connection.send_gathered([refusal_answer(request)])
+        else:
+            await self._send_page(connection, request)
+
+    async def _send_page(self, connection: Connection, request: PageRequest) -> None:
+        await connection.send_gathered([page_head(CONTENT_TYPE, is_chunked=request.is_chunked)])
+        if request.is_head:
+            return
+        for content in rendered(page(self._sources)):
+            if content:
+                await connection.send_gathered(chunk(content) if request.is_chunked else [content])
+            await trio.lowlevel.checkpoint()
+        if request.is_chunked:
+            await connection.send_gathered([LAST_CHUNK])
+
+
+async def _receive(connection: Connection) -> PageRequest | Refusal | None:
+    """Receive one request's head; None where the client left before its end."""
+    received = bytearray()
+    buffer = bytearray(MAX_HEAD_BYTES)
+    while (found := parse_request(received)) is None:
+        count = await connection.receive_into(buffer)
+        if not count:
+            return None
+        received += buffer[:count]
+    return found

@@ -1,0 +1,60 @@
+"""The whole metrics page of a broker, family by family.
+
+Decides the order, and where whoever makes the page lets others go on: sums over all partitions are made a few hundred partitions at a
+time. Sums are of one moment's partitions, so that no counter falls because a topic went while the page was made.
+"""
+
+from collections.abc import Iterator
+
+from log_service.broker.metrics.lag import group_families
+from log_service.broker.metrics.partitions import partition_families
+from log_service.broker.metrics.process import process_families
+from log_service.broker.metrics.sources import MetricsSources
+from log_service.broker.metrics.state import (
+    ClusterCounts,
+    PartitionCounts,
+    connection_families,
+    controller_families,
+    coordinator_families,
+    replica_families,
+    storage_families,
+    waiting_families,
+)
+from log_service.broker.metrics.traffic import request_families, topic_families
+from log_service.metrics.exposition import Family
+from log_service.replication.traffic import Traffic
+
+PARTITIONS_PER_TURN = 250
+
+
+def page(sources: MetricsSources) -> Iterator[Family | None]:
+    """Yield every family; None is a pause."""
+    replicas, image = sources.node.replicas, sources.node.image()
+    partitions = tuple(replicas.partitions.values())
+    total = replicas.retired_traffic.copy()
+    topics: dict[str, Traffic] = {}
+    counts = PartitionCounts()
+    for start in range(0, len(partitions), PARTITIONS_PER_TURN):
+        for partition in partitions[start : start + PARTITIONS_PER_TURN]:
+            total.add(partition)
+            topics.setdefault(partition.topic_partition.topic, Traffic()).add(partition)
+            counts.add(partition)
+        yield None
+    yield from topic_families(topics, total)
+    yield from request_families(sources.meters, sources.now_ms())
+    yield from connection_families(sources)
+    yield from replica_families(counts)
+    cluster = ClusterCounts()
+    for number, topic in enumerate(image.topics.by_name.values(), 1):
+        cluster.add(topic, image)
+        if number % PARTITIONS_PER_TURN == 0:
+            yield None
+    yield from controller_families(sources, image, cluster)
+    yield from waiting_families(sources)
+    yield from storage_families(sources)
+    yield from process_families()
+    groups = sources.node.groups.overviews()
+    yield None
+    yield from coordinator_families(groups)
+    yield from group_families(groups, replicas.partitions)
+    yield from partition_families(partitions)

@@ -1,0 +1,182 @@
+"""A node's state in numbers: partitions, controller, metadata log, groups, purgatories, sessions, connections, directories.
+
+Decides the names. Sums over all partitions are made by whoever makes the page, a few partitions at a time, and are handed in.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from log_service.broker.metrics.partitions import is_under_replicated, min_isr_of
+from log_service.broker.metrics.sources import MetricsSources
+from log_service.broker.metrics.traffic import summary
+from log_service.coordinator.group.listing import GroupOverview
+from log_service.metadata.image import MetadataImage, TopicImage
+from log_service.metrics.exposition import Family, Sample, labels
+from log_service.network.server import Server
+from log_service.replication.partition import Partition
+
+GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+
+CONNECTION_COUNTS: Sequence[tuple[str, str, Callable[[Server], int]]] = (
+    ("connection_creation", "Connections accepted", lambda server: server.accepted_count),
+    ("connection_close", "Connections that ended", lambda server: server.accepted_count - server.connection_count),
+    ("request", "Requests received", lambda server: server.request_count),
+    ("incoming_byte", "Bytes received", lambda server: server.bytes_received),
+    ("outgoing_byte", "Bytes sent", lambda server: server.bytes_sent),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionCounts:
+    """How many partitions of this node are what."""
+
+    total: int = 0
+    led: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    at_min_isr: int = 0
+    offline: int = 0
+    producer_ids: int = 0
+
+    def add(self, partition: Partition) -> None:
+        """Count one partition."""
+        self.total += 1
+        self.offline += partition.is_offline
+        if partition.log is not None:
+            self.producer_ids += len(partition.log.producer_state)
+        if partition.is_leader:
+            self.led += 1
+            self.under_replicated += is_under_replicated(partition)
+            self.under_min_isr += len(partition.isr) < min_isr_of(partition)
+            self.at_min_isr += len(partition.isr) == min_isr_of(partition)
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterCounts:
+    """How many partitions of the cluster are what, and how many each topic has."""
+
+    total: int = 0
+    without_leader: int = 0
+    not_preferred: int = 0
+    by_topic: dict[str, int] = field(default_factory=dict)
+
+    def add(self, topic: TopicImage, image: MetadataImage) -> None:
+        """Count one topic's partitions."""
+        brokers = image.cluster.brokers
+        self.by_topic[topic.name] = len(topic.partitions)
+        self.total += len(topic.partitions)
+        for partition in topic.partitions.values():
+            leader = brokers.get(partition.leader)
+            self.without_leader += leader is None or leader.is_fenced
+            self.not_preferred += partition.leader != partition.replicas[0]
+
+
+def gauge(name: str, text: str, value: float) -> Family:
+    """Return a family of one number."""
+    return Family(name=name, type="gauge", help=text, samples=[("", "", value)])
+
+
+def counter(name: str, text: str, value: float) -> Family:
+    """Return a family of one number that only grows."""
+    return Family(name=name, type="counter", help=text, samples=[("", "", value)])
+
+
+def replica_families(counts: PartitionCounts) -> Iterator[Family]:
+    """Yield what the replica manager is known by."""
+    prefix = "kafka_server_replicamanager_"
+    yield gauge(f"{prefix}partitioncount", "Partitions on this node.", counts.total)
+    yield gauge(f"{prefix}leadercount", "Partitions that this node leads.", counts.led)
+    yield gauge(f"{prefix}underreplicatedpartitions", "Led partitions with a replica out of sync.", counts.under_replicated)
+    yield gauge(f"{prefix}underminisrpartitioncount", "Led partitions with fewer in sync than they need.", counts.under_min_isr)
+    yield gauge(f"{prefix}atminisrpartitioncount", "Led partitions with just as many in sync as they need.", counts.at_min_isr)
+    yield gauge(f"{prefix}offlinereplicacount", "Partitions whose log directory failed.", counts.offline)
+    yield gauge(f"{prefix}reassigningpartitions", "Led partitions that move.", 0)
+    yield gauge(f"{prefix}produceridcount", "Producers whose sequence numbers are remembered.", counts.producer_ids)
+    yield counter(f"{prefix}isrshrinks_total", "Replicas that fell out of sync.", 0)
+    yield counter(f"{prefix}isrexpands_total", "Replicas that came back in sync.", 0)
+    yield counter(f"{prefix}failedisrupdates_total", "Changes of in-sync replicas that the controller refused.", 0)
+
+
+def controller_families(sources: MetricsSources, image: MetadataImage, counts: ClusterCounts) -> Iterator[Family]:
+    """Yield what the controller and its log are known by, and kafka_exporter's view of the cluster."""
+    brokers = image.cluster.brokers.values()
+    prefix = "kafka_controller_kafkacontroller_"
+    yield gauge(f"{prefix}activecontrollercount", "Whether this node is the active controller.", 1)
+    yield gauge(f"{prefix}activebrokercount", "Brokers that are not fenced.", sum(not broker.is_fenced for broker in brokers))
+    yield gauge(f"{prefix}fencedbrokercount", "Brokers that are fenced.", sum(broker.is_fenced for broker in brokers))
+    yield gauge(f"{prefix}globaltopiccount", "Topics.", len(image.topics.by_name))
+    yield gauge(f"{prefix}globalpartitioncount", "Partitions.", counts.total)
+    yield gauge(f"{prefix}offlinepartitionscount", "Partitions without a leader.", counts.without_leader)
+    yield gauge(f"{prefix}preferredreplicaimbalancecount", "Partitions that another than their first replica leads.", counts.not_preferred)
+    yield gauge(f"{prefix}lastappliedrecordoffset", "Offset of the last metadata record that was applied.", image.offset)
+    yield gauge(f"{prefix}lastcommittedrecordoffset", "Offset of the last metadata record that is safe.", sources.raft.high_watermark - 1)
+    yield counter("kafka_controller_controllerstats_uncleanleaderelections_total", "Leaders elected out of sync.", 0)
+    yield gauge("kafka_server_raft_metrics_current_leader", "Node id of the metadata quorum's leader.", sources.node.config.node_id)
+    yield gauge("kafka_server_raft_metrics_current_epoch", "Epoch of the metadata quorum.", sources.raft.epoch)
+    yield gauge("kafka_server_raft_metrics_high_watermark", "End of the safe metadata records.", sources.raft.high_watermark)
+    yield gauge("kafka_server_raft_metrics_log_end_offset", "End of the metadata log.", sources.raft.log_end_offset)
+    yield gauge("kafka_brokers", "Brokers.", len(image.cluster.brokers))
+    rows: list[Sample] = [("", labels({"topic": name}), count) for name, count in counts.by_topic.items()]
+    yield Family(name="kafka_topic_partitions", type="gauge", help="Partitions of a topic.", samples=rows)
+
+
+def coordinator_families(groups: Sequence[GroupOverview]) -> Iterator[Family]:
+    """Yield how many groups there are, and in which states."""
+    prefix = "kafka_coordinator_group_groupmetadatamanager_"
+    yield gauge(f"{prefix}numgroups", "Groups.", len(groups))
+    yield gauge(f"{prefix}numoffsets", "Committed offsets.", sum(len(group.offsets) for group in groups))
+    states = Counter(group.state for group in groups)
+    for state in GROUP_STATES:
+        yield gauge(f"{prefix}numgroups{state.lower()}", f"Groups in state {state}.", states[state])
+
+
+def waiting_families(sources: MetricsSources) -> Iterator[Family]:
+    """Yield what waits, and what is remembered of fetching consumers."""
+    replicas, sessions = sources.node.replicas, sources.node.fetch_sessions
+    purgatories = {"Fetch": replicas.delayed_fetches, "Produce": replicas.delayed_produces}
+    waiting: list[Sample] = [("", labels({"delayedOperation": name}), len(found)) for name, found in purgatories.items()]
+    prefix = "kafka_server_delayedoperationpurgatory_"
+    yield Family(name=f"{prefix}purgatorysize", type="gauge", help="Requests that wait.", samples=waiting)
+    yield Family(name=f"{prefix}numdelayedoperations", type="gauge", help="Requests that wait.", samples=waiting)
+    prefix = "kafka_server_fetchsessioncache_"
+    yield gauge(f"{prefix}numincrementalfetchsessions", "Fetch sessions.", len(sessions))
+    yield gauge(f"{prefix}numincrementalfetchpartitionscached", "Partitions in fetch sessions.", sessions.partition_count)
+    yield counter(f"{prefix}incrementalfetchsessionevictions_total", "Fetch sessions that made room.", sessions.eviction_count)
+
+
+def storage_families(sources: MetricsSources) -> Iterator[Family]:
+    """Yield log directories and syncs."""
+    directories = sources.logs.directories
+    rows: list[Sample] = [("", labels({"logDirectory": directory.path}), int(directory.is_offline)) for directory in directories]
+    offline = sum(directory.is_offline for directory in directories)
+    yield gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that failed.", offline)
+    yield Family(name="kafka_log_logmanager_logdirectoryoffline", type="gauge", help="Whether a log directory failed.", samples=rows)
+    syncs = sources.node.replicas.sync_times
+    yield Family(
+        name="kafka_log_logflushstats_logflushrateandtimems",
+        type="summary",
+        help="Time of a sync that flush.messages asked for, in milliseconds.",
+        samples=summary({}, syncs.recent(sources.now_ms()), syncs.count, syncs.sum_ns),
+    )
+
+
+def connection_families(sources: MetricsSources) -> Iterator[Family]:
+    """Yield the connections of each listener, and how busy the one loop that serves them all is."""
+    now_ms = sources.now_ms()
+    prefix = "kafka_server_socket_server_metrics_"
+    open_now = {listener: server.connection_count for listener, server in sources.servers.items()}
+    yield Family(name=f"{prefix}connection_count", type="gauge", help="Open connections.", samples=_rows(open_now))
+    for name, text, count in CONNECTION_COUNTS:
+        totals = {listener: count(server) for listener, server in sources.servers.items()}
+        rates = {listener: sources.rates.of((name, listener), value, now_ms) for listener, value in totals.items()}
+        yield Family(name=f"{prefix}{name}_total", type="counter", help=f"{text}.", samples=_rows(totals))
+        yield Family(name=f"{prefix}{name}_rate", type="gauge", help=f"{text} per second, lately.", samples=_rows(rates))
+    idle = sources.rates.idle_share(now_ms)
+    yield gauge("kafka_network_socketserver_networkprocessoravgidle_percent", "How idle the event loop is, 0 to 1.", idle)
+    yield gauge("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", "The same: one loop does both.", idle)
+    yield gauge("kafka_network_requestchannel_requestqueuesize", "Requests between reading and handling: there is no such queue.", 0)
+
+
+def _rows(values: Mapping[str, float]) -> list[Sample]:
+    return [("", labels({"listener": listener, "networkProcessor": 0}), value) for listener, value in values.items()]

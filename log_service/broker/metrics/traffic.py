@@ -1,0 +1,133 @@
+"""What topics took and gave, and what requests cost: ``kafka_server_brokertopicmetrics_*`` and ``kafka_network_requestmetrics_*``.
+
+Decides the names. A topic has a row of its own, and the sum of all topics has one without a label, as Kafka has it. Of requests that are
+answered at once the local time is the total; there is no queue between a connection and its handler, so the time in it is 0.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from log_service.metrics.exposition import Family, Labels, Sample, labels
+from log_service.metrics.latency import LatencyMeter, quantiles_ms
+from log_service.metrics.request_meter import RequestMeter
+from log_service.protocol.api_versions import ApiKey
+from log_service.replication.traffic import Traffic
+
+QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+QUANTILE_TEXTS = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+NS_PER_MS = 1_000_000
+
+TOPIC_COUNTERS: Sequence[tuple[str, str, Callable[[Traffic], int]]] = (
+    ("messagesin", "Records appended.", lambda traffic: traffic.record_count),
+    ("bytesin", "Bytes of record batches appended.", lambda traffic: traffic.appended_bytes),
+    ("bytesout", "Bytes of record batches sent to consumers.", lambda traffic: traffic.sent_bytes),
+    ("totalproducerequests", "Partitions of produce requests.", lambda traffic: traffic.append_count),
+    ("failedproducerequests", "Partitions of produce requests that were refused.", lambda traffic: traffic.failed_append_count),
+    ("totalfetchrequests", "Partitions of fetch requests that were read.", lambda traffic: traffic.read_count),
+    ("failedfetchrequests", "Partitions of fetch requests that could not be read.", lambda traffic: traffic.failed_read_count),
+)
+
+
+def topic_families(topics: Mapping[str, Traffic], total: Traffic) -> Iterator[Family]:
+    """Yield the counters of topics and of all of them together."""
+    for name, text, count in TOPIC_COUNTERS:
+        yield Family(
+            name=f"kafka_server_brokertopicmetrics_{name}_total", type="counter", help=text, samples=_by_topic(topics, total, count)
+        )
+
+
+def _by_topic(topics: Mapping[str, Traffic], total: Traffic, count: Callable[[Traffic], int]) -> Iterator[Sample]:
+    yield "", "", count(total)
+    for topic, traffic in topics.items():
+        yield "", labels({"topic": topic}), count(traffic)
+
+
+def request_families(meters: Mapping[ApiKey, RequestMeter], now_ms: int) -> Iterator[Family]:
+    """Yield counts by version and the summaries of durations, of every API that was asked at least once."""
+    used = {name: meter for name, meter in _named(meters) if any(meter.versions)}
+    yield Family(
+        name="kafka_network_requestmetrics_requests_total",
+        type="counter",
+        help="Requests by API and version.",
+        samples=_by_version(used),
+    )
+    recent = {name: _Recent(meter, now_ms) for name, meter in used.items()}
+    for suffix, text, parts in (
+        ("totaltimems", "Time from a request's last byte to its answer, in milliseconds.", _Recent.total),
+        ("localtimems", "Time in the request's handler, in milliseconds.", _Recent.local),
+        ("remotetimems", "Time that a request waited for records, replicas, members or the disk, in milliseconds.", _Recent.remote),
+        ("requestqueuetimems", "Time between reading and handling, in milliseconds: there is no queue between them.", _Recent.queue),
+    ):
+        yield Family(name=f"kafka_network_requestmetrics_{suffix}", type="summary", help=text, samples=_summaries(recent, parts))
+
+
+def _named(meters: Mapping[ApiKey, RequestMeter]) -> Iterator[tuple[str, RequestMeter]]:
+    for key, meter in meters.items():
+        name = "".join(part.capitalize() for part in key.name.split("_"))
+        yield name, meter
+        if key is ApiKey.FETCH:
+            yield "FetchConsumer", meter  # Kafka tells those of consumers apart from those of replicas, of which there are none
+
+
+def _by_version(used: Mapping[str, RequestMeter]) -> Iterator[Sample]:
+    for name, meter in used.items():
+        for version, count in enumerate(meter.versions):
+            if count:
+                yield "", labels({"request": name, "version": version}), count
+
+
+Parts = tuple[Sequence[int], int, int]
+"""Bucket counts of the last minutes; of all time, how many durations there were and their sum in nanoseconds."""
+
+
+class _Recent:
+    """One API's durations, looked at once."""
+
+    def __init__(self, meter: RequestMeter, now_ms: int) -> None:
+        self._at_once, self._at_once_recent = meter.at_once, _recent_of(meter.at_once, now_ms)
+        self._local, self._local_recent = meter.delayed_local, _recent_of(meter.delayed_local, now_ms)
+        self._total, self._total_recent = meter.delayed_total, _recent_of(meter.delayed_total, now_ms)
+
+    def total(self) -> Parts:
+        return (
+            _added(self._at_once_recent, self._total_recent),
+            self._at_once.count + self._total.count,
+            self._at_once.sum_ns + self._total.sum_ns,
+        )
+
+    def local(self) -> Parts:
+        return (
+            _added(self._at_once_recent, self._local_recent),
+            self._at_once.count + self._local.count,
+            self._at_once.sum_ns + self._local.sum_ns,
+        )
+
+    def remote(self) -> Parts:
+        """What waited, waited all but its time in the handler, which is small beside it; the others did not wait."""
+        waited = list(self._total_recent)
+        waited[0] += sum(self._at_once_recent)
+        return waited, self._at_once.count + self._total.count, max(0, self._total.sum_ns - self._local.sum_ns)
+
+    def queue(self) -> Parts:
+        return [0] * len(self._at_once_recent), self._at_once.count + self._local.count, 0
+
+
+def _recent_of(meter: LatencyMeter, now_ms: int) -> Sequence[int]:
+    return meter.recent(now_ms)
+
+
+def _added(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    return [one + other for one, other in zip(first, second, strict=True)]
+
+
+def _summaries(recent: Mapping[str, _Recent], parts: Callable[[_Recent], Parts]) -> Iterator[Sample]:
+    for name, found in recent.items():
+        yield from summary({"request": name}, *parts(found))
+
+
+def summary(values: Mapping[str, object], counts: Sequence[int], count: int, sum_ns: int) -> Iterable[Sample]:
+    """Yield the quantiles, the sum and the count of durations, in milliseconds."""
+    plain: Labels = labels(values)
+    for text, value in zip(QUANTILE_TEXTS, quantiles_ms(counts, QUANTILES), strict=True):
+        yield "", labels({**values, "quantile": text}), round(value, 6)
+    yield "_sum", plain, sum_ns / NS_PER_MS
+    yield "_count", plain, count
