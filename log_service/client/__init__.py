@@ -3,12 +3,13 @@
 It speaks to any Kafka-compatible cluster. Names are loaded when they are first used, so that a service which only produces does not import
 what only a consumer needs. The rooms, from the bottom up:
 
-- ``backoff``, ``partitioning``, ``idempotence``, ``group_protocol``, ``assignors``: decisions without input or output.
+- ``backoff``, ``partitioning``, ``idempotence``, ``aborted``, ``fetch_session``, ``group_protocol``, ``assignors``: decisions without input
+  or output. ``client_metrics``, ``quiet_log``: what clients count and say.
 - ``connection_pool``: one connection per node and purpose, versions negotiated on each.
 - ``cluster_view``, ``cluster_metadata``: what is known of the cluster, how it stays fresh, and how a call is tried again.
 - ``delivery``, ``accumulator``, ``sender``, ``producer``: records on their way in.
-- ``subscriptions``, ``record_view``, ``fetcher``, ``positions``, ``commits``, ``membership``, ``rebalance``, ``consumer``: records on
-  their way out.
+- ``subscriptions``, ``record_view``, ``fetch_exchange``, ``fetcher``, ``positions``, ``positioning``, ``commits``, ``membership``,
+  ``rebalance``, ``consumer``: records on their way out.
 - ``admin_values``, ``admin_topics``, ``admin_groups``, ``offsets``, ``admin``: questions about topics, groups and offsets.
 - ``range_reader``: exactly one range of offsets as raw batches; ``range_arrow``, above ``blocking``, as Arrow columns.
 - ``portal``, ``blocking``, ``blocking_producer``: the same for programs without an event loop.
@@ -40,14 +41,18 @@ if TYPE_CHECKING:
     )
     from log_service.client.blocking import BlockingAdmin, BlockingConsumer
     from log_service.client.blocking_producer import BlockingDelivery, BlockingProducer
-    from log_service.client.consumer import Consumer
-    from log_service.client.delivery import Delivery, RecordMetadata
+    from log_service.client.client_metrics import ClientMetrics, ConsumerMetrics, ProducerMetrics, TopicProduceMetrics
+    from log_service.client.commits import CommitCallback
+    from log_service.client.consumer import Consumer, ConsumerInterceptor
+    from log_service.client.delivery import Delivery, DeliveryCallback, RecordMetadata
     from log_service.client.env import real_env
+    from log_service.client.fetcher import LogTruncation
     from log_service.client.partitioning import Partitioner, murmur2, partition_of_key
     from log_service.client.producer import Producer
     from log_service.client.range_arrow import read_range_arrow
     from log_service.client.range_reader import RawBatches, read_range
-    from log_service.client.record_view import ConsumerRecord
+    from log_service.client.rebalance import RebalanceCallback
+    from log_service.client.record_view import ConsumerRecord, Deserializer, RecordDeserializationError
     from log_service.common.errors import ConfigError, ErrorCode, KafkaError
     from log_service.common.types import TopicPartition
 
@@ -74,12 +79,16 @@ _HOMES = {
     ),
     "log_service.client.blocking": ("BlockingAdmin", "BlockingConsumer"),
     "log_service.client.blocking_producer": ("BlockingDelivery", "BlockingProducer"),
-    "log_service.client.consumer": ("Consumer",),
-    "log_service.client.delivery": ("Delivery", "RecordMetadata"),
+    "log_service.client.client_metrics": ("ClientMetrics", "ConsumerMetrics", "ProducerMetrics", "TopicProduceMetrics"),
+    "log_service.client.commits": ("CommitCallback",),
+    "log_service.client.consumer": ("Consumer", "ConsumerInterceptor"),
+    "log_service.client.delivery": ("Delivery", "DeliveryCallback", "RecordMetadata"),
     "log_service.client.env": ("real_env",),
+    "log_service.client.fetcher": ("LogTruncation",),
     "log_service.client.partitioning": ("Partitioner", "murmur2", "partition_of_key"),
     "log_service.client.producer": ("Producer",),
-    "log_service.client.record_view": ("ConsumerRecord",),
+    "log_service.client.rebalance": ("RebalanceCallback",),
+    "log_service.client.record_view": ("ConsumerRecord", "Deserializer", "RecordDeserializationError"),
     "log_service.client.range_arrow": ("read_range_arrow",),
     "log_service.client.range_reader": ("RawBatches", "read_range"),
     "log_service.common.errors": ("ConfigError", "ErrorCode", "KafkaError"),
@@ -92,13 +101,19 @@ __all__ = [
     "BlockingConsumer",
     "BlockingDelivery",
     "BlockingProducer",
+    "ClientMetrics",
     "ClusterDescription",
+    "CommitCallback",
     "ConfigEntry",
     "ConfigError",
     "ConfigResource",
     "Consumer",
+    "ConsumerInterceptor",
+    "ConsumerMetrics",
     "ConsumerRecord",
     "Delivery",
+    "DeliveryCallback",
+    "Deserializer",
     "EpochEnd",
     "ErrorCode",
     "FoundOffset",
@@ -106,6 +121,7 @@ __all__ = [
     "GroupListing",
     "ItemsFailed",
     "KafkaError",
+    "LogTruncation",
     "MemberDescription",
     "NewTopic",
     "OffsetAndMetadata",
@@ -113,13 +129,17 @@ __all__ = [
     "PartitionOffsets",
     "Partitioner",
     "Producer",
+    "ProducerMetrics",
     "RawBatches",
+    "RebalanceCallback",
+    "RecordDeserializationError",
     "RecordMetadata",
     "ResourceType",
     "RetentionResult",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",
+    "TopicProduceMetrics",
     "murmur2",
     "partition_of_key",
     "read_range",

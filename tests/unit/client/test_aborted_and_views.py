@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from log_service.client.range_reader import AbortedFilter
+from log_service.client.aborted import AbortedFilter
 from log_service.client.record_view import ConsumerRecord, RecordReader
 from log_service.client.subscriptions import Start, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError

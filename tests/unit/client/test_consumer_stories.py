@@ -1,5 +1,6 @@
 """Consumers, their group and a whole broker in virtual time: weather, resets, members that die, and every record read at least once."""
 
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -238,5 +239,99 @@ def test_a_callback_that_raises_ends_the_poll_and_the_next_one_carries_on() -> N
                 await consumer.poll(timeout_ms=20_000)
             while seen != sent:
                 seen.update(record.value for record in await consumer.poll())
+
+    tell(story)
+
+
+def test_a_pattern_takes_topics_in_as_they_come_and_lets_them_go() -> None:
+    async def story(world: World) -> None:
+        settings = {**SETTINGS, "metadata_max_age_ms": 2_000}
+        async with (
+            Admin(SERVERS, env=world.client_env("admin")) as admin,
+            Consumer(SERVERS, env=world.client_env("c"), **settings) as consumer,
+            Producer(SERVERS, env=world.client_env("p")) as producer,
+        ):
+            await consumer.subscribe(re.compile(r"t|more-.*|__.*"))
+            while len(consumer.assignment) < 4:
+                await consumer.poll()
+            assert consumer.subscription == {"t"}, "internal topics are not meant"
+            await admin.create_topics([NewTopic(name=name, partition_count=1) for name in ("more-a", "no-more-b")])
+            while len(consumer.assignment) < 5:
+                await consumer.poll()
+            assert consumer.subscription == {"t", "more-a"}
+            await producer.send("more-a", b"x")
+            assert [record.value for record in await consumer.poll(timeout_ms=10_000)] == [b"x"]
+            await admin.delete_topics(["more-a"])
+            while len(consumer.assignment) > 4:
+                await consumer.poll()
+            await trio.sleep(10)
+            assert [topic.name for topic in await admin.list_topics()] == ["no-more-b", "t"], "nobody brought it back"
+
+    tell(story)
+
+
+def test_commits_without_waiting_keep_their_order_and_are_waited_for_at_the_end() -> None:
+    heard: list[tuple[int, object]] = []
+    partition = TopicPartition("t", 0)
+
+    async def story(world: World) -> None:
+        world.network.weather = world.draw_weather()
+        async with Admin(SERVERS, env=world.client_env("admin")) as admin:
+            async with Consumer(SERVERS, env=world.client_env("c"), **SETTINGS, enable_auto_commit=False) as consumer:
+                consumer.assign([partition])
+                for offset in range(1, 40):
+                    consumer.commit_soon({partition: offset}, lambda offsets, error: heard.append((offsets[partition].offset, error)))
+                    if offset % 7 == 0:
+                        await trio.sleep(0.002)
+                await consumer.commit({partition: 40})
+                assert heard == [(offset, None) for offset in range(1, 40)], "the commit that is waited for goes last"
+                consumer.commit_soon({partition: 41})
+            assert (await admin.list_group_offsets("g"))[partition].offset == 41
+
+    for seed in range(3):
+        heard.clear()
+        tell(story, seed=seed)
+
+
+def test_questions_about_the_log_need_no_assignment() -> None:
+    async def story(world: World) -> None:
+        await produce(world, 10)
+        first, second = TopicPartition("t", 0), TopicPartition("t", 2)
+        async with Consumer(SERVERS, env=world.client_env("c"), **SETTINGS) as consumer:
+            assert await consumer.beginning_offsets([first, second]) == {first: 0, second: 0}
+            assert await consumer.end_offsets([first, second]) == {first: 3, second: 2}
+            found = await consumer.offsets_for_times({first: 0, second: 2**60})
+            assert (found[first].offset, found[second].offset) == (0, -1)
+            consumer.assign([first])
+            assert consumer.lag(first) is None
+            assert await consumer.current_lag(first) == 3
+            await consumer.poll(timeout_ms=5_000)
+            assert consumer.lag(first) == 0
+            with pytest.raises(KafkaError):
+                await consumer.end_offsets([TopicPartition("t", 9)])
+
+    tell(story)
+
+
+def test_a_consumer_counts_what_it_does() -> None:
+    async def story(world: World) -> None:
+        await produce(world, 40)
+        async with Consumer(SERVERS, env=world.client_env("c"), **SETTINGS, max_poll_records=15) as consumer:
+            await consumer.subscribe(["t"])
+            taken = 0
+            while taken < 30:
+                taken += len(await consumer.poll())
+            await consumer.commit()
+            await trio.sleep(3)
+            metrics = consumer.metrics()
+            assert (metrics.records_consumed_total, metrics.assigned_partitions, metrics.rebalance_total) == (taken, 4, 1)
+            assert sum(metrics.records_lag.values()) == 40 - taken
+            assert metrics.records_lag_max == max(metrics.records_lag.values())
+            assert metrics.commit_total >= 1
+            assert metrics.heartbeat_total >= 1
+            assert metrics.fetch_total >= 1
+            assert metrics.last_poll_seconds_ago == pytest.approx(3, abs=0.5)
+            assert metrics.named()["records-lag-max"] == metrics.records_lag_max
+            assert metrics.incoming_byte_total > 0
 
     tell(story)
