@@ -51,8 +51,9 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
     logging.getLogger("log_service").setLevel(logging.INFO)
     try:
         config, settings = read_configuration(properties_path, overrides)
-        if settings.warning is not None:
-            logger.warning("%s", settings.warning)
+        for warning in (settings.warning, settings.idle_warning):
+            if warning is not None:
+                logger.warning("%s", warning)
         return trio.run(_run, config, settings)
     except ConfigError as error:
         return _end(ExitCode.BAD_CONFIGURATION, str(error))

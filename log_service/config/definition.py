@@ -25,6 +25,7 @@ MAX_LONG = 2**63 - 1
 class ConfigType(IntEnum):
     """Kafka's types of configuration, by their numbers in DescribeConfigs."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -36,14 +37,26 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
+BOOLEAN, STRING, INT, SHORT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.SHORT, ConfigType.LONG
+DOUBLE, LIST, CLASS, PASSWORD = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.CLASS, ConfigType.PASSWORD
+
+Row = tuple[str, ConfigType, str | None] | tuple[str, ConfigType, str | None, Validator]
+"""Name, type, default and perhaps bounds of a key that has no effect."""
+Family = tuple[str, tuple[Row, ...]]
+"""What keys belong to that have no effect here, and the keys."""
+
+
 class ConfigSource(IntEnum):
-    """Where a value comes from, by Kafka's numbers in DescribeConfigs; a lower number wins over a higher one."""
+    """Where a value comes from, by Kafka's numbers in DescribeConfigs; up to DEFAULT a lower number wins over a higher one."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 class Importance(Enum):
@@ -58,6 +71,7 @@ class UpdateMode(Enum):
     """Whether a broker's key may change while it runs."""
 
     READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
 
 
@@ -81,11 +95,13 @@ class ConfigKey:
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     validator: Validator | None = None
     is_acting: bool = True
+    is_internal: bool = False
+    """Known, and shown only where it is set."""
 
     @property
     def is_sensitive(self) -> bool:
         """Whether the value must never be shown."""
-        return self.type is ConfigType.PASSWORD
+        return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     @property
     def full_documentation(self) -> str:
@@ -120,7 +136,7 @@ class ConfigKey:
                     raise self._refusal(text, "it is not a number") from None
             case ConfigType.LIST:
                 return split_list(text)
-            case ConfigType.STRING | ConfigType.CLASS | ConfigType.PASSWORD:
+            case ConfigType.STRING | ConfigType.CLASS | ConfigType.PASSWORD | ConfigType.UNKNOWN:
                 return text
 
     def _whole_number(self, text: str) -> int:
@@ -195,14 +211,12 @@ def one_of(*choices: str) -> Validator:
 
 
 def list_of(*choices: str) -> Validator:
-    """Accept lists of these texts without repetition."""
+    """Accept lists of these texts; one that is repeated counts once."""
 
     def validate(value: Value) -> str | None:
         assert isinstance(value, tuple)
         unknown = [item for item in value if item not in choices]
-        if unknown:
-            return f"{unknown[0]!r} is none of {', '.join(choices)}"
-        return "an item is repeated" if len(set(value)) != len(value) else None
+        return f"{unknown[0]!r} is none of {', '.join(choices)}" if unknown else None
 
     return validate
 

@@ -1,16 +1,31 @@
 """What DescribeConfigs shows: every key of a resource with its value, where that comes from, and what else would set it.
 
-Decides the rows; the request's shape is the broker's. Sensitive values are never in a row.
+Decides the rows; the request's shape is the broker's. Sensitive values are never in a row. The rows follow Apache Kafka 4.3 also where that
+is surprising: what sets a topic's key begins with the finest of the broker's keys, so that a topic whose ``retention.ms`` comes from
+``log.retention.hours`` shows the value and no synonym; a name that nobody knows is shown without its value, because it may be a secret.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from itertools import dropwhile
 
 from log_service.common.errors import ConfigError
 from log_service.config.definition import ConfigKey, ConfigSource, ConfigType, UpdateMode, Value
-from log_service.config.resolve import Layers, Setting, settings_of
+from log_service.config.dynamic_keys import QUOTA_KEYS, base_name
+from log_service.config.resolve import Layers, Texts, holding
+from log_service.config.resource_keys import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
 from log_service.config.server_keys import SERVER_KEYS
-from log_service.config.topic_keys import TOPIC_KEYS
+from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+
+UNITS = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+)
+"""Keys that say the same in several units, the one that wins first."""
+FLUSH = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+BROKER_NAMES: Mapping[str, tuple[str, ...]] = {name: names for names in UNITS for name in names} | {FLUSH[0]: FLUSH}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,79 +45,189 @@ class ConfigRow:
     value: str | None
     source: ConfigSource
     type: ConfigType
-    documentation: str
+    documentation: str | None
     is_read_only: bool = False
     is_sensitive: bool = False
     synonyms: tuple[Synonym, ...] = ()
 
 
 def format_value(value: Value) -> str:
-    """Return a value as Kafka writes it."""
+    """Return a value as Kafka writes it; a list without what it repeats."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+    if isinstance(value, float):
+        return _format_double(value)
+    return ",".join(dict.fromkeys(value)) if isinstance(value, tuple) else str(value)
+
+
+def _format_double(value: float) -> str:
+    """Return a double as Java prints it: with an exponent below 0.001 and from ten million on."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    _, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    texts = [str(digit) for digit in digits]
+    assert isinstance(exponent, int), "a default or accepted double is finite"
+    sign = "-" if value < 0 else ""
+    return f"{sign}{texts[0]}.{''.join(texts[1:]) or '0'}E{exponent + len(texts) - 1}"
+
+
+# Topics
 
 
 def describe_topic(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
     """Return the rows of a topic by name; only those of ``names``, unknown ones are passed over."""
-    return [_topic_row(key, settings_of(key.name, layers)) for key in _wanted(TOPIC_KEYS.values(), names)]
+    return [_topic_row(key, layers) for key in _wanted(TOPIC_KEYS.values(), names)]
 
 
-def describe_broker(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
-    """Return the rows of a broker by name; only those of ``names``, unknown ones are passed over. ``layers.topic`` does not count."""
-    return [_broker_row(key, layers) for key in _wanted(SERVER_KEYS.values(), names)]
+def describe_new_topic(layers: Layers) -> list[ConfigRow]:
+    """Return the rows of a topic as CreateTopics tells them (KIP-525): with the true source of each value, and without synonyms."""
+    rows = []
+    for key in _wanted(TOPIC_KEYS.values(), None):
+        holds = holding(key.name, layers)
+        value = format_value(holds.value)
+        rows.append(ConfigRow(name=key.name, value=value, source=holds.source, type=key.type, documentation=key.full_documentation))
+    return rows
 
 
-def describe_all_brokers(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
-    """Return the rows of the default that all brokers share: only what was set there."""
-    return [_broker_row(key, Layers(cluster=layers.cluster)) for key in _wanted(SERVER_KEYS.values(), names) if key.name in layers.cluster]
-
-
-def _wanted(keys: Iterable[ConfigKey], names: Collection[str] | None) -> list[ConfigKey]:
-    return sorted((key for key in keys if names is None or key.name in names), key=lambda key: key.name)
-
-
-def _topic_row(key: ConfigKey, settings: list[Setting]) -> ConfigRow:
-    holds = settings[0]
+def _topic_row(key: ConfigKey, layers: Layers) -> ConfigRow:
+    holds = holding(key.name, layers)
+    value = format_value(holds.value)
+    synonyms: list[Synonym] = []
+    if holds.source is ConfigSource.DYNAMIC_TOPIC:
+        synonyms.append(Synonym(name=key.name, value=value, source=ConfigSource.DYNAMIC_TOPIC))
+    if key.name in BROKER_SYNONYMS:
+        synonyms += broker_synonyms(BROKER_SYNONYMS[key.name][0][0], layers)
     return ConfigRow(
         name=key.name,
-        value=holds.text if holds.name == key.name else format_value(holds.value),
-        source=holds.source,
+        value=value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         type=key.type,
         documentation=key.full_documentation,
-        is_sensitive=key.is_sensitive,
-        synonyms=tuple(Synonym(name=setting.name, value=setting.text, source=setting.source) for setting in settings),
-    )
-
-
-def _broker_row(key: ConfigKey, layers: Layers) -> ConfigRow:
-    synonyms = [
-        Synonym(name=key.name, value=None if key.is_sensitive else texts[key.name], source=source)
-        for source, texts in (
-            (ConfigSource.DYNAMIC_BROKER, layers.broker),
-            (ConfigSource.DYNAMIC_DEFAULT_BROKER, layers.cluster),
-            (ConfigSource.STATIC_BROKER, layers.static),
-        )
-        if key.name in texts and _is_acceptable(key, texts[key.name])
-    ]
-    if key.default is not None:
-        synonyms.append(Synonym(name=key.name, value=None if key.is_sensitive else key.default, source=ConfigSource.DEFAULT))
-    holds = synonyms[0] if synonyms else Synonym(name=key.name, value=None, source=ConfigSource.DEFAULT)
-    return ConfigRow(
-        name=key.name,
-        value=holds.value,
-        source=holds.source,
-        type=key.type,
-        documentation=key.full_documentation,
-        is_read_only=key.update_mode is UpdateMode.READ_ONLY,
         is_sensitive=key.is_sensitive,
         synonyms=tuple(synonyms),
     )
 
 
-def _is_acceptable(key: ConfigKey, text: str) -> bool:
+# Brokers
+
+
+def describe_broker(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
+    """Return the rows of a broker by name; only those of ``names``, unknown ones are passed over. ``layers.topic`` does not count."""
+    known = {name for name, key in SERVER_KEYS.items() if not key.is_internal}
+    shown = known | layers.static.keys() | layers.broker.keys() | layers.cluster.keys()
+    return [_broker_row(name, layers) for name in sorted(shown) if names is None or name in names]
+
+
+def describe_all_brokers(layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
+    """Return the rows of the default that all brokers share: only what was set there."""
+    own = Layers(cluster=layers.cluster)
+    return [_default_row(name, own) for name in sorted(layers.cluster) if names is None or name in names]
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """Return the key of a broker that a name is, or is a listener's override of."""
+    return SERVER_KEYS.get(name) or QUOTA_KEYS.get(name) or SERVER_KEYS.get(base_name(name))
+
+
+def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
+    """Return what sets a broker's key, from the most specific place on; it begins with the key's own name."""
+    key = broker_key(name)
+    is_sensitive = key is None or key.is_sensitive
+    found = [
+        Synonym(name=alias, value=None if is_sensitive else texts[alias], source=source)
+        for source, texts in _places(layers)
+        for alias in _aliases(name)
+        if alias in texts and _is_acceptable(alias, texts[alias])
+    ]
+    return list(dropwhile(lambda synonym: synonym.name != name, found))
+
+
+def _places(layers: Layers) -> Iterator[tuple[ConfigSource, Texts]]:
+    yield ConfigSource.DYNAMIC_BROKER, layers.broker
+    yield ConfigSource.DYNAMIC_DEFAULT_BROKER, layers.cluster
+    yield ConfigSource.STATIC_BROKER, layers.static
+    yield ConfigSource.DEFAULT, DEFAULTS
+
+
+def _aliases(name: str) -> tuple[str, ...]:
+    base = base_name(name)
+    return BROKER_NAMES.get(name, (name,) if base == name else (name, base))
+
+
+def _is_acceptable(name: str, text: str) -> bool:
+    key = broker_key(name)
+    if key is None:
+        return True
     try:
         key.parse(text)
     except ConfigError:
         return False
     return True
+
+
+def _broker_row(name: str, layers: Layers) -> ConfigRow:
+    return _row_of_broker(name, broker_synonyms(name, layers))
+
+
+def _default_row(name: str, layers: Layers) -> ConfigRow:
+    synonyms = [synonym for synonym in broker_synonyms(name, layers) if synonym.source is not ConfigSource.DEFAULT and synonym.name == name]
+    return _row_of_broker(name, synonyms)
+
+
+def _row_of_broker(name: str, synonyms: list[Synonym]) -> ConfigRow:
+    key = broker_key(name)
+    holds = synonyms[0] if synonyms else Synonym(name=name, value=None, source=ConfigSource.DEFAULT)
+    is_own = name in SERVER_KEYS or name in QUOTA_KEYS
+    return ConfigRow(
+        name=name,
+        value=None if key is None or holds.value is None else format_value(key.parse(holds.value)),
+        source=holds.source,
+        type=ConfigType.UNKNOWN if key is None else key.type,
+        documentation=None if key is None else key.full_documentation,
+        is_read_only=not is_own or key is None or key.update_mode is UpdateMode.READ_ONLY,
+        is_sensitive=key is None or key.is_sensitive,
+        synonyms=tuple(synonyms),
+    )
+
+
+DEFAULTS: Texts = {name: key.default for name, key in SERVER_KEYS.items() if key.default is not None}
+
+
+# Groups and client metrics
+
+
+def describe_group(own: Texts, layers: Layers, names: Collection[str] | None = None) -> list[ConfigRow]:
+    """Return the rows of a group, whether or not there is one of that name; ``layers`` are those of the broker."""
+    rows = []
+    for key in _wanted(GROUP_KEYS.values(), names):
+        synonym = broker_synonym(key.name)
+        inherited = broker_synonyms(synonym, layers) if synonym else [_own_default(key)]
+        rows.append(_resource_row(key, own, ConfigSource.GROUP, inherited))
+    return rows
+
+
+def _own_default(key: ConfigKey) -> Synonym:
+    return Synonym(name=key.name, value=key.default, source=ConfigSource.DEFAULT)
+
+
+def describe_client_metrics(own: Texts, names: Collection[str] | None = None) -> list[ConfigRow]:
+    """Return the rows of a client metrics subscription, whether or not there is one of that name."""
+    return [_resource_row(key, own, ConfigSource.CLIENT_METRICS, []) for key in _wanted(CLIENT_METRICS_KEYS.values(), names)]
+
+
+def _resource_row(key: ConfigKey, own: Texts, source: ConfigSource, inherited: list[Synonym]) -> ConfigRow:
+    text = own.get(key.name)
+    synonyms = inherited if text is None else [Synonym(name=key.name, value=text, source=source), *inherited]
+    value = synonyms[0].value if synonyms else key.default
+    return ConfigRow(
+        name=key.name,
+        value=value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        type=key.type,
+        documentation=key.full_documentation,
+        synonyms=tuple(synonyms),
+    )
+
+
+def _wanted(keys: Iterable[ConfigKey], names: Collection[str] | None) -> list[ConfigKey]:
+    return sorted((key for key in keys if names is None or key.name in names), key=lambda key: key.name)

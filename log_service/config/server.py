@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from log_service.common.errors import ConfigError
-from log_service.config.definition import Value, closest_name
+from log_service.config.definition import closest_name
+from log_service.config.describe import broker_key
+from log_service.config.dynamic_keys import PER_LISTENER_ACTING, base_name
 from log_service.config.listeners import (
     ListenerKeys,
     broker_listeners,
@@ -28,6 +30,7 @@ from log_service.config.listeners import (
 from log_service.config.properties import parse_properties
 from log_service.config.resolve import log_defaults
 from log_service.config.server_keys import SERVER_KEYS
+from log_service.config.server_values import ServerValues, host_limits
 from log_service.config.views import (
     CleanerConfig,
     FetchConfig,
@@ -44,12 +47,23 @@ VOTER = re.compile(r"(?P<id>\d{1,10})@(?P<host>.+):(?P<port>\d{1,5})")
 FOREVER_IDLE_MS: Final = 2**62
 
 
+REFUSED: Mapping[str, str] = {
+    "authorizer.class.name": "access control, which is not there in this version; remove it only if nobody needs it",
+    "alter.config.policy.class.name": "a policy in Java, which cannot run here; remove it only if nobody needs it",
+    "create.topic.policy.class.name": "a policy in Java, which cannot run here; remove it only if nobody needs it",
+    "client.quota.callback.class": "quotas in Java, which cannot run here; remove it only if nobody needs it",
+    "config.providers": "values from elsewhere, which cannot be fetched here; write the values into the file",
+}
+"""Keys that ask for what is not there, and would weaken a promise if they were passed over."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What was set, by key: the texts as given, and the names that no version of Kafka's server properties has here."""
+    """What was set, by key: the texts as given, and which of them are unknown, or known and without meaning here."""
 
     texts: Mapping[str, str]
     unknown_keys: tuple[str, ...] = ()
+    idle_keys: tuple[str, ...] = ()
 
     @property
     def warning(self) -> str | None:
@@ -62,50 +76,12 @@ class ServerSettings:
             named.append(f"{name} (did you mean {meant}?)" if meant else name)
         return f"these keys are not known and have no effect: {', '.join(named)}"
 
-
-class _Values:
-    """Typed access to the values of one configuration, defaults included."""
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = texts
-
-    def get(self, name: str) -> Value | None:
-        key = SERVER_KEYS[name]
-        text = self._texts.get(name, key.default)
-        return None if text is None else key.parse(text)
-
-    def is_set(self, name: str) -> bool:
-        return name in self._texts
-
-    def text(self, name: str) -> str:
-        value = self.get(name)
-        assert isinstance(value, str)
-        return value
-
-    def optional_text(self, name: str) -> str | None:
-        value = self.get(name)
-        assert value is None or isinstance(value, str)
-        return value or None
-
-    def number(self, name: str) -> int:
-        value = self.get(name)
-        assert isinstance(value, int)
-        return value
-
-    def flag(self, name: str) -> bool:
-        value = self.get(name)
-        assert isinstance(value, bool)
-        return value
-
-    def fraction(self, name: str) -> float:
-        value = self.get(name)
-        assert isinstance(value, float)
-        return value
-
-    def items(self, name: str) -> tuple[str, ...]:
-        value = self.get(name)
-        assert value is None or isinstance(value, tuple)
-        return value or ()
+    @property
+    def idle_warning(self) -> str | None:
+        """One sentence that names the keys that were set, are known, and mean nothing here; or None."""
+        if not self.idle_keys:
+            return None
+        return f"these keys of Apache Kafka have no effect here (each says why in its documentation): {', '.join(self.idle_keys)}"
 
 
 def parse_server_properties(
@@ -121,13 +97,16 @@ def parse_server_properties(
     """
     texts = dict(parse_properties(source) if isinstance(source, str) else source)
     texts.update(parse_override(override) for override in overrides)
-    unknown = tuple(sorted(name for name in texts if name not in SERVER_KEYS))
     _refuse_what_is_not_there(texts)
     for name, text in texts.items():
-        if name in SERVER_KEYS:
-            SERVER_KEYS[name].parse(text)
+        key = broker_key(name)
+        if key is not None:
+            key.parse(text)
     known = {name: text for name, text in texts.items() if name in SERVER_KEYS}
-    return _node_config(_Values(known), known, host_name), ServerSettings(texts=known, unknown_keys=unknown)
+    config = _node_config(ServerValues(known), texts, host_name)
+    texts |= {"node.id": str(config.node_id), "broker.id": str(config.node_id)}
+    unknown = tuple(sorted(name for name in texts if broker_key(name) is None))
+    return config, ServerSettings(texts=texts, unknown_keys=unknown, idle_keys=idle_keys(texts))
 
 
 def parse_override(text: str) -> tuple[str, str]:
@@ -142,16 +121,29 @@ def parse_override(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def idle_keys(texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names that are set to something else than their default, and mean nothing here; every text was accepted by its key."""
+    return tuple(sorted(name for name, text in texts.items() if _is_idle(name, text)))
+
+
+def _is_idle(name: str, text: str) -> bool:
+    key = broker_key(name)
+    if key is None:
+        return False
+    if name not in SERVER_KEYS and base_name(name) not in PER_LISTENER_ACTING:
+        return True
+    return not key.is_acting and (key.default is None or key.parse(text) != key.parse(key.default))
+
+
 def _refuse_what_is_not_there(texts: Mapping[str, str]) -> None:
-    if texts.get("authorizer.class.name", "").strip():
-        raise ConfigError(
-            "authorizer.class.name asks for access control, which is not there in this version; remove it only if nobody needs it"
-        )
+    for name, reason in REFUSED.items():
+        if texts.get(name, "").strip():
+            raise ConfigError(f"{name} asks for {reason}")
     if texts.get("remote.log.storage.system.enable", "").strip().lower() == "true":
         raise ConfigError("remote.log.storage.system.enable asks for remote storage, which is not there; set it to false")
 
 
-def _node_config(values: _Values, texts: Mapping[str, str], host_name: str) -> NodeConfig:
+def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str) -> NodeConfig:
     node_id = _node_id(values)
     _validate_roles(values)
     _validate_voters(values, node_id)
@@ -199,7 +191,7 @@ def _node_config(values: _Values, texts: Mapping[str, str], host_name: str) -> N
     )
 
 
-def _node_id(values: _Values) -> int:
+def _node_id(values: ServerValues) -> int:
     broker_id = values.number("broker.id")
     if not values.is_set("node.id"):
         if broker_id < 0:
@@ -211,14 +203,14 @@ def _node_id(values: _Values) -> int:
     return node_id
 
 
-def _validate_roles(values: _Values) -> None:
+def _validate_roles(values: ServerValues) -> None:
     roles = values.items("process.roles")
     missing = [role for role in ("broker", "controller") if role not in roles]
     if missing:
         raise ConfigError(f"process.roles lacks {missing[0]}; a node is both in this version, set process.roles=broker,controller")
 
 
-def _validate_voters(values: _Values, node_id: int) -> None:
+def _validate_voters(values: ServerValues, node_id: int) -> None:
     voters = values.items("controller.quorum.voters")
     servers = values.items("controller.quorum.bootstrap.servers")
     if len(voters) > 1 or len(servers) > 1:
@@ -234,7 +226,7 @@ def _validate_voters(values: _Values, node_id: int) -> None:
             )
 
 
-def _listener_keys(values: _Values, host_name: str) -> ListenerKeys:
+def _listener_keys(values: ServerValues, host_name: str) -> ListenerKeys:
     advertised = values.items("advertised.listeners")
     return ListenerKeys(
         listeners=parse_end_points("listeners", values.items("listeners")),
@@ -247,7 +239,7 @@ def _listener_keys(values: _Values, host_name: str) -> ListenerKeys:
     )
 
 
-def _log_dirs(values: _Values) -> tuple[Path, ...]:
+def _log_dirs(values: ServerValues) -> tuple[Path, ...]:
     names = values.items("log.dirs") if values.is_set("log.dirs") else values.items("log.dir")
     if not names or not all(names):
         raise ConfigError("log.dirs names no directory; give the node a place for its data")
@@ -256,7 +248,7 @@ def _log_dirs(values: _Values) -> tuple[Path, ...]:
     return tuple(Path(name) for name in names)
 
 
-def _log_manager(values: _Values, log_dirs: tuple[Path, ...]) -> LogManagerConfig:
+def _log_manager(values: ServerValues, log_dirs: tuple[Path, ...]) -> LogManagerConfig:
     return LogManagerConfig(
         log_dirs=log_dirs,
         retention_check_interval_ms=values.number("log.retention.check.interval.ms"),
@@ -278,7 +270,7 @@ def _log_manager(values: _Values, log_dirs: tuple[Path, ...]) -> LogManagerConfi
     )
 
 
-def _metadata_log(values: _Values, *, is_directory_apart: bool) -> MetadataLogConfig:
+def _metadata_log(values: ServerValues, *, is_directory_apart: bool) -> MetadataLogConfig:
     return MetadataLogConfig(
         segment_bytes=values.number("metadata.log.segment.bytes"),
         segment_ms=values.number("metadata.log.segment.ms"),
@@ -288,14 +280,14 @@ def _metadata_log(values: _Values, *, is_directory_apart: bool) -> MetadataLogCo
     )
 
 
-def _limits(values: _Values) -> NetworkLimits:
+def _limits(values: ServerValues) -> NetworkLimits:
     idle_ms = values.number("connections.max.idle.ms")
     in_flight_bytes = values.number("queued.max.request.bytes")
     return NetworkLimits(
         max_frame_bytes=values.number("socket.request.max.bytes"),
         max_connection_count=values.number("max.connections"),
         max_connection_count_per_host=values.number("max.connections.per.ip"),
-        max_connection_count_per_host_overrides=_host_overrides(values.text("max.connections.per.ip.overrides")),
+        max_connection_count_per_host_overrides=host_limits(values.text("max.connections.per.ip.overrides")),
         idle_timeout_ms=idle_ms if idle_ms >= 0 else FOREVER_IDLE_MS,
         max_request_bytes_in_flight=in_flight_bytes if in_flight_bytes > 0 else NetworkLimits().max_request_bytes_in_flight,
         socket_send_buffer_bytes=values.number("socket.send.buffer.bytes"),
@@ -304,17 +296,7 @@ def _limits(values: _Values) -> NetworkLimits:
     )
 
 
-def _host_overrides(text: str) -> tuple[tuple[str, int], ...]:
-    overrides = []
-    for item in filter(None, (item.strip() for item in text.split(","))):
-        host, _, count = item.rpartition(":")
-        if not host or not count.isdecimal():
-            raise ConfigError(f"max.connections.per.ip.overrides holds {item!r}, which is not host:count")
-        overrides.append((host, int(count)))
-    return tuple(overrides)
-
-
-def _groups(values: _Values) -> GroupConfig:
+def _groups(values: ServerValues) -> GroupConfig:
     shortest, longest = values.number("group.min.session.timeout.ms"), values.number("group.max.session.timeout.ms")
     if shortest > longest:
         raise ConfigError(f"group.min.session.timeout.ms is {shortest}, above group.max.session.timeout.ms, which is {longest}")

@@ -15,10 +15,12 @@ from log_service.config.definition import (
     Importance,
     Validator,
     at_least,
+    between,
     keyed,
     list_of,
     not_empty,
 )
+from log_service.config.dynamic_keys import with_update_modes
 
 HIGH = Importance.HIGH
 DEFAULT_LISTENERS = "PLAINTEXT://127.0.0.1:9092"
@@ -98,6 +100,7 @@ LISTENERS = (
 )  # fmt: skip
 
 DIRECTORIES = (
+    _list("cordoned.log.dirs", "", "Directories of log.dirs, or *, that take no new partitions.", "all take some"),
     _list("log.dirs", None, "Directories for partitions.", "log.dir decides"),
     _list("log.dir", ".tidelog/log", "Directory for partitions, where log.dirs is not set.", "beside everything else that tidelog keeps"),
     _text("metadata.log.dir", None, "Directory for the metadata log.", "the first of log.dirs"),
@@ -117,6 +120,8 @@ NETWORK = (
     _int("socket.receive.buffer.bytes", -1, "Receive buffer of a connection; -1 is the system's default.",
          "the system tunes it by itself; a fixed 100 KiB costs a third to two thirds of the throughput on a fast network", lowest=-1),
     _int("socket.listen.backlog.size", 50, "Connections that may wait to be accepted.", "accepting is quick", lowest=1),
+    _int("max.connection.creation.rate", MAX_INT, "Connections that are accepted in a second; more wait in the system's queue.",
+         "no limit", lowest=0),
     _int("max.connections", 10_000, "Connections of the node, all listeners together.",
          "lower than Kafka's 2147483647: a bound that exists", lowest=0),
     _int("max.connections.per.ip", 10_000, "Connections from one address.", "lower than Kafka's 2147483647: a bound that exists", lowest=0),
@@ -125,7 +130,6 @@ NETWORK = (
           "longer than clients keep theirs"),
     _long("queued.max.request.bytes", -1, "Bytes of requests that are being handled before reading stops; -1 is 512 MiB.",
           "a node must not be filled up from outside"),
-    _int("queued.max.requests", 500, "Requests of all connections that wait for their answers.", "Kafka's", lowest=1),
     _int("num.io.threads", 4, "Threads for what waits for the disk: syncs, cold reads, removals.",
          "lower than Kafka's 8: requests themselves are handled without threads", lowest=1),
     _int("fetch.max.bytes", 55 << 20, "The largest answer to a fetch.", "fifty-five mebibytes, above what consumers ask for", lowest=1024),
@@ -134,8 +138,8 @@ NETWORK = (
 )  # fmt: skip
 
 METRICS = (
-    _text("metrics.listener", "", "Where Prometheus reads this node's metrics, host:port; the page is /metrics, without encryption or login. "
-          "Empty is nowhere.", "a port is opened only for who asks; tidelog up asks for 127.0.0.1:9404"),
+    _text("metrics.listener", "", "Where Prometheus reads this node's metrics, host:port; the page is /metrics, without encryption or "
+          "login. Empty is nowhere.", "a port is opened only for who asks; tidelog up asks for 127.0.0.1:9404"),
 )  # fmt: skip
 
 TOPICS = (
@@ -158,21 +162,23 @@ GROUPS = (
          "spreads groups over a cluster", lowest=1),
     _key("offsets.topic.replication.factor", ConfigType.SHORT, "1", "Replicas of the topic of groups.",
          "lower than Kafka's 3: one node", validator=at_least(1), importance=HIGH),
+    _key("offsets.topic.compression.codec", ConfigType.INT, "0", "Codec of the batches that groups write: 0 none, 1 gzip, 2 snappy, "
+         "3 lz4, 4 zstd.", "small batches gain little", validator=between(0, 4)),
     _int("offsets.topic.segment.bytes", 100 << 20, "Segment size of the topic of groups.", "compacted and loaded in small steps", lowest=1),
-    _int("offsets.load.buffer.size", 5 << 20, "Bytes read at a time while groups are loaded.", "five mebibytes", lowest=1),
-    _int("offsets.commit.timeout.ms", 5_000, "How long a commit waits for its replicas.", "less than a client's request timeout", lowest=1),
 )  # fmt: skip
 
 LIVENESS = (
     _int("broker.heartbeat.interval.ms", 2_000, "How often a broker tells the controller that it is there.", "four in a session", lowest=1),
     _int("broker.session.timeout.ms", 9_000, "A broker that said nothing for so long is fenced.", "four heartbeats lost", lowest=1),
-    _int("initial.broker.registration.timeout.ms", 60_000, "How long a starting broker tries to register.", "a quorum may be electing",
-         lowest=1),
     _long("replica.high.watermark.checkpoint.interval.ms", 5_000, "How often high watermarks are written.",
           "a start serves from at most five seconds back", lowest=1),
+    _int("producer.id.expiration.check.interval.ms", 600_000, "How often expired producers are looked for.", "coarse beside a day",
+         lowest=1),
     _int("producer.id.expiration.ms", 86_400_000, "How long an idle producer's sequence numbers are remembered.", "a day", lowest=1),
 )  # fmt: skip
 
 SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
-    (*IDENTITY, *LISTENERS, *DIRECTORIES, *NETWORK, *METRICS, *TOPICS, *GROUPS, *LIVENESS, *BROKER_LOG_KEYS, *ACCEPTED_KEYS)
+    with_update_modes(
+        (*IDENTITY, *LISTENERS, *DIRECTORIES, *NETWORK, *METRICS, *TOPICS, *GROUPS, *LIVENESS, *BROKER_LOG_KEYS, *ACCEPTED_KEYS)
+    )
 )

@@ -1,31 +1,44 @@
-"""IncrementalAlterConfigs: changes of dynamic configuration, for topics and brokers.
+"""AlterConfigs and IncrementalAlterConfigs: changes of dynamic configuration of topics, brokers, groups and client metrics.
 
-Decides for each resource of a request by itself: all its changes or none. Knows no log. KIP-339.
+Decides for each resource of a request by itself: all its changes or none. Knows no log, and no logger: the levels of loggers are no
+metadata, a broker keeps them for itself. KIP-133, KIP-339.
 
 Invariants: what is written was accepted by its key, together with everything else that its resource has; a value that stays the same is not
 written again.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
-from log_service.common.errors import ConfigError, ErrorCode, KafkaError
-from log_service.config.definition import ConfigType, UpdateMode, closest_name, split_list
-from log_service.config.describe import format_value
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.config.broker import BrokerChange, validate_broker_change
+from log_service.config.definition import ConfigKey, ConfigType, split_list
+from log_service.config.describe import broker_key, format_value
 from log_service.config.resolve import Layers, holding
-from log_service.config.server_keys import SERVER_KEYS
+from log_service.config.resource_keys import (
+    CLIENT_METRICS_KEYS,
+    GROUP_KEYS,
+    broker_synonym,
+    validate_client_metrics_configs,
+    validate_group_configs,
+)
 from log_service.config.topic import validate_topic_configs
 from log_service.config.topic_keys import TOPIC_KEYS
+from log_service.controller.topic_names import validate_topic_name
 from log_service.metadata.image import MetadataImage, ResourceType
+from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from log_service.protocol.messages.alter_configs import AlterConfigsResourceResponse as AlterResourceResponse
 from log_service.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord
+
+MAX_VALUE_BYTES = 2**15 - 1
 
 
 class Operation(IntEnum):
@@ -37,111 +50,227 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
+OPERATIONS = frozenset(Operation)
+
+
+class Change(NamedTuple):
+    """One key of a request."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class Resource(NamedTuple):
+    """What a configuration belongs to."""
+
+    type: int
+    name: str
+
+
+Outcome = KafkaError | None
+"""What went wrong with a resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A resource of a request, and its changes; ``replaces`` forgets what is not named."""
+
+    resource: Resource
+    changes: Sequence[Change]
+    replaces: bool = False
+
+
 def incremental_alter_configs(
     image: MetadataImage, request: IncrementalAlterConfigsRequest, static_texts: Mapping[str, str]
 ) -> tuple[list[MetadataRecord], IncrementalAlterConfigsResponse]:
     """Decide on every resource of the request. ``static_texts`` are the file's, for lists that are appended to without being set."""
-    records: list[MetadataRecord] = []
-    responses: list[AlterConfigsResourceResponse] = []
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    for resource in {(resource.resource_type, resource.resource_name): resource for resource in request.resources}.values():
-        answer = AlterConfigsResourceResponse(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+    asked = [
+        _Asked(
+            Resource(resource.resource_type, resource.resource_name),
+            [Change(config.name, config.config_operation, config.value) for config in resource.configs],
         )
-        try:
-            records += _alter(image, resource, counts[resource.resource_type, resource.resource_name], static_texts)
-        except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, str(error)
-        responses.append(answer)
+        for resource in request.resources
+    ]
+    records, outcomes = _decide(image, asked, static_texts)
+    responses = [
+        AlterConfigsResourceResponse(
+            error_code=outcome.code if outcome else ErrorCode.NONE,
+            error_message=str(outcome) if outcome else None,
+            resource_type=each.resource.type,
+            resource_name=each.resource.name,
+        )
+        for each, outcome in zip(asked, outcomes, strict=True)
+    ]
     return [] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=responses)
 
 
-def _alter(
-    image: MetadataImage, resource: AlterConfigsResource, resource_count: int, static_texts: Mapping[str, str]
-) -> list[MetadataRecord]:
-    if resource_count > 1:
-        text = f"resource {resource.resource_name!r} stands more than once in the request"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    repeated = [name for name, count in Counter(config.name for config in resource.configs).items() if count > 1]
-    if repeated:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{repeated[0]} is changed more than once")
-    _check_resource(image, resource)
-    present = image.configs.of(resource.resource_type, resource.resource_name)
-    cluster = image.configs.of(ResourceType.BROKER, "")
-    layers = Layers(topic=present, cluster=cluster, static=static_texts)
-    changed: dict[str, str | None] = {config.name: _new_text(resource, config, present, layers) for config in resource.configs}
+def alter_configs(
+    image: MetadataImage, request: AlterConfigsRequest, static_texts: Mapping[str, str]
+) -> tuple[list[MetadataRecord], AlterConfigsResponse]:
+    """Decide on every resource of the request: its configuration becomes what is named, all else goes."""
+    asked = [
+        _Asked(
+            Resource(resource.resource_type, resource.resource_name),
+            [Change(config.name, Operation.SET, config.value) for config in resource.configs],
+            replaces=True,
+        )
+        for resource in request.resources
+    ]
+    records, outcomes = _decide(image, asked, static_texts)
+    responses = [
+        AlterResourceResponse(
+            error_code=outcome.code if outcome else ErrorCode.NONE,
+            error_message=str(outcome) if outcome else None,
+            resource_type=each.resource.type,
+            resource_name=each.resource.name,
+        )
+        for each, outcome in zip(asked, outcomes, strict=True)
+    ]
+    return [] if request.validate_only else records, AlterConfigsResponse(responses=responses)
+
+
+def _decide(image: MetadataImage, asked: Sequence[_Asked], static_texts: Mapping[str, str]) -> tuple[list[MetadataRecord], list[Outcome]]:
+    records: list[MetadataRecord] = []
+    outcomes: list[Outcome] = []
+    counts = Counter(each.resource for each in asked)
+    for each in asked:
+        try:
+            if counts[each.resource] > 1:
+                raise _invalid_request(f"resource {each.resource.name!r} stands more than once in the request")
+            records += _alter(image, each, static_texts)
+            outcomes.append(None)
+        except KafkaError as error:
+            outcomes.append(error)
+    return records, outcomes
+
+
+def _alter(image: MetadataImage, asked: _Asked, static_texts: Mapping[str, str]) -> list[MetadataRecord]:
+    resource = asked.resource
+    _check_changes(asked.changes)
+    check_resource(image, resource)
+    present = image.configs.of(*resource)
+    changed: dict[str, str | None] = dict.fromkeys(present) if asked.replaces else {}
+    changed |= {change.name: _new_text(resource, change, present, static_texts) for change in asked.changes}
     result = {name: text for name, text in {**present, **changed}.items() if text is not None}
-    set_names = {name for name, text in changed.items() if text is not None}
-    if resource.resource_type == ResourceType.TOPIC:
-        validate_topic_configs({name: text for name, text in result.items() if name in set_names or name in TOPIC_KEYS})
-    else:
-        _validate_broker_texts({name: result[name] for name in set_names})
+    set_names = frozenset(name for name, text in changed.items() if text is not None)
+    _validate(image, resource, result, set_names, static_texts)
     return [
-        ConfigRecord(resource_type=resource.resource_type, resource_name=resource.resource_name, name=name, value=text)
+        ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=text)
         for name, text in changed.items()
         if text != present.get(name)
     ]
 
 
-def _check_resource(image: MetadataImage, resource: AlterConfigsResource) -> None:
-    name = resource.resource_name
-    match resource.resource_type:
+def _check_changes(changes: Sequence[Change]) -> None:
+    """Refuse what no resource can take."""
+    repeated = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
+    if repeated:
+        raise _invalid_request(f"{repeated[0]} is changed more than once")
+    for change in changes:
+        if change.operation not in OPERATIONS:
+            raise _invalid_request(f"{change.name}: there is no operation {change.operation}")
+        if change.value is None and change.operation != Operation.DELETE:
+            raise _invalid_request(f"{change.name} has no value; only DELETE goes without one")
+
+
+def check_resource(image: MetadataImage, resource: Resource) -> None:
+    """Refuse a resource that is not there, or that has no configuration in the metadata.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
+    """
+    name = resource.name
+    match resource.type:
         case ResourceType.TOPIC:
             if not name:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "there is no default for all topics; change the brokers' defaults instead")
+                raise _invalid_request("there is no default for all topics; change the brokers' defaults instead")
+            validate_topic_name(name)
             if name not in image.topics.by_name:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         case ResourceType.BROKER:
             if name and not (name.isascii() and name.isdecimal()):
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}")
+                raise _invalid_request(f"a broker is named by its number, not {name!r}")
             if name and int(name) not in image.cluster.brokers:
-                raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {name} is not registered")
+                raise _invalid_request(f"broker {name} is not this broker, nor one that is registered")
+        case ResourceType.GROUP:
+            if not name:
+                raise _invalid_request("there is no default for all groups; change the brokers' defaults instead")
+        case ResourceType.CLIENT_METRICS:
+            if not name:
+                raise _invalid_request("a client metrics subscription needs a name")
         case other:
-            text = f"resources of type {other} have no configuration here; topics (2) and brokers (4) do"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            raise _invalid_request(f"resources of type {other} have no configuration in the metadata")
 
 
-def _new_text(resource: AlterConfigsResource, config: AlterableConfig, present: Mapping[str, str], layers: Layers) -> str | None:
+def _new_text(resource: Resource, change: Change, present: Mapping[str, str], static_texts: Mapping[str, str]) -> str | None:
     """Return the key's new text, None when it is deleted."""
-    if config.config_operation == Operation.DELETE:
+    if change.operation == Operation.DELETE:
         return None
-    if config.value is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{config.name} has no value; only DELETE goes without one")
-    if config.config_operation == Operation.SET:
-        return config.value
-    if config.config_operation not in (Operation.APPEND, Operation.SUBTRACT):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{config.name}: there is no operation {config.config_operation}")
-    keys = TOPIC_KEYS if resource.resource_type == ResourceType.TOPIC else SERVER_KEYS
-    if config.name not in keys or keys[config.name].type is not ConfigType.LIST:
-        text = f"{config.name} is not a list, so nothing can be appended to it or subtracted from it"
-        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
-    items = list(split_list(_present_list(resource, config.name, present, layers)))
-    named = split_list(config.value)
-    if config.config_operation == Operation.APPEND:
-        items += [item for item in named if item not in items]
+    assert change.value is not None
+    if change.operation == Operation.SET:
+        text = change.value
     else:
-        items = [item for item in items if item not in named]
-    return ",".join(items)
+        key = _key_of(resource, change.name)
+        if key is None or key.type is not ConfigType.LIST:
+            complaint = f"{change.name} is not a list, so nothing can be appended to it or subtracted from it"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, complaint)
+        items = split_list(present.get(change.name, _default_list(resource, change.name, key, static_texts)))
+        text = ",".join(_appended(items, change.value) if change.operation == Operation.APPEND else _subtracted(items, change.value))
+    if len(text.encode()) > MAX_VALUE_BYTES:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"the value of {change.name} is longer than {MAX_VALUE_BYTES} bytes")
+    return text
 
 
-def _present_list(resource: AlterConfigsResource, name: str, present: Mapping[str, str], layers: Layers) -> str:
-    if name in present:
-        return present[name]
-    if resource.resource_type == ResourceType.TOPIC:
-        return format_value(holding(name, layers).value)
-    return layers.static.get(name, SERVER_KEYS[name].default or "")
+def _appended(items: tuple[str, ...], value: str) -> list[str]:
+    return [*items, *(item for item in dict.fromkeys(split_list(value)) if item not in items)]
 
 
-def _validate_broker_texts(texts: Mapping[str, str]) -> None:
-    for name, text in texts.items():
-        key = SERVER_KEYS.get(name)
-        if key is None:
-            meant = closest_name(name, SERVER_KEYS)
-            hint = f"; did you mean {meant}?" if meant else ""
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is not a broker configuration{hint}")
-        if key.update_mode is UpdateMode.READ_ONLY:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} cannot change while a broker runs; set it in the file and restart")
-        try:
-            key.parse(text)
-        except ConfigError as fault:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, str(fault)) from fault
+def _subtracted(items: tuple[str, ...], value: str) -> list[str]:
+    """Take each item out once, as Kafka does: of what is there twice, one stays."""
+    left = list(items)
+    for item in split_list(value):
+        if item in left:
+            left.remove(item)
+    return left
+
+
+def _key_of(resource: Resource, name: str) -> ConfigKey | None:
+    find: Mapping[int, Callable[[str], ConfigKey | None]] = {
+        ResourceType.TOPIC: TOPIC_KEYS.get,
+        ResourceType.BROKER: broker_key,
+        ResourceType.GROUP: GROUP_KEYS.get,
+        ResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS.get,
+    }
+    return find[resource.type](name)
+
+
+def _default_list(resource: Resource, name: str, key: ConfigKey, static_texts: Mapping[str, str]) -> str:
+    """Return what a list that was never set is appended to: the file's value, or the default; no other dynamic value counts."""
+    if resource.type == ResourceType.TOPIC:
+        return format_value(holding(name, Layers(static=static_texts)).value)
+    synonym = broker_synonym(name) if resource.type == ResourceType.GROUP else name
+    return static_texts.get(synonym or name, key.default or "")
+
+
+def _validate(
+    image: MetadataImage, resource: Resource, result: Mapping[str, str], set_names: frozenset[str], static_texts: Mapping[str, str]
+) -> None:
+    match resource.type:
+        case ResourceType.TOPIC:
+            validate_topic_configs({name: text for name, text in result.items() if name in set_names or name in TOPIC_KEYS})
+        case ResourceType.GROUP:
+            validate_group_configs({name: result[name] for name in set_names}, static_texts)
+        case ResourceType.CLIENT_METRICS:
+            validate_client_metrics_configs(resource.name, {name: result[name] for name in set_names})
+        case _:
+            layers = Layers(
+                broker=image.configs.of(ResourceType.BROKER, resource.name) if resource.name else {},
+                cluster=image.configs.of(ResourceType.BROKER, ""),
+                static=static_texts,
+            )
+            validate_broker_change(BrokerChange(result=result, set_names=set_names, layers=layers, is_default=not resource.name))
+
+
+def _invalid_request(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -15,7 +15,8 @@ from log_service.common.result import CancelTimer, Reply, Result, SetTimer
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.config.views import TopicDefaults
 from log_service.controller.brokers import Heartbeat, RegisterBroker, fence_broker, heartbeat, register_broker, unregister_broker
-from log_service.controller.configs import incremental_alter_configs
+from log_service.controller.configs import alter_configs, incremental_alter_configs
+from log_service.controller.directories import AssignReplica, assign_replica
 from log_service.controller.elections import elect_leaders
 from log_service.controller.feature_levels import update_features
 from log_service.controller.growth import create_partitions
@@ -25,6 +26,7 @@ from log_service.controller.topics import TopicRules, create_topics, delete_topi
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.features import METADATA_VERSION, bootstrap_records, validate_levels
 from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.alter_configs import AlterConfigsRequest
 from log_service.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from log_service.protocol.messages.create_partitions import CreatePartitionsRequest
 from log_service.protocol.messages.create_topics import CreateTopicsRequest
@@ -137,6 +139,10 @@ class Controller:
         """Change configuration; the reply is an ``IncrementalAlterConfigsResponse``."""
         return _decided(incremental_alter_configs(self.image, request, self._config.static_texts), reply_to)
 
+    def handle_alter_configs(self, request: AlterConfigsRequest, _now_ms: int, reply_to: Hashable) -> Decision:
+        """Replace configuration; the reply is an ``AlterConfigsResponse``."""
+        return _decided(alter_configs(self.image, request, self._config.static_texts), reply_to)
+
     def handle_elect_leaders(self, request: ElectLeadersRequest, _now_ms: int, reply_to: Hashable) -> Decision:
         """Elect leaders; the reply is an ``ElectLeadersResponse``."""
         return _decided(elect_leaders(self.image, request), reply_to)
@@ -157,6 +163,10 @@ class Controller:
         self._contacts.pop(node_id, None)
         replies = [Reply(reply_to=reply_to, response=None)]
         return Result(records=records, replies=replies, timers=[CancelTimer(key=SessionTimer(node_id))])
+
+    def handle_assign_replica(self, request: AssignReplica, _now_ms: int, reply_to: Hashable) -> Decision:
+        """Note where a replica is; the reply is None."""
+        return _decided((assign_replica(self.image, request), None), reply_to)
 
     def handle_allocate_producer_ids(self, request: tuple[NodeId, BrokerEpoch], _now_ms: int, reply_to: Hashable) -> Decision:
         """Hand out a block of producer ids to a broker, named with its epoch; the reply is a ``ProducerIdBlock``."""

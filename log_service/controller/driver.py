@@ -21,8 +21,10 @@ from log_service.common.timers import Timer, TimerQueue
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.brokers import Heartbeat, HeartbeatReply, RegisterBroker
 from log_service.controller.controller import Controller, ControllerConfig, Decision
+from log_service.controller.directories import AssignReplica
 from log_service.controller.producer_ids import ProducerIdBlock
 from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from log_service.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -148,6 +150,19 @@ class ControllerDriver:
             KafkaError: BROKER_ID_NOT_REGISTERED.
         """
         await self._decide(Controller.handle_unregister_broker, node_id)
+
+    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        """Replace configuration; errors are per resource."""
+        response: AlterConfigsResponse = await self._decide(Controller.handle_alter_configs, request)
+        return response
+
+    async def assign_replica(self, request: AssignReplica) -> None:
+        """Note in which log directory a replica is.
+
+        Raises:
+            KafkaError: the broker is not registered, or has no such replica.
+        """
+        await self._decide(Controller.handle_assign_replica, request)
 
     async def allocate_producer_ids(self, node_id: NodeId, broker_epoch: BrokerEpoch) -> ProducerIdBlock:
         """Hand out a block of producer ids.

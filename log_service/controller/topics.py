@@ -14,7 +14,7 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, NO_TOPIC_ID, NodeId, TopicId
-from log_service.config.describe import describe_topic
+from log_service.config.describe import describe_new_topic
 from log_service.config.resolve import Layers
 from log_service.config.topic import validate_topic_configs
 from log_service.config.views import TopicDefaults
@@ -213,7 +213,7 @@ def _described(image: MetadataImage, texts: Mapping[str, str], static_texts: Map
         CreatableTopicConfigs(
             name=row.name, value=row.value, read_only=row.is_read_only, config_source=row.source, is_sensitive=row.is_sensitive
         )
-        for row in describe_topic(Layers(topic=texts, cluster=cluster, static=static_texts))
+        for row in describe_new_topic(Layers(topic=texts, cluster=cluster, static=static_texts))
     ]
 
 

@@ -286,7 +286,10 @@ def test_configuration_is_described_with_sources() -> None:
         (TOPIC, "nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (TOPIC, "bad!", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "7", ErrorCode.INVALID_REQUEST),
-        (32, "group", ErrorCode.INVALID_REQUEST),
+        (32, "", ErrorCode.INVALID_REQUEST),
+        (16, "", ErrorCode.INVALID_REQUEST),
+        (8, "7", ErrorCode.INVALID_REQUEST),
+        (3, "any", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_configuration_of_what_is_not_here_is_told(resource_type: int, name: str, code: ErrorCode) -> None:

@@ -103,7 +103,7 @@ def test_a_refused_password_is_not_shown() -> None:
         (between(0, 1), 0.5, 1.1),
         (between_or(1, 9, -1), -1, 0),
         (one_of("a", "b"), "b", "c"),
-        (list_of("a", "b"), ("a", "b"), ("a", "a")),
+        (list_of("a", "b"), ("a", "b", "a"), ("a", "d")),
         (list_of("a", "b"), (), ("c",)),
         (not_empty, ("a",), ()),
     ],

@@ -1,5 +1,6 @@
 """A node's configuration from Kafka's own server properties."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -186,4 +187,26 @@ def test_what_cannot_be_honoured_is_refused_by_name(text: str, named: str) -> No
 
 def test_settings_hold_what_was_set_as_it_was_written() -> None:
     _, settings = parse_server_properties("node.id=1\nlog.retention.hours=2", ["num.partitions=3"])
-    assert dict(settings.texts) == {"node.id": "1", "log.retention.hours": "2", "num.partitions": "3"}
+    assert dict(settings.texts) == {"node.id": "1", "broker.id": "1", "log.retention.hours": "2", "num.partitions": "3"}
+
+
+def test_keys_without_meaning_are_named_in_one_warning_when_they_are_set_to_something_else() -> None:
+    _, settings = parse_server_properties(
+        "node.id=1\nbackground.threads=10\nnum.network.threads=8\nssl.client.auth=required\nlog.retention.hours=2\n"
+        "listener.name.plaintext.max.connections=7\nlistener.name.plaintext.connections.max.idle.ms=5\n"
+    )
+    assert settings.idle_keys == ("listener.name.plaintext.connections.max.idle.ms", "num.network.threads", "ssl.client.auth")
+    assert settings.idle_warning is not None
+    assert "num.network.threads" in settings.idle_warning
+    assert parse_server_properties("node.id=1")[1].idle_warning is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["authorizer.class.name=X", "create.topic.policy.class.name=X", "alter.config.policy.class.name=X", "client.quota.callback.class=X",
+     "config.providers=file", "remote.log.storage.system.enable=true", "listener.name.plaintext.max.connections=many",
+     "sasl.login.refresh.buffer.seconds=soon"],
+)  # fmt: skip
+def test_what_is_not_there_and_what_is_no_value_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(text.partition("=")[0].rpartition(".name.plaintext.")[2])):
+        parse_server_properties(f"node.id=1\n{text}")

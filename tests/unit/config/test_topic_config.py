@@ -4,7 +4,7 @@ import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.definition import ConfigSource, ConfigType
-from log_service.config.describe import ConfigRow, describe_all_brokers, describe_broker, describe_topic
+from log_service.config.describe import ConfigRow, describe_all_brokers, describe_broker, describe_new_topic, describe_topic
 from log_service.config.resolve import Layers, log_defaults
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic import log_config, validate_topic_configs
@@ -102,7 +102,13 @@ def test_a_topics_row_lists_all_that_would_set_it_in_order() -> None:
 
 def test_a_value_from_a_coarser_unit_is_shown_in_the_topics_own() -> None:
     row = topic_row("retention.ms", Layers(static={"log.retention.hours": "4"}))
-    assert (row.value, row.source) == ("14400000", ConfigSource.STATIC_BROKER)
+    assert (row.value, row.source, row.synonyms) == ("14400000", ConfigSource.DEFAULT, ())
+
+
+def test_a_new_topic_is_told_the_true_source_of_a_coarser_unit() -> None:
+    rows = {row.name: row for row in describe_new_topic(Layers(static={"log.retention.hours": "4"}))}
+    assert rows.keys() == TOPIC_KEYS.keys()
+    assert (rows["retention.ms"].value, rows["retention.ms"].source) == ("14400000", ConfigSource.STATIC_BROKER)
 
 
 def test_booleans_and_lists_are_shown_as_kafka_writes_them() -> None:
@@ -112,7 +118,7 @@ def test_booleans_and_lists_are_shown_as_kafka_writes_them() -> None:
 
 def test_every_server_key_is_described() -> None:
     rows = {row.name: row for row in describe_broker(Layers(static={"node.id": "3"}))}
-    assert rows.keys() == SERVER_KEYS.keys()
+    assert rows.keys() == {name for name, key in SERVER_KEYS.items() if not key.is_internal}
     assert (rows["node.id"].value, rows["node.id"].source, rows["node.id"].is_read_only) == ("3", ConfigSource.STATIC_BROKER, True)
     assert (rows["log.retention.ms"].value, rows["log.retention.ms"].is_read_only) == (None, False)
 
@@ -121,7 +127,11 @@ def test_a_brokers_dynamic_value_wins_over_its_file() -> None:
     layers = Layers(broker={"log.retention.ms": "1"}, static={"log.retention.ms": "2"})
     (row,) = describe_broker(layers, ["log.retention.ms"])
     assert (row.value, row.source) == ("1", ConfigSource.DYNAMIC_BROKER)
-    assert [synonym.value for synonym in row.synonyms] == ["1", "2"]
+    assert [(synonym.name, synonym.value) for synonym in row.synonyms] == [
+        ("log.retention.ms", "1"),
+        ("log.retention.ms", "2"),
+        ("log.retention.hours", "168"),
+    ]
 
 
 def test_all_brokers_are_described_by_what_was_set_for_them() -> None:

@@ -1,0 +1,205 @@
+"""Which keys of a broker may change while it runs, and at which level, as in Apache Kafka 4.3 (KIP-226).
+
+Decides nothing about values. A name that is in no list here is read-only; a name that no version of Kafka knows is accepted and kept, as
+Kafka does, because it may belong to somebody's plug-in.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from log_service.config.definition import ConfigKey, ConfigType, UpdateMode, at_least
+
+CLUSTER_WIDE = frozenset(
+    {
+        "background.threads",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "config.providers",
+        "follower.fetch.last.tiered.offset.enable",
+        "group.consumer.assignment.interval.ms",
+        "group.coordinator.cached.buffer.max.bytes",
+        "group.share.assignment.interval.ms",
+        "group.streams.assignment.interval.ms",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.max.compaction.lag.ms",
+        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.min.compaction.lag.ms",
+        "log.cleaner.threads",
+        "log.cleanup.policy",
+        "log.flush.interval.messages",
+        "log.flush.interval.ms",
+        "log.index.interval.bytes",
+        "log.index.size.max.bytes",
+        "log.local.retention.bytes",
+        "log.local.retention.ms",
+        "log.message.timestamp.after.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.type",
+        "log.preallocate",
+        "log.retention.bytes",
+        "log.retention.ms",
+        "log.roll.jitter.ms",
+        "log.roll.ms",
+        "log.segment.bytes",
+        "log.segment.delete.delay.ms",
+        "max.connection.creation.rate",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "message.max.bytes",
+        "metric.reporters",
+        "min.insync.replicas",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "producer.id.expiration.ms",
+        "remote.fetch.max.wait.ms",
+        "remote.list.offsets.request.timeout.ms",
+        "remote.log.index.file.cache.total.size.bytes",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.copy.max.bytes.per.second",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.fetch.max.bytes.per.second",
+        "remote.log.manager.follower.thread.pool.size",
+        "remote.log.reader.threads",
+        "share.coordinator.cached.buffer.max.bytes",
+        "transaction.partition.verification.enable",
+        "unclean.leader.election.enable",
+    }
+)
+"""May be set for one broker, and as the default of all."""
+
+PER_BROKER = frozenset(
+    {
+        "cordoned.log.dirs",
+        "listener.security.protocol.map",
+        "listeners",
+        "principal.builder.class",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.mechanism.inter.broker.protocol",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.engine.factory.class",
+        "ssl.key.password",
+        "ssl.keymanager.algorithm",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""May be set for one broker only."""
+
+INTERNAL = frozenset(
+    {
+        "controller.performance.always.log.threshold.ms",
+        "controller.performance.sample.period.ms",
+        "group.consumer.regex.refresh.interval.ms",
+        "group.share.initialize.retry.interval.ms",
+        "group.share.persister.class.name",
+        "internal.metadata.delete.delay.millis",
+        "internal.metadata.log.segment.bytes",
+        "internal.metadata.max.batch.size.in.bytes",
+        "log.initial.task.delay.ms",
+        "producer.id.expiration.check.interval.ms",
+        "remote.log.index.file.cache.ttl.ms",
+        "remote.log.manager.task.retry.backoff.max.ms",
+        "remote.log.manager.task.retry.backoff.ms",
+        "remote.log.manager.task.retry.jitter",
+        "server.max.startup.time.ms",
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        "share.coordinator.state.topic.prune.interval.ms",
+        "unclean.leader.election.interval.ms",
+        "unstable.api.versions.enable",
+        "unstable.feature.versions.enable",
+    }
+)
+"""Keys that Kafka does not list when it is asked for all."""
+
+ELSEWHERE = frozenset({"listeners", "listener.security.protocol.map", "cordoned.log.dirs"})
+PER_LISTENER = PER_BROKER - ELSEWHERE
+"""Keys about security, which may be set with a listener's prefix only."""
+
+PER_LISTENER_ACTING = frozenset({"max.connections", "max.connection.creation.rate"})
+"""Keys whose override for one listener acts here."""
+
+THREAD_COUNTS = frozenset(
+    {"background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers"}
+)
+"""May at most double or halve in one step."""
+
+OUR_OWN = frozenset({"cluster.id", "metrics.listener"})
+"""Keys that Apache Kafka does not have; shown where they are set."""
+
+LISTENER_KEY = re.compile(r"listener\.name\.(?P<listener>[^.]*)\.(?P<key>.+)")
+
+_QUOTAS = ("follower.replication.throttled.rate", "leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second")
+
+QUOTA_KEYS = {
+    name: ConfigKey(
+        name=name,
+        type=ConfigType.LONG,
+        default=None,
+        validator=at_least(0),
+        documentation="Bytes a second of replication between nodes or directories; a single node has none.",
+        reason="no limit",
+        update_mode=UpdateMode.CLUSTER_WIDE,
+        is_acting=False,
+    )
+    for name in _QUOTAS
+}
+"""Keys of a broker that no file holds: they are only set dynamically, and listed only then."""
+
+
+def with_update_modes(keys: Iterable[ConfigKey]) -> list[ConfigKey]:
+    """Return the keys with the modes and the visibility that the lists here say."""
+    return [replace(key, update_mode=_mode(key.name), is_internal=key.is_internal or key.name in INTERNAL | OUR_OWN) for key in keys]
+
+
+def _mode(name: str) -> UpdateMode:
+    if name in CLUSTER_WIDE:
+        return UpdateMode.CLUSTER_WIDE
+    return UpdateMode.PER_BROKER if name in PER_BROKER else UpdateMode.READ_ONLY
+
+
+def base_name(name: str) -> str:
+    """Return the key that a listener's override is one of, or the name itself."""
+    match = LISTENER_KEY.fullmatch(name)
+    return match["key"] if match else name
+
+
+def listener_name(name: str) -> str | None:
+    """Return the listener, in upper case, that a key is about; None for a key without its prefix."""
+    match = LISTENER_KEY.fullmatch(name)
+    return match["listener"].upper() if match else None

@@ -1,0 +1,166 @@
+"""The keys of groups (KIP-848, KIP-932, KIP-1071) and of client metrics subscriptions (KIP-714): kept and shown, and without effect here.
+
+Decides names, types, defaults and bounds, so that tools that set and list them find what Apache Kafka 4.3 has. A group's key has the
+broker's key of the same name below ``group.`` as its default, and for some the broker's smallest and largest allowed value.
+"""
+
+import re
+from collections.abc import Mapping
+
+from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.config.definition import BOOLEAN, INT, LIST, STRING, ConfigKey, ConfigType, Validator, Value, keyed, one_of
+from log_service.config.server_keys import SERVER_KEYS
+
+GROUP_PREFIX = "group."
+MIN_PUSH_INTERVAL_MS, MAX_PUSH_INTERVAL_MS = 100, 3_600_000
+CLIENT_ATTRIBUTES = frozenset(
+    {"client_id", "client_instance_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port"}
+)
+
+
+def _reset_policy(value: Value) -> str | None:
+    """Accept latest, earliest, or by_duration: with an ISO 8601 duration."""
+    text = str(value).lower()
+    if text in {"latest", "earliest"} or re.fullmatch(r"by_duration:p(?=.)(\d+d)?(t(?=.)(\d+h)?(\d+m)?(\d+(\.\d+)?s)?)?", text):
+        return None
+    return "it must be latest, earliest, or by_duration: with a duration such as PT1H"
+
+
+def _key(name: str, config_type: ConfigType, default: str, documentation: str, validator: Validator | None = None) -> ConfigKey:
+    return ConfigKey(
+        name=name,
+        type=config_type,
+        default=default,
+        documentation=documentation,
+        reason="as in Apache Kafka",
+        validator=validator,
+        is_acting=False,
+    )
+
+
+def _default_of_broker(name: str) -> str:
+    default = SERVER_KEYS[GROUP_PREFIX + name].default
+    assert default is not None
+    return default
+
+
+_SAME_AS_BROKER = (
+    "consumer.assignment.interval.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
+    "share.assignment.interval.ms",
+    "share.delivery.count.limit",
+    "share.heartbeat.interval.ms",
+    "share.partition.max.record.locks",
+    "share.record.lock.duration.ms",
+    "share.session.timeout.ms",
+    "streams.assignment.interval.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.initial.rebalance.delay.ms",
+    "streams.num.standby.replicas",
+    "streams.session.timeout.ms",
+)
+
+GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
+    (
+        *(
+            _key(name, INT, _default_of_broker(name), f"What {GROUP_PREFIX}{name} of the broker is, for one group of that protocol.")
+            for name in _SAME_AS_BROKER
+        ),
+        _key("share.auto.offset.reset", STRING, "latest", "Where a share group begins in a topic that it has not read.", _reset_policy),
+        _key(
+            "share.isolation.level",
+            STRING,
+            "read_uncommitted",
+            "Whether a share group reads records of open transactions.",
+            one_of("read_committed", "read_uncommitted"),
+        ),
+        _key("share.renew.acknowledge.enable", BOOLEAN, "true", "Whether members of a share group may renew their locks."),
+    )
+)
+
+CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = keyed(
+    (
+        _key("interval.ms", INT, "300000", "How often clients push their metrics."),
+        _key("match", LIST, "", "Which clients push: attribute=pattern, each of which has to match."),
+        _key("metrics", LIST, "", "Prefixes of the metrics that are pushed; * is all."),
+    )
+)
+
+
+def broker_synonym(group_key: str) -> str | None:
+    """Return the broker's key that gives a group key's default; None where the default is fixed."""
+    name = GROUP_PREFIX + group_key
+    return name if name in SERVER_KEYS else None
+
+
+def validate_group_configs(configs: Mapping[str, str], static: Mapping[str, str]) -> None:
+    """Check all values of one group, also against the broker's bounds.
+
+    Raises:
+        KafkaError: INVALID_CONFIG.
+    """
+    for name, text in configs.items():
+        key = GROUP_KEYS.get(name)
+        if key is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a configuration of groups")
+        value = _parsed(key, text, ErrorCode.INVALID_CONFIG)
+        for bound, is_too_far in (("min", int.__lt__), ("max", int.__gt__)):
+            limit = _limit(name, bound, static)
+            if limit is not None and isinstance(value, int) and is_too_far(value, limit):
+                side = "below" if bound == "min" else "above"
+                complaint = f"{name} {value} is {side} the broker's {_limit_name(name, bound)}, which is {limit}"
+                raise KafkaError(ErrorCode.INVALID_CONFIG, complaint)
+
+
+def _limit_name(name: str, bound: str) -> str:
+    protocol, _, rest = name.partition(".")
+    rest = rest.removeprefix("num.") if bound == "max" and protocol == "streams" else rest
+    return f"{GROUP_PREFIX}{protocol}.{bound}.{rest}"
+
+
+def _limit(name: str, bound: str, static: Mapping[str, str]) -> int | None:
+    key = SERVER_KEYS.get(_limit_name(name, bound))
+    if key is None:
+        return None
+    value = key.parse(static.get(key.name, key.default or ""))
+    assert isinstance(value, int)
+    return value
+
+
+def validate_client_metrics_configs(name: str, configs: Mapping[str, str]) -> None:
+    """Check all values of one client metrics subscription.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, the key is none, or the interval is out of bounds; INVALID_CONFIG, a pattern makes no sense.
+    """
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a client metrics subscription needs a name")
+    for key_name, text in configs.items():
+        key = CLIENT_METRICS_KEYS.get(key_name)
+        if key is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key_name} is not a configuration of client metrics")
+        value = _parsed(key, text, ErrorCode.INVALID_REQUEST)
+        if isinstance(value, int) and not MIN_PUSH_INTERVAL_MS <= value <= MAX_PUSH_INTERVAL_MS:
+            complaint = f"interval.ms {value} is not between {MIN_PUSH_INTERVAL_MS} and {MAX_PUSH_INTERVAL_MS}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, complaint)
+        if key_name == "match" and isinstance(value, tuple):
+            _validate_patterns(value)
+
+
+def _validate_patterns(patterns: tuple[str, ...]) -> None:
+    for pattern in patterns:
+        attribute, equals, expression = pattern.partition("=")
+        if not equals or attribute.strip() not in CLIENT_ATTRIBUTES:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"match holds {pattern!r}, which is not attribute=pattern of a client")
+        try:
+            re.compile(expression)
+        except re.error as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"match holds {pattern!r}: {error}") from error
+
+
+def _parsed(key: ConfigKey, text: str, code: ErrorCode) -> Value:
+    try:
+        return key.parse(text)
+    except ConfigError as fault:
+        raise KafkaError(code, str(fault)) from fault

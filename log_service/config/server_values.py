@@ -1,0 +1,78 @@
+"""Typed values out of the texts of one node's configuration, defaults included.
+
+Decides nothing about what values mean together (``config.server`` does); knows what a few texts of their own syntax say.
+"""
+
+from collections.abc import Mapping
+
+from log_service.common.errors import ConfigError
+from log_service.config.definition import Value
+from log_service.config.server_keys import SERVER_KEYS
+
+
+class ServerValues:
+    """Typed access to the values of one configuration. Every text was accepted by its key."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def get(self, name: str) -> Value | None:
+        """Return the value that holds, None where there is none."""
+        key = SERVER_KEYS[name]
+        text = self._texts.get(name, key.default)
+        return None if text is None else key.parse(text)
+
+    def is_set(self, name: str) -> bool:
+        """Whether the key was given."""
+        return name in self._texts
+
+    def text(self, name: str) -> str:
+        """Return the value of a text key that always has one."""
+        value = self.get(name)
+        assert isinstance(value, str)
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        """Return the value of a text key; None where it is missing or empty."""
+        value = self.get(name)
+        assert value is None or isinstance(value, str)
+        return value or None
+
+    def number(self, name: str) -> int:
+        """Return a whole number."""
+        value = self.get(name)
+        assert isinstance(value, int)
+        return value
+
+    def fraction(self, name: str) -> float:
+        """Return a number with a fraction."""
+        value = self.get(name)
+        assert isinstance(value, int | float)
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        """Return a truth value."""
+        value = self.get(name)
+        assert isinstance(value, bool)
+        return value
+
+    def items(self, name: str) -> tuple[str, ...]:
+        """Return the items of a list, none where it is missing."""
+        value = self.get(name)
+        assert value is None or isinstance(value, tuple)
+        return value or ()
+
+
+def host_limits(text: str) -> tuple[tuple[str, int], ...]:
+    """Return the hosts and counts of ``max.connections.per.ip.overrides``.
+
+    Raises:
+        ConfigError: an item is not ``host:count``.
+    """
+    limits = []
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        host, _, count = item.rpartition(":")
+        if not host or not (count.isascii() and count.isdecimal()):
+            raise ConfigError(f"max.connections.per.ip.overrides holds {item!r}, which is not host:count")
+        limits.append((host.strip("[]"), int(count)))
+    return tuple(limits)
