@@ -28,9 +28,12 @@ def status(*, data: Path, as_json: bool) -> None:
         row["restarts"] = row.pop("restart_count")
     print_rows(
         rows,
-        ["name", "state", "address", "pid", "restarts", "log_path"],
+        ["name", "state", "address", "pid", "restarts"],
         as_json=as_json,
         empty=f"nothing runs on {data}; start it with: tidelog up --data {data}",
     )
+    if components and not as_json:
+        click.echo("".join(f"\nmetrics  {row['metrics_url']}" for row in rows if row["metrics_url"]))
+        click.echo(f"logs     {Path(components[0].log_path).parent}")
     if not components or any(component.state != "ready" for component in components):
         raise click.exceptions.Exit(1)

@@ -26,10 +26,23 @@ from log_service.supervisor.supervisor import Supervisor, leaf
 @click.option("--broker-port", default=9092, show_default=True, help="Where Kafka clients connect.")
 @click.option("--ui-port", default=3000, show_default=True, help="Where the Dagster UI is.")
 @click.option("--spark-port", default=15002, show_default=True, help="Where the warm Spark server listens, on 127.0.0.1.")
+@click.option(
+    "--metrics-port", type=click.IntRange(0, 65_535), metavar="PORT",
+    help="Where Prometheus reads the broker's metrics; 0 is nowhere.  [default: 9404, or one that is free]",
+)  # fmt: skip
 @click.option("--broker", "overrides", multiple=True, metavar="KEY=VALUE", help="A server property for the broker; may be repeated.")
 @click.option("--only-broker", is_flag=True, help="Leave the platform out.")
 def up(
-    *, data: Path, project: Path, host: str, broker_port: int, ui_port: int, spark_port: int, overrides: tuple[str, ...], only_broker: bool
+    *,
+    data: Path,
+    project: Path,
+    host: str,
+    broker_port: int,
+    ui_port: int,
+    spark_port: int,
+    metrics_port: int | None,
+    overrides: tuple[str, ...],
+    only_broker: bool,
 ) -> None:
     """Start broker, warm Spark server, Dagster webserver and daemon, and keep them running.
 
@@ -41,7 +54,15 @@ def up(
             raise click.BadParameter(f"{override!r} is not KEY=VALUE", param_hint="--broker")
     with held_lock(data):
         pass
-    context = service_context(data=data, project=project, host=host, broker_port=broker_port, ui_port=ui_port, spark_port=spark_port)
+    context = service_context(
+        data=data,
+        project=project,
+        host=host,
+        broker_port=broker_port,
+        ui_port=ui_port,
+        spark_port=spark_port,
+        metrics_port=metrics_port,
+    )
     components = [broker_component(context, overrides)]
     if not only_broker:
         registered = registered_components(context)

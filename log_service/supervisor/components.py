@@ -17,6 +17,8 @@ from log_service.supervisor.spec import Component, ServiceContext, TcpReadiness
 ENTRY_POINT_GROUP = "tidelog.services"
 BROKER = "broker"
 DAY_MS = 24 * 3_600_000
+METRICS_PORT = 9404
+METRICS_KEY = "metrics.listener"
 
 
 def broker_component(context: ServiceContext, overrides: Sequence[str] = ()) -> Component:
@@ -35,6 +37,8 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = ()) -> 
         "log.dirs": str(directory / "logs"),
         "log.retention.check.interval.ms": str(DAY_MS),
     }
+    if context.metrics_port is not None:
+        settings[METRICS_KEY] = f"{context.host}:{context.metrics_port}"
     lines = [f"{key}={value}" for key, value in settings.items()]
     properties.write_text("\n".join(["# Written anew by `tidelog up`; change it there with --broker key=value.", *lines, *overrides, ""]))
     host, _, port = context.bootstrap_servers.rpartition(":")
@@ -43,9 +47,16 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = ()) -> 
         argv=(sys.executable, "-m", "log_service.cli.main", "serve", str(properties)),
         readiness=TcpReadiness(host=host, port=int(port)),
         address=context.bootstrap_servers,
+        metrics_url=metrics_url([*lines, *overrides]),
         start_deadline_s=60.0,
         stop_deadline_s=30.0,
     )
+
+
+def metrics_url(lines: Sequence[str]) -> str:
+    """Return where the metrics page is that properties ask for, the last of them; empty where there is none."""
+    asked = [value.strip() for key, _, value in (line.partition("=") for line in lines) if key.strip() == METRICS_KEY]
+    return f"http://{asked[-1]}/metrics" if asked and asked[-1] else ""
 
 
 def registered_components(context: ServiceContext) -> list[Component]:
@@ -78,8 +89,29 @@ def check_port_is_free(host: str, port: int, what: str, option: str) -> None:
         raise ConfigError(f"{what} cannot listen on {host}:{port} ({reason}): name another one with {option}") from error
 
 
-def service_context(*, data: Path, project: Path, host: str, broker_port: int, ui_port: int, spark_port: int) -> ServiceContext:
-    """Return what all components are told, after making sure that their ports are free.
+def metrics_port_of(host: str, wanted: int | None) -> int | None:
+    """Return the port of the broker's metrics page: the one that is wanted (0 is none), else the usual one, else one that is free.
+
+    Raises:
+        ConfigError: the wanted one is occupied.
+    """
+    if wanted is not None:
+        if wanted:
+            check_port_is_free(host, wanted, "the metrics page", "--metrics-port")
+        return wanted or None
+    try:
+        check_port_is_free(host, METRICS_PORT, "the metrics page", "--metrics-port")
+    except ConfigError:
+        with socket.create_server((host, 0)) as probe:
+            port: int = probe.getsockname()[1]
+        return port
+    return METRICS_PORT
+
+
+def service_context(
+    *, data: Path, project: Path, host: str, broker_port: int, ui_port: int, spark_port: int, metrics_port: int | None = 0
+) -> ServiceContext:
+    """Return what all components are told, after making sure that their ports are free. ``metrics_port``: see ``metrics_port_of``.
 
     Raises:
         ConfigError: a port is occupied.
@@ -94,4 +126,5 @@ def service_context(*, data: Path, project: Path, host: str, broker_port: int, u
         bootstrap_servers=f"{host}:{broker_port}",
         ui_port=ui_port,
         spark_port=spark_port,
+        metrics_port=metrics_port_of(host, metrics_port),
     )

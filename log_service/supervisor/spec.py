@@ -49,6 +49,7 @@ class Component:
     argv: Argv
     readiness: Readiness
     address: str = ""
+    metrics_url: str = ""
     after: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: Path | None = None
@@ -68,6 +69,7 @@ class ServiceContext:
     bootstrap_servers: str
     ui_port: int
     spark_port: int
+    metrics_port: int | None = None  # of the broker; None: it has no metrics page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ class ComponentState:
     pid: int | None
     restart_count: int
     log_path: str
+    metrics_url: str = ""
 
 
 def write(data_directory: Path, states: Mapping[str, ComponentState]) -> None:

@@ -51,6 +51,7 @@ class Supervisor:
             pid=pid,
             restart_count=restart_count,
             log_path=str(self._log_directory / f"{component.name}.log"),
+            metrics_url=component.metrics_url,
         )
 
     def _note(self, component: Component, name: str, *, pid: int | None = None, restart_count: int = 0) -> None:
@@ -121,7 +122,8 @@ class Supervisor:
         self._note(component, "starting", pid=running.pid, restart_count=restart_count)
         if await self._becomes_ready(component, running):
             self._note(component, "ready", pid=running.pid, restart_count=restart_count)
-            self._tell(component, f"ready  {component.address}".rstrip())
+            metrics = f"  metrics {component.metrics_url}" if component.metrics_url else ""
+            self._tell(component, f"ready  {component.address}{metrics}".rstrip())
             self._ready[component.name].set()
         elif running.guard.poll() is None:
             await running.stop()

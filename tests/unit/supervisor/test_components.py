@@ -1,0 +1,67 @@
+"""The broker of an installation: its properties, and where its metrics are."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from log_service.common.errors import ConfigError
+from log_service.supervisor.components import METRICS_PORT, broker_component, metrics_port_of, service_context
+from log_service.supervisor.spec import ServiceContext
+
+
+def context(tmp_path: Path, metrics_port: int | None) -> ServiceContext:
+    return ServiceContext(
+        data_directory=tmp_path,
+        project_directory=tmp_path,
+        host="127.0.0.1",
+        bootstrap_servers="127.0.0.1:9092",
+        ui_port=1,
+        spark_port=2,
+        metrics_port=metrics_port,
+    )
+
+
+def properties(tmp_path: Path) -> str:
+    return (tmp_path / "broker" / "server.properties").read_text()
+
+
+def test_the_broker_tells_where_its_metrics_are(tmp_path: Path) -> None:
+    component = broker_component(context(tmp_path, 9404))
+    assert component.metrics_url == "http://127.0.0.1:9404/metrics"
+    assert "metrics.listener=127.0.0.1:9404\n" in properties(tmp_path)
+
+
+def test_a_person_s_own_listener_wins(tmp_path: Path) -> None:
+    assert broker_component(context(tmp_path, 9404), ["metrics.listener=127.0.0.1:1234"]).metrics_url == "http://127.0.0.1:1234/metrics"
+    assert broker_component(context(tmp_path, 9404), ["metrics.listener="]).metrics_url == ""
+
+
+def test_without_a_port_there_is_no_page(tmp_path: Path) -> None:
+    assert broker_component(context(tmp_path, None)).metrics_url == ""
+    assert "metrics.listener" not in properties(tmp_path)
+    assert metrics_port_of("127.0.0.1", 0) is None
+
+
+def test_another_installation_on_the_usual_port_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr("log_service.supervisor.components.METRICS_PORT", port)
+        found = metrics_port_of("127.0.0.1", None)
+        assert found is not None
+        assert found != port
+        with pytest.raises(ConfigError, match=f"the metrics page cannot listen on 127.0.0.1:{port} .*--metrics-port"):
+            metrics_port_of("127.0.0.1", port)
+    assert METRICS_PORT == 9404
+
+
+def test_an_installation_of_one_s_own_has_no_metrics_unless_it_asks(tmp_path: Path) -> None:
+    ports = [free_port() for _ in range(3)]
+    made = service_context(data=tmp_path, project=tmp_path, host="127.0.0.1", broker_port=ports[0], ui_port=ports[1], spark_port=ports[2])
+    assert made.metrics_port is None
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
