@@ -8,9 +8,10 @@ WORKERS ?= 2
 SEEDS ?= 0-99
 KILLS ?= 50
 SEED ?= 1
+MINUTES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up status test lint check unit format sim kill-loop bench generate kafka-libs clean
+.PHONY: help demo up status test lint check unit format sim fuzz chaos kill-loop bench generate kafka-libs clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +60,12 @@ format: $(VENV)/installed-dev  ## format and mend what can be mended
 
 sim: $(VENV)/installed-dev  ## simulated nodes through faults; SEEDS=0-99, or SEEDS=7 TRACE=1 for one again
 	$(BIN)/python -m tests.sim.node_runs --seeds $(SEEDS) $(if $(TRACE),--trace)
+
+fuzz: $(VENV)/installed-dev  ## hostile bytes at decoders, node, client and process; MINUTES=2 SEED=1
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
+
+chaos: $(VENV)/installed-dev  ## kill -9 of a loaded node, full and failing disks, files that vanish; KILLS=200 SEED=1
+	$(BIN)/python -m tests.chaos --kills $(or $(filter-out 50,$(KILLS)),200) --seed $(SEED)
 
 kill-loop: $(VENV)/installed-dev  ## kill -9 of runs, daemon and code server; KILLS=50 SEED=1
 	KILLS=$(KILLS) SEED=$(SEED) $(PYTEST) -n 0 --timeout 3600 tests/platform/test_kill_loop.py

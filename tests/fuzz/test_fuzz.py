@@ -1,0 +1,122 @@
+"""Hostile bytes in every run of the tests: a fixed seed for each engine, everything that was ever found, and proof that the engines find.
+
+``make fuzz MINUTES=10`` goes on from here with other seeds.
+"""
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
+from log_service.coordinator.group.joining import GroupDecision
+from log_service.coordinator.result import RequestContext
+from log_service.protocol.api_versions import SERVED, ApiKey
+from log_service.protocol.messages.heartbeat import HeartbeatRequest
+from log_service.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from log_service.records import compression
+from tests.fuzz import decoders, hostile_broker, process_node, virtual_node
+from tests.fuzz.__main__ import play_again, told
+from tests.fuzz.cases import Case, Finding, read, write
+from tests.fuzz.shrink import shrink
+
+FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
+SEED = 1
+
+
+def listed(findings: list[Finding]) -> str:
+    return "\n".join(f"{finding}\n  again with: python -m tests.fuzz --replay {write(finding)}" for finding in findings)
+
+
+def test_whatever_parses_bytes_reads_or_refuses_them() -> None:
+    figures, findings = decoders.fuzz(SEED, rounds=25)
+    assert not findings, listed(findings)
+    for spec in SERVED.values():
+        for kind in ("request", "response"):
+            outcomes = figures.outcomes[f"{spec.name} {kind}"]
+            assert outcomes["read"] > 0, "the bytes that are drawn never get anywhere"
+            assert outcomes["refused"] > 0 or spec.key == ApiKey.LIST_GROUPS
+
+
+def test_a_node_in_virtual_time_survives_every_session() -> None:
+    figures, findings = virtual_node.fuzz(SEED, rounds=25)
+    assert not findings, listed(findings)
+    drawn = {what for what in figures.tried if " v" in what}
+    assert drawn == {f"{spec.name} v{version}" for spec in SERVED.values() for version in range(spec.min_version, spec.max_version + 1)}
+
+
+def test_the_client_survives_a_broker_that_lies() -> None:
+    figures, findings = hostile_broker.fuzz(SEED, rounds=20)
+    assert not findings, listed(findings)
+    assert figures.outcomes["answers"]["damaged"] > 100
+
+
+@pytest.mark.integration
+def test_a_broker_process_survives_every_session_within_its_memory() -> None:
+    figures, findings = process_node.fuzz(SEED, rounds=25)
+    assert not findings, listed(findings)
+    assert figures.notes["most memory"].endswith("MiB resident")
+    assert "executions" in told("process_node", figures, SEED)
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_what_was_found_stays_mended(path: Path) -> None:
+    assert not play_again(path)
+
+
+# The engines find what is there to be found
+
+
+def test_a_planted_bug_in_a_handler_is_found_made_small_and_played_again(tmp_path: Path) -> None:
+    handle = GroupCoordinatorShard.handle_heartbeat
+
+    def careless(self: GroupCoordinatorShard, request: HeartbeatRequest, context: RequestContext, decision: GroupDecision) -> None:
+        if request.generation_id == -1:
+            raise ZeroDivisionError("planted")
+        handle(self, request, context, decision)
+
+    with mock.patch.object(GroupCoordinatorShard, "handle_heartbeat", careless):
+        _, findings = virtual_node.fuzz(SEED, rounds=10, tries=60)
+        (found,) = [finding for finding in findings if "planted" in finding.text]
+        assert len(found.case.sessions) == 1
+        assert sum(map(len, found.case.sessions[0])) < 400
+        path = write(found, tmp_path)
+        assert "planted" in play_again(path)
+
+
+def test_a_planted_bug_in_a_decoder_is_found() -> None:
+    def careless(compressed: bytes, _max_size_bytes: int) -> bytes:
+        if compressed[:1] != b"\x04":
+            raise ZeroDivisionError("planted")
+        return b""
+
+    with mock.patch.dict(compression._DECOMPRESSORS, {compression.Codec.LZ4: careless}):
+        _, findings = decoders.fuzz(SEED, rounds=25)
+    assert any("planted" in finding.text for finding in findings)
+
+
+def test_an_epoch_below_all_of_an_empty_log_was_a_finding() -> None:
+    """The bytes of the file are those of the request that it was found with."""
+    partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=-2)
+    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic="plain", partitions=[partition])])
+    case = next(read(path) for path in FOUND if "epoch-below-all" in path.stem)
+    assert virtual_node.play(case.seed, case.sessions)[0] == ""
+    assert request.topics[0].topic.encode() in case.sessions[0][0]
+
+
+def test_shrinking_keeps_what_fails_and_no_more() -> None:
+    case = Case(engine="decoders", target="x", sessions=((b"aaa", b"bbXbb"), (b"c",)))
+
+    def fails(tried: Case) -> bool:
+        return any(b"X" in piece for session in tried.sessions for piece in session)
+
+    assert shrink(case, fails).sessions == ((b"X",),)
+
+
+def test_cases_come_back_from_their_files(tmp_path: Path) -> None:
+    case = Case(engine="process_node", target="session", seed=3, sessions=((b"\0\1", b""), (b"z",)), ids=(("plain", "00" * 16),))
+    assert read(write(Finding(text="x", case=case), tmp_path)) == case
