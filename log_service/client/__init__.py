@@ -7,7 +7,7 @@ what only a consumer needs. The rooms, from the bottom up:
   or output. ``client_metrics``, ``quiet_log``: what clients count and say.
 - ``connection_pool``: one connection per node and purpose, versions negotiated on each.
 - ``cluster_view``, ``cluster_metadata``: what is known of the cluster, how it stays fresh, and how a call is tried again.
-- ``delivery``, ``accumulator``, ``sender``, ``producer``: records on their way in.
+- ``interception``, ``delivery``, ``accumulator``, ``sender``, ``producer``: records on their way in.
 - ``subscriptions``, ``record_view``, ``fetch_exchange``, ``fetcher``, ``positions``, ``positioning``, ``commits``, ``membership``,
   ``rebalance``, ``consumer``: records on their way out.
 - ``admin_values``, ``admin_topics``, ``admin_groups``, ``offsets``, ``admin``: questions about topics, groups and offsets.
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from log_service.client.delivery import Delivery, DeliveryCallback, RecordMetadata
     from log_service.client.env import real_env
     from log_service.client.fetcher import LogTruncation
+    from log_service.client.interception import ProducerInterceptor, ProducerRecord, Serializer
     from log_service.client.partitioning import Partitioner, murmur2, partition_of_key
     from log_service.client.producer import Producer
     from log_service.client.range_arrow import read_range_arrow
@@ -85,6 +86,7 @@ _HOMES = {
     "log_service.client.delivery": ("Delivery", "DeliveryCallback", "RecordMetadata"),
     "log_service.client.env": ("real_env",),
     "log_service.client.fetcher": ("LogTruncation",),
+    "log_service.client.interception": ("ProducerInterceptor", "ProducerRecord", "Serializer"),
     "log_service.client.partitioning": ("Partitioner", "murmur2", "partition_of_key"),
     "log_service.client.producer": ("Producer",),
     "log_service.client.rebalance": ("RebalanceCallback",),
@@ -129,13 +131,16 @@ __all__ = [
     "PartitionOffsets",
     "Partitioner",
     "Producer",
+    "ProducerInterceptor",
     "ProducerMetrics",
+    "ProducerRecord",
     "RawBatches",
     "RebalanceCallback",
     "RecordDeserializationError",
     "RecordMetadata",
     "ResourceType",
     "RetentionResult",
+    "Serializer",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",

@@ -15,11 +15,12 @@ from operator import attrgetter
 
 from log_service.client.delivery import Delivery, DeliveryCallback, ProducerBatch
 from log_service.client.idempotence import PartitionSequence, Sequences
+from log_service.common.errors import ConfigError
 from log_service.common.types import NO_SEQUENCE, TopicPartition
 from log_service.config.client import ProducerConfig
 from log_service.records.batch import HEADER_SIZE
 from log_service.records.builder import BatchBuilder
-from log_service.records.compression import Codec
+from log_service.records.compression import LEVELS, Codec
 from log_service.records.record import RecordHeader
 
 NEVER_MS = 2**62
@@ -49,6 +50,12 @@ class PartitionQueue:
         """Nothing waits and nothing is in flight."""
         return not self.waiting and not self.in_flight
 
+    @property
+    def oldest_ms(self) -> int:
+        """When the oldest batch was begun; far away if there is none."""
+        first = min((each.created_ms for each in self.in_flight), default=NEVER_MS)
+        return min(first, self.waiting[0].created_ms) if self.waiting else first
+
     def is_first_outstanding(self, batch: ProducerBatch) -> bool:
         """Whether no numbered batch before ``batch`` is still unanswered."""
         earlier = self.in_flight[0] if self.in_flight else None
@@ -77,6 +84,8 @@ class Accumulator:
     def __init__(self, config: ProducerConfig, sequences: Sequences | None) -> None:
         self._config = config
         self._codec = Codec.of_name(config.compression)
+        if config.compression_level is not None and config.compression_level not in LEVELS.get(self._codec, ()):
+            raise ConfigError(f"compression_level {config.compression_level}: {config.compression} has no such level")
         self._sequences = sequences
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._active: dict[TopicPartition, PartitionQueue] = {}
@@ -103,6 +112,11 @@ class Accumulator:
     def has_room_for(self, size_bytes: int) -> bool:
         """Whether a record of about ``size_bytes`` may be taken; one larger than the whole bound is taken when nothing else waits."""
         return self.buffered_bytes == 0 or self.buffered_bytes + size_bytes <= self._config.buffer_memory
+
+    def waiting_count(self, topic: str, partition: int) -> int:
+        """Return how many batches wait for a partition."""
+        queue = self._queues.get(TopicPartition(topic, partition))
+        return 0 if queue is None else len(queue.waiting)
 
     def append(  # noqa: PLR0917 - called for every record, where keywords cost
         self,
@@ -142,11 +156,11 @@ class Accumulator:
         drained = Drained()
         sizes: dict[int, int] = {}
         for queue in list(self._active.values()):
+            drained.expires_ms = min(drained.expires_ms, queue.oldest_ms + self._config.delivery_timeout_ms)
             if not queue.waiting:
                 continue
             batch = queue.waiting[0]
             ready_ms = self._ready_ms(queue, batch)
-            drained.expires_ms = min(drained.expires_ms, batch.created_ms + self._config.delivery_timeout_ms)
             if ready_ms > now_ms:
                 drained.ready_ms = min(drained.ready_ms, ready_ms)
                 continue
@@ -165,10 +179,13 @@ class Accumulator:
         return drained
 
     def expired(self, now_ms: int) -> list[ProducerBatch]:
-        """Take out, and return, the waiting batches whose delivery timeout has passed."""
+        """Take out, and return, the batches whose delivery timeout has passed: those in flight first, they are older."""
         oldest_ms = now_ms - self._config.delivery_timeout_ms
         taken: list[ProducerBatch] = []
         for queue in list(self._active.values()):
+            while queue.in_flight and queue.in_flight[0].created_ms <= oldest_ms:
+                taken.append(queue.in_flight.pop(0))
+                self._forget(queue, taken[-1])
             while queue.waiting and queue.waiting[0].created_ms <= oldest_ms:
                 taken.append(queue.waiting.popleft())
                 self._forget(queue, taken[-1])

@@ -14,6 +14,7 @@ import trio
 from log_service.client import admin_groups, admin_topics, offsets
 from log_service.client.admin_values import (
     ClusterDescription,
+    ConfigChange,
     ConfigEntry,
     ConfigResource,
     EpochEnd,
@@ -95,12 +96,12 @@ class Admin:
 
     async def alter_configs(
         self,
-        changes: Mapping[ConfigResource, Mapping[str, str | None]],
+        changes: Mapping[ConfigResource, Mapping[str, str | ConfigChange | None]],
         *,
         is_validated_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Set single keys, and reset those whose value is None to their defaults; all others stay (KIP-339)."""
+        """Set single keys, reset those whose value is None, append to or take from lists; all others stay (KIP-339)."""
         await admin_topics.alter_configs(self.cluster, changes, self._limit(timeout_ms), is_validated_only=is_validated_only)
 
     async def apply_retention(self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> list[RetentionResult]:

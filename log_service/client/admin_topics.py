@@ -9,7 +9,9 @@ from functools import partial
 from log_service.client.admin_values import (
     CONFIG_SOURCES,
     ClusterDescription,
+    ConfigChange,
     ConfigEntry,
+    ConfigOperation,
     ConfigResource,
     NewTopic,
     ResourceType,
@@ -47,7 +49,6 @@ from log_service.protocol.messages.incremental_alter_configs import (
 from log_service.protocol.messages.maintenance import MaintenanceRequest, MaintenanceResponse, MaintenanceResult
 
 APPLY_RETENTION = 0
-SET, DELETE = 0, 1
 FIRST_DELETE_VERSION_WITH_STATES = 6
 ONE_NODE = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER})
 
@@ -216,7 +217,7 @@ async def describe_configs(
 
 async def alter_configs(
     cluster: ClusterMetadata,
-    changes: Mapping[ConfigResource, Mapping[str, str | None]],
+    changes: Mapping[ConfigResource, Mapping[str, str | ConfigChange | None]],
     timeout_ms: int,
     *,
     is_validated_only: bool,
@@ -230,10 +231,7 @@ async def alter_configs(
                 AlterConfigsResource(
                     resource_type=each.resource_type,
                     resource_name=each.name,
-                    configs=[
-                        AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value)
-                        for name, value in changes[each].items()
-                    ],
+                    configs=[_alterable(name, value) for name, value in changes[each].items()],
                 )
                 for each in asked
             ],
@@ -251,6 +249,12 @@ async def alter_configs(
         await gather(partial(ask, node_id, asked) for node_id, asked in _by_node(list(changes)).items())
 
     await cluster.retry(attempt, timeout_ms, is_refreshing=False)
+
+
+def _alterable(name: str, value: str | ConfigChange | None) -> AlterableConfig:
+    if not isinstance(value, ConfigChange):
+        value = ConfigChange(operation=ConfigOperation.DELETE if value is None else ConfigOperation.SET, value=value)
+    return AlterableConfig(name=name, config_operation=value.operation, value=value.value)
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:

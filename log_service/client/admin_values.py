@@ -163,8 +163,35 @@ class ConfigResource:
         """A broker."""
         return cls(resource_type=ResourceType.BROKER, name=str(node_id))
 
+    @classmethod
+    def all_brokers(cls) -> "ConfigResource":
+        """What holds for every broker that says nothing else."""
+        return cls(resource_type=ResourceType.BROKER, name="")
+
+    @classmethod
+    def group(cls, group_id: str) -> "ConfigResource":
+        """A group."""
+        return cls(resource_type=ResourceType.GROUP, name=group_id)
+
     def __str__(self) -> str:
         return f"{self.resource_type.name.lower()} {self.name!r}"
+
+
+class ConfigOperation(IntEnum):
+    """What becomes of one key (KIP-339); the last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChange:
+    """A change of one key that is more than a new value."""
+
+    operation: ConfigOperation
+    value: str | None = None
 
 
 CONFIG_SOURCES = {

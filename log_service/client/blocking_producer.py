@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self
 import trio
 
 from log_service.client.delivery import Delivery, DeliveryCallback, RecordMetadata, call_back
+from log_service.client.interception import checked_headers
 from log_service.client.portal import Blocking, Portal
 from log_service.client.producer import Producer
 from log_service.common.errors import ErrorCode, KafkaError
@@ -224,8 +225,10 @@ class BlockingProducer(Blocking[HandOver]):
             KafkaError: as ``Producer.send``; what is only found out later, the receipt raises.
         """
         producer = self._producer
+        if producer.interceptors:
+            topic, value, key, headers, timestamp_ms, partition = producer.intercepted(topic, value, key, headers, timestamp_ms, partition)
         key_bytes, value_bytes = producer.serialize_key(key), producer.serialize_value(value)
-        pairs = tuple(headers) if headers else ()
+        pairs = checked_headers(headers) if headers else ()
         size_bytes = producer.size_of(key_bytes, value_bytes, pairs)
         if not self._portal.is_open or topic not in producer.cluster.view.topics:
             self._portal.call(partial(producer.partitions_for, topic))

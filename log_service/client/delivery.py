@@ -101,6 +101,7 @@ class ProducerBatch:
         "error",
         "is_closed",
         "is_settled",
+        "last_error",
         "not_before_ms",
         "order",
         "producer_epoch",
@@ -124,6 +125,7 @@ class ProducerBatch:
         self.size_bytes = 0
         self.is_settled = False
         self.error: KafkaError | None = None
+        self.last_error: KafkaError | None = None  # of the last try
         self._builder: BatchBuilder | None = builder
         self._encoded = bytearray()
         self._callbacks: list[RecordCallback] | None = None

@@ -51,11 +51,19 @@ class KeyPlacement:
         return (self._hash(key) & 0x7FFFFFFF) % partition_count
 
 
-class StickyPlacement:
-    """Keyless records stay on one partition until about a batch went there, then move to another at random (KIP-480, KIP-794)."""
+Load = Callable[[str, int], int]
+"""``(topic, partition) -> batches that wait for it``."""
 
-    def __init__(self, rng: Random, switch_bytes: int) -> None:
+
+class StickyPlacement:
+    """Keyless records stay on one partition until about a batch went there, then move to another at random (KIP-480, KIP-794).
+
+    With ``load``, a partition is the less likely to be chosen the more batches wait for it: a slow broker gets fewer.
+    """
+
+    def __init__(self, rng: Random, switch_bytes: int, load: Load | None = None) -> None:
         self._rng = rng
+        self._load = load
         self._switch_bytes = max(switch_bytes, 1)
         self._current: dict[str, int] = {}
         self._bytes: dict[str, int] = {}
@@ -78,8 +86,20 @@ class StickyPlacement:
 
     def _move(self, topic: str, partition_count: int, available: Sequence[int], current: int) -> int:
         candidates = available or range(partition_count)
-        chosen = candidates[self._rng.randrange(len(candidates))]
+        chosen = self._draw(topic, candidates)
         if chosen == current and len(candidates) > 1:
             chosen = candidates[(candidates.index(chosen) + 1) % len(candidates)]
         self._current[topic], self._bytes[topic] = chosen, 0
         return chosen
+
+    def _draw(self, topic: str, candidates: Sequence[int]) -> int:
+        loads = [self._load(topic, each) for each in candidates] if self._load is not None else [0]
+        heaviest = max(loads)
+        if heaviest == min(loads):
+            return candidates[self._rng.randrange(len(candidates))]
+        drawn = self._rng.randrange(sum(heaviest + 1 - load for load in loads))
+        for each, load in zip(candidates, loads, strict=True):
+            drawn -= heaviest + 1 - load
+            if drawn < 0:
+                return each
+        raise AssertionError("the drawn number is below the sum of all weights")

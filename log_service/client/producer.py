@@ -7,19 +7,22 @@ Invariants: every record that was taken is settled, with metadata or an error; `
 is taken.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from operator import index
 from types import TracebackType
 from typing import Any, Self
 
 import trio
 
 from log_service.client.accumulator import NEVER_MS, Accumulator
+from log_service.client.client_metrics import ProducerMeter, ProducerMetrics
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.cluster_view import TopicView
 from log_service.client.delivery import Delivery, DeliveryCallback
 from log_service.client.env import real_env
 from log_service.client.idempotence import Sequences
+from log_service.client.interception import ProducerInterceptor, ProducerRecord, Serializer, checked_headers, serializing
 from log_service.client.partitioning import KeyPlacement, Partitioner, StickyPlacement
 from log_service.client.sender import Sender
 from log_service.common.env import Env
@@ -28,15 +31,16 @@ from log_service.common.types import TopicPartition
 from log_service.config.client import ProducerConfig
 from log_service.records.record import RecordHeader
 
-Serializer = Callable[[Any], bytes | None]
 RECORD_OVERHEAD_BYTES = 64
+MAX_TIMESTAMP_MS = 2**63
 
 
 class Producer:
     """Sends records to a cluster; ``async with`` opens and closes it.
 
     Settings are those of ``ProducerConfig``, as keywords. ``partitioner`` may choose partitions, serializers turn keys and values into
-    bytes (without one they are bytes already, or text that becomes UTF-8).
+    bytes (without one they are bytes already, or text that becomes UTF-8; None is null), ``interceptors`` see each record before that: all
+    plain functions, and what they raise, ``send`` raises, and the record was not taken.
 
     Raises:
         ConfigError: a setting that does not exist or is out of bounds.
@@ -49,6 +53,7 @@ class Producer:
         partitioner: Partitioner | None = None,
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
+        interceptors: Iterable[ProducerInterceptor] = (),
         env: Env | None = None,
         **settings: Any,
     ) -> None:
@@ -57,12 +62,15 @@ class Producer:
         self._partitioner = partitioner
         self.wall_ms = self._env.clock.wall_ms
         self._monotonic_ms = self._env.clock.monotonic_ms
-        self.serialize_key = key_serializer or to_bytes
-        self.serialize_value = value_serializer or to_bytes
+        self.serialize_key = serializing(key_serializer)
+        self.serialize_value = serializing(value_serializer)
+        self.interceptors = tuple(interceptors)
+        self._meter = ProducerMeter(self._monotonic_ms, self.config.enable_metrics)
         self._sequences = Sequences() if self.config.enable_idempotence else None
         self._accumulator = Accumulator(self.config, self._sequences)
         self._keyed = KeyPlacement()
-        self._sticky = StickyPlacement(self._env.rng, self.config.batch_size)
+        load = self._accumulator.waiting_count if self.config.partitioner_adaptive_partitioning_enable else None
+        self._sticky = StickyPlacement(self._env.rng, self.config.batch_size, load)
         self._stack = AsyncExitStack()
         self._blocked_count = 0
         self._flushing_count = 0
@@ -76,7 +84,7 @@ class Producer:
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self.cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=True)
-        self._sender = Sender(self.cluster, self.config, self._accumulator, self._sequences)
+        self._sender = Sender(self.cluster, self.config, self._accumulator, self._sequences, self._meter)
         self._sender.on_leaderless = lambda missing: self._sticky.leave(missing.topic, missing.partition)
         self._nursery.start_soon(self._sender.run)
         self._nursery.start_soon(self.cluster.keep_fresh)
@@ -106,8 +114,12 @@ class Producer:
         Raises:
             KafkaError: REQUEST_TIMED_OUT, no room within ``max_block_ms``; UNKNOWN_TOPIC_OR_PARTITION, no such topic within that time or no
                 such partition; MESSAGE_TOO_LARGE, larger than ``max_request_size``; INVALID_REQUEST, the producer is closed.
+            TypeError: key, value, headers, timestamp or partition are not of their types.
+            Exception: whatever an interceptor, a serializer or the partitioner raised.
         """
-        pairs = tuple(headers) if headers else ()
+        if self.interceptors:
+            topic, value, key, headers, timestamp_ms, partition = self.intercepted(topic, value, key, headers, timestamp_ms, partition)
+        pairs = checked_headers(headers) if headers else ()
         return await self.take(topic, self.serialize_value(value), self.serialize_key(key), pairs, timestamp_ms, partition, on_delivery)
 
     def send_nowait(
@@ -122,7 +134,9 @@ class Producer:
         on_delivery: DeliveryCallback | None = None,
     ) -> Delivery:
         """The same without waiting. Raises ``trio.WouldBlock`` where ``send`` would wait."""
-        pairs = tuple(headers) if headers else ()
+        if self.interceptors:
+            topic, value, key, headers, timestamp_ms, partition = self.intercepted(topic, value, key, headers, timestamp_ms, partition)
+        pairs = checked_headers(headers) if headers else ()
         return self.take_nowait(topic, self.serialize_value(value), self.serialize_key(key), pairs, timestamp_ms, partition, on_delivery)
 
     async def partitions_for(self, topic: str) -> int:
@@ -163,6 +177,25 @@ class Producer:
             text = f"the producer was closed, and {limit_ms} ms did not suffice to deliver"
             self._sender.give_up(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text), is_in_flight_included=True)
 
+    def metrics(self) -> ProducerMetrics:
+        """Return what the producer counted so far; see ``client_metrics``."""
+        return self._meter.metrics(
+            self.cluster.metrics(),
+            in_flight=self._sender.in_flight_count,
+            waiting=self._blocked_count,
+            buffer_total_bytes=self.config.buffer_memory,
+            buffered_bytes=self._accumulator.buffered_bytes,
+        )
+
+    def intercepted(  # noqa: PLR0917 - one argument per field, as they were given
+        self, topic: str, value: Any, key: Any, headers: Iterable[RecordHeader], timestamp_ms: int | None, partition: int | None
+    ) -> ProducerRecord:
+        """Let the interceptors see a record. Raises what they raise."""
+        record = ProducerRecord(topic, value, key, tuple(headers), timestamp_ms, partition)
+        for interceptor in self.interceptors:
+            record = interceptor(record)
+        return record
+
     # Taking one record, serialized already
 
     async def take(  # noqa: PLR0917 - called for every record, where keywords cost
@@ -178,10 +211,13 @@ class Producer:
         """``send`` for a record whose key and value are bytes already."""
         size_bytes = self.size_of(key, value, headers)
         view = self.cluster.view.topics.get(topic) if not self._is_closed else None
+        limit_ms = self.config.max_block_ms
         if view is None or (partition is not None and not 0 <= partition < len(view.partitions)):
+            started_ms = self._monotonic_ms()
             view = await self._find_topic(topic, partition)
+            limit_ms = max(limit_ms - (self._monotonic_ms() - started_ms), 0)
         if not self._accumulator.has_room_for(size_bytes):
-            await self._wait_for_room(size_bytes)
+            await self._wait_for_room(size_bytes, limit_ms)
         delivery = self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
         if self._is_yield_due:
             self._is_yield_due = False
@@ -232,10 +268,11 @@ class Producer:
         size_bytes: int,
         on_delivery: DeliveryCallback | None,
     ) -> Delivery:
-        if partition is None:
-            partition = self._choose(view, key, value, size_bytes)
+        partition = self._choose(view, key, value, size_bytes) if partition is None else index(partition)
         if timestamp_ms is None:
             timestamp_ms = self.wall_ms()
+        elif not 0 <= index(timestamp_ms) < MAX_TIMESTAMP_MS:
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"a timestamp is from 0 to {MAX_TIMESTAMP_MS - 1} ms, not {timestamp_ms}")
         topic_partition = TopicPartition(view.name, partition)
         now_ms = self._monotonic_ms()
         delivery, due_ms = self._accumulator.append(topic_partition, timestamp_ms, key, value, headers, now_ms, on_delivery)
@@ -252,12 +289,12 @@ class Producer:
         if self._partitioner is not None:
             chosen = self._partitioner(view.name, key, value, count)
             if chosen is not None:
-                if not 0 <= chosen < count:
+                if not 0 <= index(chosen) < count:
                     raise KafkaError(
                         ErrorCode.INVALID_PARTITIONS, f"the partitioner chose {chosen}; {view.name!r} has partitions 0 to {count - 1}"
                     )
                 return chosen
-        if key is not None:
+        if key is not None and not self.config.partitioner_ignore_keys:
             return self._keyed.partition(key, count)
         chosen = self._sticky.partition(view.name, count, view.available)
         self._sticky.record_added(view.name, size_bytes)
@@ -273,12 +310,12 @@ class Producer:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         return view
 
-    async def _wait_for_room(self, size_bytes: int) -> None:
+    async def _wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
         """Wait until enough was settled; lingering ends for everybody meanwhile."""
         self._blocked_count += 1
         self._update_urgency()
         try:
-            with trio.move_on_after(self.config.max_block_ms / 1_000):
+            with trio.move_on_after(limit_ms / 1_000):
                 while not self._accumulator.has_room_for(size_bytes):
                     await self._sender.wait_settled()
                     self._require_open()
@@ -305,18 +342,3 @@ class Producer:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'async with'")
         if self._sender.refusal is not None:
             raise self._sender.refusal
-
-
-def to_bytes(content: Any) -> bytes | None:
-    """Return bytes as they are and text as UTF-8.
-
-    Raises:
-        TypeError: anything else; give the producer a serializer for it.
-    """
-    if content is None or type(content) is bytes:
-        return content
-    if isinstance(content, str):
-        return content.encode()
-    if isinstance(content, bytes | bytearray | memoryview):
-        return bytes(content)
-    raise TypeError(f"a record is made of bytes or str, not {type(content).__name__}: give the producer a serializer")

@@ -8,16 +8,19 @@ unanswered; no numbered batch leaves before one of its partition that has to be 
 at the latest; one refresh of metadata and one request for a producer id at a time.
 """
 
+import logging
 from collections.abc import Callable
 from enum import Enum, auto
 
 import trio
 
 from log_service.client.accumulator import NEVER_MS, Accumulator
+from log_service.client.client_metrics import ProducerMeter
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.connection_pool import raise_for
 from log_service.client.delivery import NO_OFFSET, ProducerBatch
 from log_service.client.idempotence import ProducerIdentity, Sequences
+from log_service.client.quiet_log import QuietLogger
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from log_service.config.client import ProducerConfig
@@ -29,6 +32,8 @@ from log_service.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+
+logger = logging.getLogger(__name__)
 
 LAST_VERSION_WITH_NAMES = 12
 
@@ -74,16 +79,45 @@ def judge(code: ErrorCode, batch: ProducerBatch, *, is_first_outstanding: bool) 
     return Verdict.RETRY if code.is_retriable else Verdict.FAIL
 
 
+class _Turn:
+    """The place of a request among those to one node. ``before`` is None where nothing is ahead of it any more."""
+
+    def __init__(self, before: "_Turn | None") -> None:
+        self.has_begun = trio.Event()
+        self.is_settled = trio.Event()
+        self._before = before if before is not None and not before.is_settled.is_set() else None
+
+    async def may_begin(self) -> None:
+        """Wait until the request before has begun."""
+        if self._before is not None:
+            await self._before.has_begun.wait()
+
+    async def may_settle(self) -> None:
+        """Wait until the batches of the request before are settled, or put back."""
+        before, self._before = self._before, None
+        if before is not None and not before.is_settled.is_set():
+            await before.is_settled.wait()
+
+
 class Sender:
     """The one task of a producer that sends; answers are awaited by a task per request."""
 
-    def __init__(self, cluster: ClusterMetadata, config: ProducerConfig, accumulator: Accumulator, sequences: Sequences | None) -> None:
+    def __init__(
+        self,
+        cluster: ClusterMetadata,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        sequences: Sequences | None,
+        meter: ProducerMeter,
+    ) -> None:
         self._cluster = cluster
+        self._meter = meter
+        self._quiet = QuietLogger(logger, self._now_ms)
         self._config = config
         self._accumulator = accumulator
         self._sequences = sequences
         self._in_flight: dict[int, int] = {}
-        self._begun: dict[int, trio.Event] = {}
+        self._turns: dict[int, _Turn] = {}
         self._asleep_until_ms = NEVER_MS
         self._expires_ms = NEVER_MS
         self._wakeup = trio.Event()
@@ -101,6 +135,11 @@ class Sender:
     def refusal(self) -> KafkaError | None:
         """Why nothing can be sent any more, once that is so."""
         return self._refusal
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests that were not answered yet."""
+        return sum(self._in_flight.values())
 
     def wake(self) -> None:
         """There is something new to look at."""
@@ -133,8 +172,11 @@ class Sender:
             drained = self._accumulator.drain(now_ms, self._cluster.view.leader_of, self._has_capacity)
             for node_id, batches in drained.requests.items():
                 self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
-                before, self._begun[node_id] = self._begun.get(node_id), trio.Event()
-                nursery.start_soon(self._send, node_id, batches, before, self._begun[node_id])
+                for batch in batches:
+                    self._meter.note_sent(batch.topic_partition.topic, batch.size_bytes, now_ms - batch.created_ms)
+                turn = _Turn(self._turns.get(node_id))
+                self._turns[node_id] = turn
+                nursery.start_soon(self._send, node_id, batches, turn)
             if not drained.requests:
                 break
         self._look_ahead(nursery, drained.leaderless)
@@ -144,40 +186,47 @@ class Sender:
     def give_up(self, error: KafkaError, *, is_in_flight_included: bool = False) -> None:
         """Fail everything that waits; at the very end also what is in flight, whose outcome nobody will hear."""
         for batch in self._accumulator.take_all(is_in_flight_included=is_in_flight_included):
-            batch.fail(error)
+            self._give_up(batch, error)
         self._tell_settled()
+
+    def _give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
+        topic = batch.topic_partition.topic
+        self._meter.note_settled(topic, batch.record_count, is_error=True)
+        self._quiet.warning((topic, error.code), "%d records of %s were given up: %s", batch.record_count, batch.topic_partition, error)
+        batch.fail(error)
 
     # Sending
 
-    async def _send(self, node_id: int, batches: list[ProducerBatch], before: trio.Event | None, begun: trio.Event) -> None:
-        """Send one request. It waits until the request ``before`` it to that node has begun, and says so when it has itself."""
+    async def _send(self, node_id: int, batches: list[ProducerBatch], turn: "_Turn") -> None:
+        """Send one request to a node in its turn, and settle its batches in its turn too: tasks wake up in any order."""
+        failure: KafkaError | None = None
+        answers: dict[TopicPartition, PartitionProduceResponse] = {}
         try:
-            if before is not None:
-                await before.wait()
-            answers = await self._exchange(node_id, batches, begun)
+            await turn.may_begin()
+            answers = await self._exchange(node_id, batches, turn)
         except KafkaError as error:
-            self._in_flight[node_id] -= 1
-            for batch in batches:
-                self._apply(batch, error.code, str(error), None)
-        else:
-            self._in_flight[node_id] -= 1
-            for batch in batches:
-                answer = answers.get(batch.topic_partition)
-                if answer is None:
-                    self._apply(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the answer does not name the partition", None)
-                else:
-                    self._learn_leader(batch.topic_partition, answer)
-                    self._apply(batch, ErrorCode.of(answer.error_code), _reason(answer), answer)
+            failure = error
+        await turn.may_settle()
+        self._in_flight[node_id] -= 1
+        for batch in batches:
+            answer = answers.get(batch.topic_partition)
+            if failure is not None:
+                self._apply(batch, failure.code, str(failure), None)
+            elif answer is None:
+                self._apply(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the answer does not name the partition", None)
+            else:
+                self._learn_leader(batch.topic_partition, answer)
+                self._apply(batch, ErrorCode.of(answer.error_code), _reason(answer), answer)
+        turn.is_settled.set()
         self._tell_settled()
         self._wakeup.set()
 
-    async def _exchange(
-        self, node_id: int, batches: list[ProducerBatch], begun: trio.Event
-    ) -> dict[TopicPartition, PartitionProduceResponse]:
+    async def _exchange(self, node_id: int, batches: list[ProducerBatch], turn: "_Turn") -> dict[TopicPartition, PartitionProduceResponse]:
         try:
             connection = await self._cluster.node(node_id)
+            await connection.wait_unmuted()
         finally:
-            begun.set()  # nobody runs before the request below is in the channel's queue
+            turn.has_begun.set()  # nobody runs before the request below is in the channel's queue
         self._hold_back(batches)
         if not batches:
             return {}
@@ -185,10 +234,12 @@ class Sender:
         if request.acks == 0:
             await connection.send_only(request, max_version=max_version)
             return {batch.topic_partition: PartitionProduceResponse(base_offset=NO_OFFSET) for batch in batches}
+        names = {topic.topic_id: topic.name for topic in request.topic_data}  # the view may know another id when the answer comes
+        started_ms = self._now_ms()
         response = await connection.request(request, ProduceResponse, max_version=max_version)
-        names_by_id = self._cluster.view.names_by_id
+        self._meter.note_request(started_ms, sum(batch.record_count for batch in batches), response.throttle_time_ms)
         return {
-            TopicPartition(topic.name or names_by_id.get(topic.topic_id, ""), partition.index): partition  # type: ignore[call-overload]
+            TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.index): partition
             for topic in response.responses
             for partition in topic.partition_responses
         }
@@ -232,18 +283,24 @@ class Sender:
         is_late = now_ms - batch.created_ms >= self._config.delivery_timeout_ms
         if verdict is Verdict.COMPLETE:
             accumulator.settle(batch)
+            self._meter.note_settled(batch.topic_partition.topic, batch.record_count, is_error=False)
             offset = answer.base_offset if answer is not None and code is ErrorCode.NONE else NO_OFFSET
             batch.complete(offset, -1 if answer is None else answer.log_append_time_ms)
             return
         if code in MOVED:
             self._is_refresh_needed = True
+        error = KafkaError(code, f"{batch.topic_partition}: {reason}")
         if verdict is Verdict.FAIL or is_late:
             accumulator.settle(batch)
-            batch.fail(KafkaError(code, f"{batch.topic_partition}: {reason}"))
+            self._give_up(batch, error)
             return
         if verdict is Verdict.SPLIT:
+            self._meter.note_split()
             accumulator.split(batch)
             return
+        batch.last_error = error
+        self._meter.note_retry(batch.topic_partition.topic, batch.record_count)
+        self._quiet.info(("retry", code), "a batch is sent again: %s", error)
         accumulator.retry(batch, int(now_ms + self._cluster.backoff_ms(batch.attempt_count - 1)))
         if verdict in {Verdict.NUMBER_ANEW, Verdict.NEW_IDENTITY}:
             self._number_anew(batch, is_identity_lost=verdict is Verdict.NEW_IDENTITY)
@@ -260,7 +317,9 @@ class Sender:
         expired = self._accumulator.expired(now_ms)
         for batch in expired:
             text = f"{batch.topic_partition}: not delivered within {self._config.delivery_timeout_ms} ms, {batch.attempt_count} attempts"
-            batch.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+            if batch.last_error is not None:
+                text += f", the last: {batch.last_error}"
+            self._give_up(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
         if expired:
             self._tell_settled()
 
@@ -296,6 +355,7 @@ class Sender:
                 self._sequences.identity = await self._new_identity()
             except KafkaError as error:
                 if not error.is_retriable:
+                    logger.warning("no producer id: %s", error)
                     self._refusal = error
                     self.give_up(error)
                     break

@@ -93,6 +93,8 @@ class ProducerConfig(ClientConfig):
     buffer_memory: int = _number(32 << 20, "bytes of records that wait; then send() waits", at_least=1, at_most=2**63 - 1)
     max_block_ms: int = _number(60_000, "how long send() waits for room or metadata")
     max_request_size: int = _number(1 << 20, "largest request; brokers take batches of 1 MiB by default", at_least=1)
+    partitioner_adaptive_partitioning_enable: bool = _plain(True, "keyless records avoid partitions whose broker is slow (KIP-794)")
+    partitioner_ignore_keys: bool = _plain(False, "place keyed records as if they had no key")
     delivery_timeout_ms: int = _number(120_000, "from send() to success or failure, with all retries", at_least=1)
 
     def __post_init__(self) -> None:

@@ -68,7 +68,21 @@ class ScriptedBroker:
         self.max_versions: dict[ApiKey, int] = {}
         self.delay_s = 0.0
         self.refused_api_versions: set[int] = set()
+        self.topic_id = self.old_topic_id = TOPIC_ID
+        self.is_id_old_in_answers = False
         self.other: dict[ApiKey, Callable[[Any, int], Awaitable[Any]]] = {}
+
+    def recreate(self, *, is_emptied: bool = True) -> None:
+        """Delete the topic and make it anew, under another id."""
+        self.old_topic_id, self.topic_id = self.topic_id, UUID(int=self.topic_id.int + 1)
+        if is_emptied:
+            self.logs = [Written() for _ in range(self.partition_count)]
+
+    def grow(self, partition_count: int) -> None:
+        """Add partitions."""
+        self.logs += [Written() for _ in range(partition_count - self.partition_count)]
+        self.leaders += [1] * (partition_count - self.partition_count)
+        self.partition_count = partition_count
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
@@ -163,7 +177,7 @@ class ScriptedBroker:
             MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=0, replica_nodes=[1], isr_nodes=[1])
             for index, leader in enumerate(self.leaders)
         ]
-        return MetadataResponseTopic(name="t", topic_id=TOPIC_ID, partitions=partitions)
+        return MetadataResponseTopic(name="t", topic_id=self.topic_id, partitions=partitions)
 
     async def _init_producer_id(self, request: Any) -> InitProducerIdResponse:
         self.producer_id += 1
@@ -176,7 +190,7 @@ class ScriptedBroker:
         if action == self.DROP:
             return ConnectionResetError("scripted")
         answers = [
-            self._produce_one(partition.index, partition.records, action)
+            self._produce_one(partition.index, partition.records, self._action(topic.topic_id, action))
             for topic in request.topic_data
             for partition in topic.partition_data
         ]
@@ -184,7 +198,12 @@ class ScriptedBroker:
             return ConnectionResetError("scripted")
         if action == self.IGNORE or request.acks == 0:
             return None
-        return ProduceResponse(responses=[TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=answers)])
+        topic_id = self.old_topic_id if self.is_id_old_in_answers else request.topic_data[0].topic_id
+        return ProduceResponse(responses=[TopicProduceResponse(name="t", topic_id=topic_id, partition_responses=answers)])
+
+    def _action(self, topic_id: UUID, action: ErrorCode | str) -> ErrorCode | str:
+        is_known = topic_id in {self.topic_id, UUID(int=0)} or self.is_id_old_in_answers
+        return action if is_known else ErrorCode.UNKNOWN_TOPIC_ID
 
     def _produce_one(self, index: int, records: memoryview, action: ErrorCode | str) -> PartitionProduceResponse:
         if isinstance(action, ErrorCode):

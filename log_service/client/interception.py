@@ -1,0 +1,69 @@
+"""What a producer is handed before it becomes bytes, and the plain functions that may look at it or change it.
+
+Decides how keys and values become bytes: through the serializers that were given, or as they are. Knows nothing of partitions and batches.
+
+Invariant: whatever goes wrong here is raised to whoever sends, before anything of the record was taken.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from log_service.records.record import RecordHeader
+
+Serializer = Callable[[Any], bytes | str | None]
+"""Turns a key or a value into bytes (or text, which becomes UTF-8); None stays null and is not handed to it."""
+
+
+class ProducerRecord(NamedTuple):
+    """A record as the application sends it."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    headers: tuple[RecordHeader, ...] = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+
+
+ProducerInterceptor = Callable[[ProducerRecord], ProducerRecord]
+"""Sees each record before it is serialized, and returns it, or another one (``record._replace(...)``). What it raises, ``send`` raises."""
+
+
+def to_bytes(content: Any) -> bytes | None:
+    """Return bytes as they are and text as UTF-8.
+
+    Raises:
+        TypeError: anything else; give the producer a serializer for it.
+    """
+    if content is None or type(content) is bytes:
+        return content
+    if isinstance(content, str):
+        return content.encode()
+    if isinstance(content, bytes | bytearray | memoryview):
+        return bytes(content)
+    raise TypeError(f"a record is made of bytes or str, not {type(content).__name__}: give the producer a serializer")
+
+
+def serializing(serializer: Serializer | None) -> Callable[[Any], bytes | None]:
+    """Return the function that turns contents into bytes, null into null."""
+    if serializer is None:
+        return to_bytes
+
+    def serialize(content: Any) -> bytes | None:
+        return None if content is None else to_bytes(serializer(content))
+
+    return serialize
+
+
+def checked_headers(headers: Iterable[RecordHeader]) -> tuple[RecordHeader, ...]:
+    """Return headers as a tuple.
+
+    Raises:
+        TypeError: a name is not text, or a value is neither bytes nor None.
+    """
+    pairs: tuple[tuple[Any, Any], ...] = tuple((name, content) for name, content in headers)
+    for name, content in pairs:
+        if not isinstance(name, str) or not isinstance(content, bytes | None):
+            text = f"a header is a name (str) and bytes or None, not {type(name).__name__} and {type(content).__name__}"
+            raise TypeError(text)
+    return pairs
