@@ -1,78 +1,90 @@
 """Batches with fewer records: what compaction writes.
 
-Decides how a batch changes when records leave it: offsets, producer fields, leader epoch and latest timestamp stay, so that neither readers
-nor producers' states notice more than gaps; a batch without records keeps its header, which remembers a producer's last sequence. The
-kept records are copied as bytes. Which records leave is the caller's to know.
+Decides how a batch changes when records leave it, as Apache Kafka changes it. Offsets, producer fields, leader epoch and codec stay, so
+that neither readers nor producers' states notice more than gaps. The base timestamp becomes the delete horizon where there is one
+(KIP-534), else the timestamp of the first record that is left; the latest timestamp is the latest of what is left. A batch that lost all
+records is a header, which remembers a producer's last sequence. Which records leave is the caller's to know.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 
-from log_service.common.types import Buffer
+from log_service.common.types import NO_TIMESTAMP
 from log_service.records.batch import (
+    APPEND_TIME_FLAG,
+    CODEC_MASK,
+    CONTROL_FLAG,
     CRC,
     CRC_POSITION,
     DELETE_HORIZON_FLAG,
     HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
     compute_crc,
-    parse_header,
-    plain_records,
-    replace_records,
 )
-from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, compress
-from log_service.records.record import Record, read_records
+from log_service.records.compression import compress
+from log_service.records.outline import Outline
 from log_service.records.varint import INT64_VARINT_BYTES, VARINTS, read_varint
 
 
 def retain_records(
-    buffer: Buffer,
-    position: int,
-    is_retained: Callable[[Record], bool],
-    *,
-    delete_horizon_ms: int | None = None,
-    max_size_bytes: int = MAX_DECOMPRESSED_BYTES,
+    header: BatchHeader, plain: bytes, outline: Outline, kept: Sequence[int], *, delete_horizon_ms: int | None = None
 ) -> bytearray:
-    """Return the batch at ``position`` with only the records that ``is_retained``; its count says whether any are left.
+    """Return the batch of ``header`` and decompressed records ``plain`` with only the records of indexes ``kept``, at least one.
 
-    ``delete_horizon_ms`` sets the time from which the batch's tombstones may be dropped (KIP-534); the records keep their timestamps.
+    ``delete_horizon_ms`` sets the time from which the batch's tombstones may be dropped; one that is set already stays.
 
     Raises:
-        KafkaError: as ``plain_records`` and ``read_records``.
+        KafkaError: INVALID_RECORD, a timestamp is malformed.
     """
-    header, plain = plain_records(buffer, position, max_size_bytes=max_size_bytes)
-    shift_ms = 0 if delete_horizon_ms is None else header.base_timestamp - delete_horizon_ms
-    records = read_records(plain, header.record_count, base_offset=header.base_offset, base_timestamp=header.base_timestamp)
-    kept = [
-        _shifted(fields, shift_ms)
-        for fields, record in zip(_fields(plain, header.record_count), records, strict=True)
-        if is_retained(record)
-    ]
-    codec = header.compression if kept else Codec.NONE
-    body = compress(codec, b"".join(kept))
-    batch = replace_records(memoryview(buffer)[position : position + header.size_bytes], codec, body, record_count=len(kept))
-    if delete_horizon_ms is not None:
-        _set_delete_horizon(batch, parse_header(batch), delete_horizon_ms)
+    if header.has_delete_horizon:
+        delete_horizon_ms = header.base_timestamp
+    starts = [outline.ends[index - 1] if index else 0 for index in kept]
+    ends = [outline.ends[index] for index in kept]
+    deltas = [_timestamp_delta(plain, start) for start in starts]
+    base_timestamp = header.base_timestamp
+    timestamps = [header.max_timestamp if header.is_append_time else base_timestamp + delta for delta in deltas]
+    base_timestamp = timestamps[0] if delete_horizon_ms is None else delete_horizon_ms
+    if base_timestamp == header.base_timestamp and not header.is_append_time:
+        parts = [plain[start:end] for start, end in zip(starts, ends, strict=True)]
+    else:
+        parts = [
+            _with_timestamp_delta(plain, start, timestamp - base_timestamp) for start, timestamp in zip(starts, timestamps, strict=True)
+        ]
+    changed = header._replace(
+        attributes=header.attributes | (0 if delete_horizon_ms is None else DELETE_HORIZON_FLAG),
+        base_timestamp=base_timestamp,
+        max_timestamp=max(timestamps),
+        record_count=len(parts),
+    )
+    return _finished(changed, compress(header.compression, b"".join(parts)))
+
+
+def empty_batch(header: BatchHeader) -> bytearray:
+    """Return the batch of ``header`` without any of its records."""
+    flags = header.attributes & (APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG)
+    assert flags & CODEC_MASK == 0, "what holds nothing is not compressed"
+    return _finished(header._replace(attributes=flags, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
+
+
+def _finished(header: BatchHeader, body: bytes) -> bytearray:
+    batch = bytearray(HEADER_SIZE)
+    batch += body
+    HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD))
+    CRC.pack_into(batch, CRC_POSITION, compute_crc(batch))
     return batch
 
 
-def _fields(plain: bytes, record_count: int) -> Iterator[bytes]:
-    """Yield each record without its length."""
-    end = 0
-    for _ in range(record_count):
-        size, start = read_varint(plain, end)
-        end = start + size
-        yield plain[start:end]
+def _timestamp_delta(plain: bytes, start: int) -> int:
+    _, fields = read_varint(plain, start)
+    delta, _ = read_varint(plain, fields + 1, INT64_VARINT_BYTES)
+    return delta
 
 
-def _shifted(fields: bytes, shift_ms: int) -> bytes:
-    """Return a record with its length, its timestamp delta moved by ``shift_ms``."""
-    if shift_ms:
-        delta, position = read_varint(fields, 1, INT64_VARINT_BYTES)
-        fields = fields[:1] + VARINTS[delta + shift_ms] + fields[position:]
-    return VARINTS[len(fields)] + fields
-
-
-def _set_delete_horizon(batch: bytearray, header: BatchHeader, delete_horizon_ms: int) -> None:
-    changed = header._replace(attributes=header.attributes | DELETE_HORIZON_FLAG, base_timestamp=delete_horizon_ms)
-    HEADER.pack_into(batch, 0, *changed)
-    CRC.pack_into(batch, CRC_POSITION, compute_crc(batch))
+def _with_timestamp_delta(plain: bytes, start: int, delta: int) -> bytes:
+    """Return the record at ``start`` with another timestamp delta."""
+    size, fields = read_varint(plain, start)
+    _, rest = read_varint(plain, fields + 1, INT64_VARINT_BYTES)
+    changed = plain[fields : fields + 1] + VARINTS[delta] + plain[rest : fields + size]
+    return VARINTS[len(changed)] + changed

@@ -1,4 +1,4 @@
-"""The checkpoints of the log directories: recovery points, log start offsets, high watermarks.
+"""The checkpoints of the log directories: recovery points, log start offsets, high watermarks, offsets up to which logs are compacted.
 
 Decides which logs belong into which file, and that a file is written only when it would change. Knows nothing of when.
 
@@ -6,18 +6,21 @@ Invariant: writes of one node's checkpoints follow each other, and each takes th
 recovery point is never overtaken by a write that began before it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
 from log_service.common.env import Files
 from log_service.common.types import TopicPartition
 from log_service.storage.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     write_offsets,
 )
+from log_service.storage.clean_shutdown import write_marker
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 
@@ -44,6 +47,27 @@ class CheckpointWriter:
         offsets = {key: high_watermarks[key] for key in self._logs_of(directory) if key in high_watermarks}
         return self._maybe_write(directory.path / REPLICATION_OFFSET_CHECKPOINT, lambda: offsets)
 
+    def write_cleaned_offsets(self, directory: LogDirectory) -> bool:
+        """Write up to where the logs of one directory are compacted; blocks, durable on return. Says whether that had changed."""
+        return self._maybe_write(directory.path / CLEANER_OFFSET_CHECKPOINT, lambda: self._cleaned_offsets(directory))
+
+    def write_before_cut(self, directory: LogDirectory) -> None:
+        """Write what a truncation lowers; blocks, durable on return."""
+        self.write_recovery_points(directory)
+        self.write_cleaned_offsets(directory)
+
+    def write_at_end(self, directory: LogDirectory, broker_epoch: int) -> None:
+        """Write what the next start needs to believe a directory whose logs were closed in order; blocks, durable on return."""
+        self.write_recovery_points(directory)
+        self.write_start_offsets(directory)
+        self.write_cleaned_offsets(directory)
+        write_marker(self._files, directory.path, broker_epoch)
+
+    async def save_high_watermarks(self, directories: Iterable[LogDirectory], high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write those of every directory, in the pool; raises as ``save``."""
+        for directory in directories:
+            await self.save(directory, partial(self.write_high_watermarks, directory, high_watermarks))
+
     async def save(self, directory: LogDirectory, write: Callable[[], bool]) -> bool:
         """Call one of the writes above in the pool; an offline directory is left alone.
 
@@ -62,6 +86,9 @@ class CheckpointWriter:
 
     def _recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, int]:
         return {key: log.recovery_point for key, log in self._logs_of(directory).items()}
+
+    def _cleaned_offsets(self, directory: LogDirectory) -> dict[TopicPartition, int]:
+        return {key: log.cleaned_offset for key, log in self._logs_of(directory).items() if log.cleaned_offset is not None}
 
     def _start_offsets(self, directory: LogDirectory) -> dict[TopicPartition, int]:
         return {

@@ -14,7 +14,12 @@ import trio
 from log_service.common.env import Files
 from log_service.common.errors import StorageError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicPartition
-from log_service.storage.checkpoints import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, read_offsets
+from log_service.storage.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    read_offsets,
+)
 from log_service.storage.clean_shutdown import take_marker
 from log_service.storage.file_names import (
     DELETE_DIRECTORY_SUFFIX,
@@ -72,6 +77,7 @@ class DirectoryLoader:
         partitions = await self._files.run_in_pool(self._survey)
         recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        cleaned_offsets = self._read_cleaned_offsets()
         is_clean = self._loaded.broker_epoch is not None
         work = [
             (
@@ -81,6 +87,7 @@ class DirectoryLoader:
                     is_clean=is_clean,
                     recovery_point=recovery_points.get(topic_partition, 0),
                     log_start_offset=start_offsets.get(topic_partition, 0),
+                    cleaned_offset=cleaned_offsets.get(topic_partition),
                 ),
             )
             for name, topic_partition in partitions
@@ -134,4 +141,11 @@ class DirectoryLoader:
         except StorageError as error:
             _log.warning("%s; everything in the directory is verified", error)
             self._loaded.broker_epoch = None
+            return {}
+
+    def _read_cleaned_offsets(self) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self._files, self._directory / CLEANER_OFFSET_CHECKPOINT)
+        except StorageError as error:
+            _log.warning("%s; compaction begins at the start of each log", error)
             return {}

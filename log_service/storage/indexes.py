@@ -72,6 +72,11 @@ class _Index:
         """Raise IndexInDoubt where the entries cannot be right; looks at the ends, not at every entry."""
 
     @property
+    def size_bytes(self) -> int:
+        """Size of the entries."""
+        return len(self.entries)
+
+    @property
     def is_dirty(self) -> bool:
         """Whether the file lags behind."""
         return self._entries is not None and self._written_bytes != len(self._entries)

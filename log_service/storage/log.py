@@ -30,8 +30,8 @@ from log_service.storage.sync_failures import note_failed_sync
 class AppendResult(NamedTuple):
     """Where batches went.
 
-    ``last_offset`` is inclusive; ``append_time_ms`` is -1 unless the log stamps its own time; ``must_sync`` asks for a ``sync`` before the
-    append is acknowledged (``flush.messages``).
+    ``last_offset`` is inclusive; ``append_time_ms`` is -1 unless the log stamps its own time, or the latest timestamp of a batch that was
+    repeated; ``must_sync`` asks for a ``sync`` before the append is acknowledged (``flush.messages``).
     """
 
     base_offset: int
@@ -59,9 +59,8 @@ class Log(ReadableLog):
         buffer, batches, size_bytes, _, max_timestamp, _ = validated
         for _, header in batches:
             if header.producer_id >= 0 and (repeated := self.producer_state.check(header)) is not None:
-                append_time_ms = repeated.timestamp if self._is_append_time else NO_TIMESTAMP
                 return AppendResult(
-                    repeated.first_offset, repeated.last_offset, append_time_ms, self.log_start_offset, True, self._must_sync()
+                    repeated.first_offset, repeated.last_offset, repeated.timestamp, self.log_start_offset, True, self._must_sync()
                 )
         if self._is_append_time:
             max_timestamp = now_ms
@@ -174,7 +173,7 @@ class Log(ReadableLog):
             segment = Segment(self.files, self.directory, base_offset, self.config, created_ms=now_ms)
             self.segments.add(segment)
             self.home.on_rolled(self.topic_partition)
-        self._is_directory_dirty = True
+        self.is_directory_dirty = True
         return segment
 
     # Durability
@@ -193,7 +192,7 @@ class Log(ReadableLog):
 
     async def _sync_up_to(self, target: int) -> int:
         truncation_count, active = self._truncation_count, self.segments.active
-        if target <= self.recovery_point and not self._is_directory_dirty:
+        if target <= self.recovery_point and not self.is_directory_dirty:
             return self.recovery_point
         if self.home.is_offline or self._are_files_closed:
             raise self._refused()
@@ -222,9 +221,9 @@ class Log(ReadableLog):
             await self._older_synced.wait()
             if self.home.is_offline:
                 raise self._refused()
-        if not segments and not self._is_directory_dirty and not self.leader_epochs.is_dirty:
+        if not segments and not self.is_directory_dirty and not self.leader_epochs.is_dirty:
             return
-        epochs, self._is_directory_dirty = self.leader_epochs.take_changes(), False
+        epochs, self.is_directory_dirty = self.leader_epochs.take_changes(), False
 
         def sync() -> None:
             for segment in segments:
@@ -243,7 +242,7 @@ class Log(ReadableLog):
             is_synced = True
         finally:
             if not is_synced:  # it failed, or nobody waits any more to see how it ends
-                self._is_directory_dirty = self.leader_epochs.is_dirty = True
+                self.is_directory_dirty = self.leader_epochs.is_dirty = True
             self._older_synced = None
             older_synced.set()
 
@@ -314,6 +313,7 @@ class Log(ReadableLog):
         self._truncation_count += 1
         self._clean_end_offset = None
         try:
+            self.cleaned_offset = None if self.cleaned_offset is None else min(self.cleaned_offset, offset)
             if self.recovery_point > offset:
                 self.recovery_point = offset
                 self.home.save_recovery_points()

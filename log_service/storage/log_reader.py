@@ -11,7 +11,8 @@ from log_service.common.env import FileSlice
 from log_service.records.batch import BatchHeader, iterate_headers, iterate_records
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
-from log_service.storage.segment import BatchPlace, Segment
+from log_service.storage.recent_places import BatchPlace
+from log_service.storage.segment import Segment
 from log_service.storage.segments import Segments
 
 
@@ -105,15 +106,21 @@ def offset_for_timestamp(segments: Segments, timestamp: int, start_offset: int) 
     return None
 
 
-def offset_of_max_timestamp(segments: Segments, start_offset: int) -> TimestampOffset | None:
-    """Return the first record that has the largest timestamp of all segments."""
+def offset_of_max_timestamp(segments: Segments) -> TimestampOffset | None:
+    """Return the first record that has the largest timestamp of all segments, also where the log's start lies above it."""
     timestamp, segment = max(((segment.max_timestamp, segment) for segment in segments), key=lambda pair: pair[0])
     if timestamp < 0:
         return None
     for position, header in segment.headers(segment.offset_index.lookup(segment.max_timestamp_offset)):
         if header.max_timestamp >= timestamp:
-            return _first_record(segment, position, header, timestamp, start_offset)
+            return _latest_record(segment, position, header)
     return None
+
+
+def _latest_record(segment: Segment, position: int, header: BatchHeader) -> TimestampOffset | None:
+    """Open one batch and return the first of its records with their largest timestamp, whatever its header says."""
+    latest = max(iterate_records(segment.batch(position, header.size_bytes)), key=lambda record: record.timestamp, default=None)
+    return None if latest is None else TimestampOffset(latest.timestamp, latest.offset, header.partition_leader_epoch)
 
 
 def _first_record(segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int) -> TimestampOffset | None:

@@ -44,6 +44,7 @@ class ReadableLog:
         log_start_offset: int,
         recovery_point: int,
         clean_end_offset: int | None,
+        cleaned_offset: int | None = None,
     ) -> None:
         self.files = files
         self.clock = clock
@@ -60,10 +61,12 @@ class ReadableLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = producer_state.end_offset
         self.recovery_point = recovery_point
+        self.cleaned_offset = cleaned_offset
+        """Below it the log is compacted; None where no pass ever was."""
         self.synced_ms = clock.monotonic_ms()
         self.is_closed = False
         self._are_files_closed = False
-        self._is_directory_dirty = clean_end_offset in {None, 0}
+        self.is_directory_dirty = clean_end_offset in {None, 0}
         self._truncation_count = 0
         self._older_synced: trio.Event | None = None
         self._clean_end_offset = clean_end_offset
@@ -139,14 +142,16 @@ class ReadableLog:
             raise self.home.answer_to(error) from error
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """Return the first record that has the largest timestamp of the log; opens one batch, so it belongs into the pool.
+        """Return the first record that has the largest timestamp of all segments, also below the log's start.
+
+        Opens one batch, so it belongs into the pool.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, or what a damaged batch raises.
         """
         self._check_readable()
         try:
-            return log_reader.offset_of_max_timestamp(self.segments, self.log_start_offset)
+            return log_reader.offset_of_max_timestamp(self.segments)
         except OSError as error:
             raise self.home.answer_to(error) from error
 

@@ -20,12 +20,11 @@ from log_service.common.errors import KafkaError, StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig
 from log_service.storage import log_reader
+from log_service.storage.cleaner.swap import finish_exchanges
 from log_service.storage.file_names import (
-    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
-    SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
@@ -44,7 +43,7 @@ from log_service.storage.segments import Segments
 from log_service.storage.sync_failures import forget_failed_sync, has_failed_sync
 
 _log = logging.getLogger(__name__)
-_LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
+_LEFTOVER_SUFFIXES = (DELETED_SUFFIX, TEMPORARY_SUFFIX)
 _PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 
@@ -52,12 +51,14 @@ _PRODUCER_ID_EXPIRATION_MS = 86_400_000
 class OpenedFrom:
     """What is known of a log before its directory is read.
 
-    ``recovery_point``: every offset below it was made durable. ``is_clean``: the last owner closed the log in order.
+    ``recovery_point``: every offset below it was made durable. ``is_clean``: the last owner closed the log in order. ``cleaned_offset``:
+    below it the log was compacted, so that offsets may be missing; None where no pass ever was.
     """
 
     is_clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
+    cleaned_offset: int | None = None
 
 
 def open_log(
@@ -89,7 +90,7 @@ def open_log(
     elif topic_id is not None and found_id != topic_id:
         text = f"{directory} holds a log of topic id {found_id}, {topic_id} was asked for: move it away"
         raise StorageError(text)
-    names = _remove_leftovers(files, directory)
+    names = finish_exchanges(files, directory, _remove_leftovers(files, directory), config)
     snapshots = ProducerSnapshots.of_directory(files, directory, names)
     epochs = LeaderEpochs.load(files, directory / LEADER_EPOCH_CHECKPOINT)
     loader = _Loader(files, clock.wall_ms(), directory, config, known=known, epochs=epochs)
@@ -122,6 +123,7 @@ def open_log(
         log_start_offset=log_start_offset,
         clean_end_offset=log_end_offset if known.is_clean and (log_end_offset == 0 or log_end_offset in snapshots.offsets) else None,
         recovery_point=log_end_offset if known.is_clean else min(known.recovery_point, log_end_offset),
+        cleaned_offset=known.cleaned_offset,
     )
 
 
@@ -130,9 +132,6 @@ def _remove_leftovers(files: Files, directory: Path) -> list[str]:
     names = files.list_directory(directory)
     kept = []
     for name in names:
-        if name.endswith(SWAP_SUFFIX):
-            text = f"{directory / name} was left by a compaction that did not finish: start and stop Kafka on this directory once"
-            raise StorageError(text)
         if name.endswith(_LEFTOVER_SUFFIXES):
             files.remove(directory / name)
         else:
@@ -229,7 +228,7 @@ class _Loader:
         expected_offset = segments[first].base_offset
         for index in range(first, len(segments)):
             segment = segments[index]
-            valid_bytes, fault = 0, self._boundary_fault(segment, expected_offset)
+            valid_bytes, fault = 0, self._boundary_fault(segments[index - 1] if index > first else None, segment, expected_offset)
             if fault is None:
                 valid_bytes, expected_offset, fault = segment.recover(self._epochs.assign)
             self._check_synced(segment, expected_offset, fault, is_last=index + 1 == len(segments))
@@ -240,12 +239,13 @@ class _Loader:
             segment.unload()
         return Segments(segments), expected_offset
 
-    def _boundary_fault(self, segment: Segment, expected_offset: int) -> str | None:
+    def _boundary_fault(self, before: Segment | None, segment: Segment, expected_offset: int) -> str | None:
         """Say why ``segment`` cannot follow one that ends at ``expected_offset``. Only compaction leaves holes that nobody may cut at."""
-        is_hole = segment.base_offset > max(expected_offset, self._known.recovery_point) and not self._config.is_compacted
-        if segment.base_offset < expected_offset or is_hole:
+        known = self._known
+        is_hole = segment.base_offset > max(expected_offset, known.recovery_point, known.cleaned_offset or 0)
+        if is_hole and not self._config.is_compacted and not (before is not None and has_holes(before)):
             return f"the segment before it ends at {expected_offset}"
-        return None
+        return f"the segment before it ends at {expected_offset}" if segment.base_offset < expected_offset else None
 
     def _check_synced(self, segment: Segment, valid_offset: int, fault: str | None, *, is_last: bool) -> None:
         """Refuse a log that lost what was durable."""
@@ -275,3 +275,13 @@ class _Loader:
         segment.close_file()
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, LOG_SUFFIX):
             self._files.remove(segment.path(suffix))
+
+
+def has_holes(segment: Segment) -> bool:
+    """Whether offsets are missing between or inside the batches of a segment, as only compaction leaves it."""
+    expected_offset = segment.base_offset
+    for _, header in segment.headers(0):
+        if header.base_offset != expected_offset or header.record_count != header.last_offset_delta + 1:
+            return True
+        expected_offset = header.next_offset
+    return False

@@ -5,6 +5,7 @@ Decides when. Knows nothing of logs. What was not unlinked when the process ends
 
 import heapq
 import logging
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -14,11 +15,11 @@ _log = logging.getLogger(__name__)
 
 
 class PendingRemovals:
-    """A heap of paths by due time, monotonic milliseconds."""
+    """A heap of paths, and of what is to be closed, by due time, monotonic milliseconds."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._heap: list[tuple[int, int, Path]] = []
+        self._heap: list[tuple[int, int, Path | Callable[[], None]]] = []
         self._order = count()
 
     def __len__(self) -> int:
@@ -29,6 +30,17 @@ class PendingRemovals:
         for path in paths:
             heapq.heappush(self._heap, (due_ms, next(self._order), path))
 
+    def schedule_release(self, release: Callable[[], None], due_ms: int) -> None:
+        """Call ``release``, which closes what readers may still hold, once ``due_ms`` has come."""
+        heapq.heappush(self._heap, (due_ms, next(self._order), release))
+
+    def release_all(self) -> None:
+        """Call every ``release`` now, and remove nothing: nobody reads any more."""
+        for _, _, what in self._heap:
+            if not isinstance(what, Path):
+                what()
+        self._heap.clear()
+
     @property
     def next_due_ms(self) -> int | None:
         """When the next is due."""
@@ -36,15 +48,18 @@ class PendingRemovals:
 
     async def run_due(self, now_ms: int) -> int:
         """Unlink what is due, in the pool, and return how many paths went. One that cannot be unlinked is left for the next start."""
-        due: list[Path] = []
+        due: list[Path | Callable[[], None]] = []
         while self._heap and self._heap[0][0] <= now_ms:
             due.append(heapq.heappop(self._heap)[2])
         if due:
             await self._files.run_in_pool(lambda: self._unlink(due))
         return len(due)
 
-    def _unlink(self, paths: list[Path]) -> None:
-        for path in paths:
+    def _unlink(self, due: list[Path | Callable[[], None]]) -> None:
+        for path in due:
+            if not isinstance(path, Path):
+                path()
+                continue
             try:
                 if self._files.is_directory(path):
                     self._files.remove_tree(path)

@@ -11,7 +11,6 @@ import errno
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from log_service.common.env import File, Files, FileSlice
 from log_service.common.types import NO_TIMESTAMP, Buffer
@@ -19,36 +18,12 @@ from log_service.config.views import LogConfig
 from log_service.records.batch import BatchHeader, CorruptBatch
 from log_service.storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, file_name
 from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
+from log_service.storage.recent_places import RECENT_COUNT, BatchPlace, RecentPlaces
 from log_service.storage.scanning import scan_batches, scan_headers
 from log_service.storage.segment_indexes import SegmentIndexes
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
-_RECENT_COUNT = 128
 _LOOKUP_CHUNK_BYTES = 8 << 10
-_REWRITE_CHUNK_BYTES = 1 << 20
-
-
-class BatchPlace(NamedTuple):
-    """Where a batch lies in its segment."""
-
-    position: int
-    size_bytes: int
-
-
-class _RecentPlaces:
-    """Where the newest batches lie, those from ``floor`` on. Grows at its end; whoever trims replaces it, since other threads read it."""
-
-    __slots__ = ("floor", "last_offsets", "positions")
-
-    def __init__(self, floor: int, last_offsets: list[int], positions: list[int]) -> None:
-        self.floor = floor
-        self.last_offsets = last_offsets
-        self.positions = positions
-
-    def without_oldest(self) -> "_RecentPlaces":
-        """Return the newer half."""
-        floor = self.last_offsets[_RECENT_COUNT - 1] + 1
-        return _RecentPlaces(floor, self.last_offsets[_RECENT_COUNT:], self.positions[_RECENT_COUNT:])
 
 
 class Segment:
@@ -67,25 +42,38 @@ class Segment:
         "is_removed",
         "size_bytes",
         "synced_bytes",
+        "tail",
         "was_used",
     )
 
     def __init__(
-        self, files: Files, directory: Path, base_offset: int, config: LogConfig, *, created_ms: int, size_bytes: int | None = None
+        self,
+        files: Files,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        created_ms: int,
+        size_bytes: int | None = None,
+        tail: str = "",
     ) -> None:
-        """``size_bytes`` of a segment whose file exists; None begins a new one, and what the files of that name held is lost."""
+        """``size_bytes`` of a segment whose file exists; None begins a new one, and what the files of that name held is lost.
+
+        ``tail`` follows the names of its files while it is not, or no longer, part of a log.
+        """
         self.files = files
         self.directory = directory
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.is_removed = False
+        self.tail = tail
         self.was_used = True
         self.are_indexes_synced = size_bytes is not None
         self.size_bytes = self.synced_bytes = size_bytes or 0
         self._file: File | None = None
-        self._indexes = SegmentIndexes(files, directory, base_offset, config)
+        self._indexes = SegmentIndexes(files, directory, base_offset, config, tail)
         self._first_timestamp: int | None = None
-        self._recent: _RecentPlaces | None = None
+        self._recent: RecentPlaces | None = None
         if size_bytes is None:
             self._file = files.open(self.path())
             self._file.truncate(0)
@@ -98,8 +86,7 @@ class Segment:
 
     def path(self, suffix: str = LOG_SUFFIX) -> Path:
         """Return the path of one of the segment's files."""
-        tail = DELETED_SUFFIX if self.is_removed else ""
-        return self.directory / file_name(self.base_offset, suffix + tail)
+        return self.directory / file_name(self.base_offset, suffix + self.tail)
 
     @property
     def file(self) -> File:
@@ -163,10 +150,10 @@ class Segment:
             self._first_timestamp = max_timestamp
         recent = self._recent
         if recent is None:
-            recent = self._recent = _RecentPlaces(base_offset, [], [])
+            recent = self._recent = RecentPlaces(base_offset, [], [])
         recent.positions.append(position)
         recent.last_offsets.append(last_offset)
-        if len(recent.positions) > 2 * _RECENT_COUNT:
+        if len(recent.positions) > 2 * RECENT_COUNT:
             self._recent = recent.without_oldest()
 
     def must_roll_for(self, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int, config: LogConfig) -> bool:
@@ -178,7 +165,7 @@ class Segment:
             first_timestamp = self.first_timestamp
         return (
             self.size_bytes > config.segment_bytes - size_bytes
-            or (max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - self.created_ms) > config.segment_ms
+            or (max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - self.created_ms) > config.roll_ms
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
             or (self._indexes if self._indexes.is_loaded else self.indexes).is_full
         )
@@ -217,6 +204,14 @@ class Segment:
     def headers(self, position: int, *, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """Yield (position, header) of the batches from ``position``, where one begins, to ``end``."""
         return scan_headers(self._read, position, self.size_bytes if end is None else end, first_chunk_bytes=_LOOKUP_CHUNK_BYTES)
+
+    def batches(self, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """Yield (position, header, bytes) of the batches from ``position``, where one begins, with their checksums verified.
+
+        Raises:
+            CorruptBatch: one is damaged.
+        """
+        return scan_batches(self._read, position, self.size_bytes)
 
     def locate(self, offset: int) -> BatchPlace | None:
         """Return the place of the first batch whose last offset is at or above ``offset``; None where the segment ends before."""
@@ -286,7 +281,7 @@ class Segment:
         self.synced_bytes = 0
         valid_bytes, next_offset = 0, self.base_offset
         try:
-            for position, header, _ in scan_batches(self._read, 0, self.size_bytes):
+            for position, header, _ in self.batches(0):
                 last_offset = header.last_offset
                 if header.base_offset < next_offset or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
                     text = f"the batch at position {position} has base offset {header.base_offset} where {next_offset} is due"
@@ -335,8 +330,8 @@ class Segment:
 
     def write_again(self) -> None:
         """Write every batch once more, where it is, and make it durable; blocks."""
-        for position in range(0, self.size_bytes, _REWRITE_CHUNK_BYTES):
-            self.file.write_at(position, self._read(position, min(_REWRITE_CHUNK_BYTES, self.size_bytes - position)))
+        for position, _, batch in self.batches(0):
+            self.file.write_at(position, batch)
         self.file.sync_nowait()
         self.synced_bytes = self.size_bytes
 
@@ -356,6 +351,12 @@ class Segment:
         except OSError as error:
             if not self.is_removed or error.errno not in {errno.EBADF, errno.ENOENT}:
                 raise
+
+    def pin(self) -> None:
+        """Open the file and load the indexes, so that who reads the segment goes on when its files change their names."""
+        self.was_used = True
+        assert self.indexes.is_loaded
+        self.file.slice(0, 0).release()
 
     def unload(self) -> None:
         """Close the file and give the indexes' memory back where they are on disk; the next use opens them again."""
@@ -377,15 +378,23 @@ class Segment:
         if file is not None:
             file.close()
 
-    def set_aside(self) -> list[Path]:
-        """Rename the segment's files to ``.deleted`` and return the new paths."""
+    def rename(self, tail: str) -> list[Path]:
+        """Let ``tail`` follow the names of the segment's files, the file of batches first; return the new paths."""
         renamed = []
         for suffix in SEGMENT_SUFFIXES:
             source = self.path(suffix)
             if self.files.exists(source):
-                target = source.with_name(source.name + DELETED_SUFFIX)
+                target = self.directory / file_name(self.base_offset, suffix + tail)
                 self.files.rename(source, target)
                 renamed.append(target)
+        self.tail = tail
+        self._indexes.rename(tail)
+        return renamed
+
+    def set_aside(self, *, is_kept_open: bool = False) -> list[Path]:
+        """Rename the segment's files to ``.deleted`` and return the new paths."""
         self.is_removed = True
-        self.close_file()
+        renamed = self.rename(DELETED_SUFFIX)
+        if not is_kept_open:
+            self.close_file()
         return renamed

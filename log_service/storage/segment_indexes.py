@@ -30,11 +30,13 @@ class SegmentIndexes:
         "max_timestamp",
         "max_timestamp_offset",
         "offset_index",
+        "tail",
         "time_index",
     )
 
-    def __init__(self, files: Files, directory: Path, base_offset: int, config: LogConfig) -> None:
+    def __init__(self, files: Files, directory: Path, base_offset: int, config: LogConfig, tail: str = "") -> None:
         self._files = files
+        self.tail = tail
         self._max_bytes = config.segment_index_bytes
         self.interval_bytes = config.index_interval_bytes
         self._last_position = 0
@@ -51,8 +53,8 @@ class SegmentIndexes:
         return f"<SegmentIndexes {self.base_offset} {'loaded' if self.is_loaded else 'not loaded'} max_timestamp={self.max_timestamp}>"
 
     def _make(self) -> tuple[OffsetIndex, TimeIndex]:
-        offset_path = self.directory / file_name(self.base_offset, OFFSET_INDEX_SUFFIX)
-        time_path = self.directory / file_name(self.base_offset, TIME_INDEX_SUFFIX)
+        offset_path = self.directory / file_name(self.base_offset, OFFSET_INDEX_SUFFIX + self.tail)
+        time_path = self.directory / file_name(self.base_offset, TIME_INDEX_SUFFIX + self.tail)
         return (
             OffsetIndex(self._files, offset_path, self.base_offset, self._max_bytes // 8 * 8),
             TimeIndex(self._files, time_path, self.base_offset, self._max_bytes // 12 * 12),
@@ -121,6 +123,13 @@ class SegmentIndexes:
         if self.is_loaded:
             self.offset_index.flush(is_synced=is_synced)
             self.time_index.flush(is_synced=is_synced)
+
+    def rename(self, tail: str) -> None:
+        """Know the files, which somebody renames, by their new names."""
+        self.tail = tail
+        if self.is_loaded:
+            self.offset_index.path = self.directory / file_name(self.base_offset, OFFSET_INDEX_SUFFIX + tail)
+            self.time_index.path = self.directory / file_name(self.base_offset, TIME_INDEX_SUFFIX + tail)
 
     def unload(self) -> None:
         """Give the memory back where the files say the same."""

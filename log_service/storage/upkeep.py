@@ -140,6 +140,7 @@ class Upkeep:
         writer = self._manager.checkpoint_writer
         for directory in self._manager.directories:
             await writer.save(directory, partial(writer.write_start_offsets, directory))
+            await writer.save(directory, partial(writer.write_cleaned_offsets, directory))
 
     async def _expire_producers(self) -> None:
         now_ms = self._manager.env.clock.wall_ms()

@@ -173,13 +173,6 @@ def test_leftovers_go() -> None:
     assert [name for name in context.names() if not name.startswith("00000000000000000000")] == []
 
 
-def test_an_unfinished_compaction_is_refused_by_name() -> None:
-    context = LogContext()
-    context.files.open(context.directory / "00000000000000000000.log.swap")
-    with pytest.raises(StorageError, match=r"log\.swap"):
-        context.open()
-
-
 def test_a_start_offset_behind_the_end_begins_there() -> None:
     context = LogContext()
     context.append_records(1, 1)

@@ -1,0 +1,250 @@
+"""The cleaner of a node: runs passes over compacted logs when they are due, and for whoever asks now.
+
+Decides which log is next (those asked for, then the filthiest), how many are cleaned at once, when logs are looked at (those of internal
+topics never less often than every 15 seconds, the others every ``log.cleaner.backoff.ms``), and what becomes of a log that cannot be
+cleaned. One pass is ``compaction``'s.
+
+Invariants: at most one pass per log at any time, and ``log.cleaner.threads`` in all, within one bound of memory. A damaged log is left as
+it is until the next start, and said so once. A pass that failed for want of a disk is tried again no sooner than after the pause.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Container, Mapping
+from dataclasses import replace
+
+import trio
+
+from log_service.common.env import NodeEnv
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from log_service.config.views import CleanerConfig
+from log_service.storage.checkpoint_writer import CheckpointWriter
+from log_service.storage.cleaner.compaction import Compaction, PassOutcome
+from log_service.storage.cleaner.figures import CompactionOutcome
+from log_service.storage.cleaner.selection import Cleanable, is_due, look_at
+from log_service.storage.cleaner.swap import PassAborted
+from log_service.storage.cleaner.throttle import Throttle
+from log_service.storage.file_names import TXN_INDEX_SUFFIX
+from log_service.storage.log import Log
+
+_log = logging.getLogger(__name__)
+_OWN_TOPICS_INTERVAL_MS = 15_000
+_LOGS_PER_TURN = 256
+_PASSES_AT_ONCE = 64
+_PASSING_CODES = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+
+
+class Cleaner:
+    """The cleaner of the logs in ``logs``, of those whose topic's configuration is known (``claimed``); others fill both."""
+
+    def __init__(
+        self,
+        env: NodeEnv,
+        config: CleanerConfig,
+        logs: Mapping[TopicPartition, Log],
+        claimed: Container[TopicPartition],
+        checkpoints: CheckpointWriter,
+    ) -> None:
+        self.config = config
+        self.uncleanable: dict[TopicPartition, str] = {}
+        """Logs that no pass can get through, and why."""
+        self.high_watermark_of: Callable[[Log], int] = lambda log: log.log_end_offset
+        """How far a pass may go; whoever leads and follows partitions replaces it."""
+        self.on_removals: Callable[[], None] = lambda: None
+        """Called when a pass has set files aside."""
+        self._files = env.files
+        self._clock = env.clock
+        self._logs = logs
+        self._claimed = claimed
+        self._checkpoints = checkpoints
+        self._throttle = Throttle(env.clock, config.io_max_bytes_per_second)
+        self._running: set[TopicPartition] = set()
+        self._retry_ms: dict[TopicPartition, int] = {}
+        self._asked: dict[TopicPartition, _Asked] = {}
+        self._wake = trio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Cleaner running={sorted(self._running)} asked={len(self._asked)} uncleanable={len(self.uncleanable)}>"
+
+    def reconfigure(self, config: CleanerConfig) -> None:
+        """Go by ``config`` from the next pass on."""
+        self.config = config
+        self._throttle.bytes_per_second = config.io_max_bytes_per_second
+        self._wake.set()
+
+    # Asking
+
+    def look(self, log: Log) -> Cleanable:
+        """Say how dirty a log is."""
+        return look_at(log, self._clock.wall_ms(), self.high_watermark_of(log))
+
+    async def clean_now(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, CompactionOutcome]:
+        """Run the passes that are due for ``wanted`` partitions now, and return what was done to each. ``run`` must be running.
+
+        A caller that gives up waiting stops nothing. What is not here or not compacted is left out.
+
+        Raises:
+            KafkaError: POLICY_VIOLATION, the cleaner is disabled.
+        """
+        if not self._is_enabled:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, "nothing is compacted while log.cleaner.enable is false or log.cleaner.threads is 0"
+            )
+        asked = {key: self._asked.setdefault(key, _Asked()) for key in wanted if self._compacted_log(key) is not None}
+        self._wake.set()
+        for one in asked.values():
+            await one.done.wait()
+        return {key: one.outcome for key, one in asked.items()}
+
+    @property
+    def _is_enabled(self) -> bool:
+        return self.config.is_enabled and self.config.thread_count > 0
+
+    def _compacted_log(self, key: TopicPartition) -> Log | None:
+        log = self._logs.get(key)
+        if log is None or not log.config.is_compacted or log.is_closed or log.home.is_offline or key not in self._claimed:
+            return None
+        return log
+
+    # Running
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Clean what is asked for and what is due, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            task_status.started()
+            full_look_ms, is_full = self._now_ms() + self.config.backoff_ms, False
+            while True:
+                await self._sleep(min(full_look_ms - self._now_ms(), _OWN_TOPICS_INTERVAL_MS))
+                is_full = is_full or self._now_ms() >= full_look_ms
+                while (log := await self._next_log(is_full=is_full)) is not None:
+                    self._running.add(log.topic_partition)
+                    nursery.start_soon(self._clean_and_answer, log)
+                if is_full and not self._running:
+                    full_look_ms, is_full = self._now_ms() + self.config.backoff_ms, False
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    async def _sleep(self, sleep_ms: int) -> None:
+        with trio.move_on_after(max(sleep_ms, 0) / 1000):
+            await self._wake.wait()
+        self._wake = trio.Event()
+
+    async def _next_log(self, *, is_full: bool) -> Log | None:
+        """Return the log to begin with now: one that was asked for, then the filthiest of those due; None where none is, or no room."""
+        if not self._is_enabled or len(self._running) >= self.config.thread_count:
+            return None
+        for key, asked in list(self._asked.items()):
+            if key not in self._running:
+                log = self._compacted_log(key)
+                if log is not None:
+                    return log
+                del self._asked[key]
+                asked.done.set()
+        return await self._filthiest(is_full=is_full)
+
+    async def _filthiest(self, *, is_full: bool) -> Log | None:
+        """Return the log with the largest dirty ratio of those due; only of internal topics unless ``is_full``."""
+        found, worst_ratio = None, -1.0
+        for turn, key in enumerate(list(self._logs)):
+            if turn % _LOGS_PER_TURN == _LOGS_PER_TURN - 1:
+                await trio.lowlevel.checkpoint()
+            if not is_full and key.topic != GROUP_METADATA_TOPIC:
+                continue
+            log = self._compacted_log(key)
+            if log is None or key in self._running or key in self.uncleanable or self._retry_ms.get(key, 0) > self._now_ms():
+                continue
+            cleanable = self.look(log)
+            if cleanable.dirty_ratio > worst_ratio and is_due(cleanable, log.config):
+                found, worst_ratio = log, cleanable.dirty_ratio
+        return found
+
+    async def _clean_and_answer(self, log: Log) -> None:
+        key = log.topic_partition
+        outcome = CompactionOutcome()
+        try:
+            outcome = await self._clean(log)
+        finally:
+            self._running.discard(key)
+            asked = self._asked.pop(key, None)
+            if asked is not None:
+                asked.outcome = outcome
+                asked.done.set()
+            self._wake.set()
+
+    async def _clean(self, log: Log) -> CompactionOutcome:
+        """Run passes over one log for as long as they are due."""
+        key, cleanable = log.topic_partition, self.look(log)
+        outcome = CompactionOutcome(dirty_ratio_before=cleanable.dirty_ratio, cleaned_offset=cleanable.first_dirty_offset)
+        reason = self.uncleanable.get(key)
+        while reason is None and outcome.pass_count < _PASSES_AT_ONCE and is_due(cleanable, log.config):
+            started_ms = self._now_ms()
+            reason, done = await self._pass(log, cleanable)
+            if done is not None:
+                outcome = outcome.after(done, self._now_ms() - started_ms)
+                cleanable = self.look(log)
+        if outcome.pass_count:
+            _log.info("%s: compacted %d bytes to %d in %d ms", key, outcome.bytes_before, outcome.bytes_after, outcome.duration_ms)
+        return replace(outcome, dirty_ratio_after=cleanable.dirty_ratio, reason=reason)
+
+    async def _pass(self, log: Log, cleanable: Cleanable) -> tuple[str | None, PassOutcome | None]:
+        """Run one pass; return why it came to nothing, or what it did."""
+        key = log.topic_partition
+        try:
+            if await self._files.run_in_pool(lambda: has_aborted_transactions(log, cleanable.first_uncleanable_offset)):
+                return self._give_up(key, "it holds aborted transactions, which this version does not clean"), None
+            done = await self._compaction(log, cleanable).run()
+        except PassAborted:
+            return self._put_off(key, "it changed while it was cleaned"), None
+        except KafkaError as error:
+            if error.code in _PASSING_CODES:
+                return self._put_off(key, str(error)), None
+            return self._give_up(key, str(error)), None
+        except OSError as error:
+            return self._put_off(key, str(log.home.answer_to(error))), None
+        log.cleaned_offset = done.end_offset
+        self._retry_ms.pop(key, None)
+        self.on_removals()
+        await self._write_checkpoint(log)
+        return None, done
+
+    def _compaction(self, log: Log, cleanable: Cleanable) -> Compaction:
+        config = self.config
+        return Compaction(
+            log,
+            cleanable,
+            map_bytes=int(config.dedupe_buffer_bytes * config.dedupe_load_factor) // config.thread_count,
+            slice_bytes=config.io_buffer_bytes // config.thread_count,
+            now_ms=self._clock.wall_ms(),
+            pace=self._throttle.wait,
+        )
+
+    async def _write_checkpoint(self, log: Log) -> None:
+        try:
+            await self._checkpoints.save(log.home, lambda: self._checkpoints.write_cleaned_offsets(log.home))
+        except KafkaError as error:
+            _log.warning("%s: the offset up to which it is compacted could not be written: %s", log.topic_partition, error)
+
+    def _put_off(self, key: TopicPartition, reason: str) -> str:
+        _log.info("%s was not compacted, later again: %s", key, reason)
+        self._retry_ms[key] = self._now_ms() + min(self.config.backoff_ms, _OWN_TOPICS_INTERVAL_MS)
+        return reason
+
+    def _give_up(self, key: TopicPartition, reason: str) -> str:
+        _log.error("%s is not compacted any more until the next start: %s", key, reason)
+        self.uncleanable[key] = reason
+        return reason
+
+
+class _Asked:
+    """A partition that somebody wants cleaned now, and what came of it."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.outcome = CompactionOutcome()
+
+
+def has_aborted_transactions(log: Log, end_offset: int) -> bool:
+    """Whether an index of aborted transactions lies beside a segment below ``end_offset``; another program wrote it."""
+    paths = [segment.path(TXN_INDEX_SUFFIX) for segment in log.segments if segment.base_offset < end_offset]
+    return any(log.files.exists(path) and log.files.size_bytes(path) for path in paths)

@@ -1,0 +1,212 @@
+"""One pass over one log: learn the latest offsets of the keys in its dirty part, then write its segments anew without what they supersede.
+
+Decides the order of reading and writing. Which records stay is ``filtering``'s, how segments are exchanged is ``swap``'s. Works in the
+pool in slices of ``slice_bytes``; between two slices everything else runs, and the log may change: a pass that finds it changed gives up.
+
+Invariants: a record goes only if a later one of its key is in the log, below the offset that the pass ends at. What a pass has exchanged
+stays good when it gives up later.
+"""
+
+import errno
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from log_service.common.errors import KafkaError
+from log_service.common.types import Buffer
+from log_service.records.batch import BatchHeader, parse_header, plain_records
+from log_service.records.outline import outline_records
+from log_service.storage.cleaner.filtering import BatchFilter, FilterCounts, LastWrite
+from log_service.storage.cleaner.grouping import group_segments
+from log_service.storage.cleaner.offset_map import OffsetMap
+from log_service.storage.cleaner.selection import Cleanable
+from log_service.storage.cleaner.swap import check_untouched, discard, exchange, new_cleaned_segment
+from log_service.storage.log import Log
+from log_service.storage.log_directory import SPACE_CHECK_BYTES
+from log_service.storage.segment import Segment
+
+T = TypeVar("T")
+
+Pace = Callable[[int], Awaitable[None]]
+"""Called with the bytes of each slice after it; waits as long as the next one should wait."""
+
+Batches = Iterator[tuple[int, BatchHeader, memoryview]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassOutcome:
+    """What a pass did. ``end_offset``: below it the log is compacted now. Bytes are those of the segments that were exchanged."""
+
+    end_offset: int
+    bytes_before: int
+    bytes_after: int
+    segments_before: int
+    segments_after: int
+    counts: FilterCounts
+
+
+class Compaction:
+    """A pass, run once."""
+
+    def __init__(self, log: Log, cleanable: Cleanable, *, map_bytes: int, slice_bytes: int, now_ms: int, pace: Pace) -> None:
+        self._log = log
+        self._cleanable = cleanable
+        self._slice_bytes = max(slice_bytes, 1)
+        self._pace = pace
+        self._offsets = OffsetMap(map_bytes)
+        self._filter = BatchFilter(
+            offsets=self._offsets,
+            now_ms=now_ms,
+            delete_retention_ms=log.config.delete_retention_ms,
+            end_offset=cleanable.first_uncleanable_offset,
+            last_writes=last_writes(log),
+        )
+        self._bytes_before = self._bytes_after = 0
+        self._segments_before = self._segments_after = 0
+
+    async def run(self) -> PassOutcome:
+        """Clean.
+
+        Raises:
+            PassAborted: the log changed.
+            KafkaError: a batch is damaged; or KAFKA_STORAGE_ERROR, the disk failed and its directory is offline.
+            OSError: the disk failed otherwise; the log is as it was.
+        """
+        log, cleanable = self._log, self._cleanable
+        await log.sync_rolled()
+        try:
+            await self._learn(cleanable.first_dirty_offset, cleanable.first_uncleanable_offset)
+            end_offset = self._offsets.latest_offset + 1
+            segments = [segment for segment in log.segments if segment.base_offset < end_offset]
+            groups = await log.files.run_in_pool(lambda: group_segments(segments, cleanable.first_uncleanable_offset, log.config))
+            for group in groups:
+                await self._clean(group)
+        finally:
+            await log.files.run_in_pool(self._offsets.forget)
+        return PassOutcome(
+            end_offset=end_offset,
+            bytes_before=self._bytes_before,
+            bytes_after=self._bytes_after,
+            segments_before=self._segments_before,
+            segments_after=self._segments_after,
+            counts=self._filter.counts,
+        )
+
+    # Learning the latest offsets
+
+    async def _learn(self, start_offset: int, end_offset: int) -> None:
+        segments = [segment for segment in self._log.segments.from_offset(start_offset) if segment.base_offset < end_offset]
+        ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
+        for segment, end in zip(segments, ends, strict=True):
+            if not await self._learn_segment(segment, start_offset):
+                return
+            self._offsets.advance(end - 1)
+
+    async def _learn_segment(self, segment: Segment, start_offset: int) -> bool:
+        """Take a segment's keys from ``start_offset`` on into the map; says whether all had room."""
+        position = await self._in_pool(lambda: segment.offset_index.lookup(start_offset), [segment])
+        batches = segment.batches(position)
+        while True:
+            before = position
+            position, is_full, is_end = await self._in_pool(partial(self._learn_some, batches, before, start_offset), [segment])
+            if is_full or is_end:
+                return not is_full
+            await self._pace(position - before)
+
+    def _learn_some(self, batches: Batches, position: int, start_offset: int) -> tuple[int, bool, bool]:
+        """Return (position after the last batch, whether the map is full, whether the segment ended)."""
+        target = position + self._slice_bytes
+        for start, header, batch in batches:
+            position = start + header.size_bytes
+            if header.last_offset >= start_offset:
+                if not header.is_control and header.record_count and not self._learn_batch(header, batch, start_offset):
+                    return position, True, False
+                self._offsets.advance(header.last_offset)
+            if position >= target:
+                return position, False, False
+        return position, False, True
+
+    def _learn_batch(self, header: BatchHeader, batch: memoryview, start_offset: int) -> bool:
+        _, plain = plain_records(batch)
+        outline = outline_records(header, plain)
+        if header.base_offset >= start_offset and None not in outline.keys:
+            return self._offsets.add(outline.keys, outline.offsets)  # type: ignore[arg-type]  # there is no None among them
+        keyed = [
+            (key, offset) for key, offset in zip(outline.keys, outline.offsets, strict=True) if key is not None and offset >= start_offset
+        ]
+        return self._offsets.add([key for key, _ in keyed], [offset for _, offset in keyed])
+
+    # Writing
+
+    async def _clean(self, group: list[Segment]) -> None:
+        """Replace a group of neighbouring segments by one."""
+        check_untouched(self._log, group)
+        self._filter.last_writes = last_writes(self._log)
+        cleaned = await self._log.files.run_in_pool(lambda: new_cleaned_segment(self._log, group[0].base_offset))
+        is_exchanged = False
+        try:
+            for segment in group:
+                await self._copy(segment, cleaned, group)
+            await exchange(self._log, group, cleaned)
+            is_exchanged = True
+        finally:
+            if not is_exchanged and cleaned.tail:
+                discard(cleaned)
+        self._bytes_before += sum(segment.size_bytes for segment in group)
+        self._bytes_after += cleaned.size_bytes
+        self._segments_before += len(group)
+        self._segments_after += 1
+
+    async def _copy(self, segment: Segment, cleaned: Segment, group: list[Segment]) -> None:
+        batches, position, is_end = segment.batches(0), 0, segment.size_bytes == 0
+        while not is_end:
+            before, written_bytes = position, cleaned.size_bytes
+            position, is_end = await self._in_pool(partial(self._copy_some, batches, before, cleaned), group)
+            self._note_written(cleaned.size_bytes - written_bytes)
+            await self._pace(position - before)
+
+    def _note_written(self, size_bytes: int) -> None:
+        """Look after the room on the disk, which appends need more."""
+        home = self._log.home
+        home.unchecked_bytes += size_bytes
+        if home.unchecked_bytes > SPACE_CHECK_BYTES and home.check_space():
+            raise OSError(errno.ENOSPC, home.append_refusal)
+
+    def _copy_some(self, batches: Batches, position: int, cleaned: Segment) -> tuple[int, bool]:
+        """Filter batches and write what is left of them; return (position after the last one, whether the segment ended)."""
+        target, is_end = position + self._slice_bytes, True
+        headers: list[BatchHeader] = []
+        buffers: list[Buffer] = []
+        for start, header, batch in batches:
+            position = start + header.size_bytes
+            kept = self._filter.apply(header, batch)
+            if kept is not None:
+                headers.append(header if kept is batch else parse_header(kept))
+                buffers.append(kept)
+            if position >= target:
+                is_end = False
+                break
+        if buffers:
+            end = cleaned.append(buffers)
+            for header in headers:
+                cleaned.note_batch(end, header.base_offset, header.last_offset, header.max_timestamp)
+                end += header.size_bytes
+        return position, is_end
+
+    async def _in_pool(self, function: Callable[[], T], segments: list[Segment]) -> T:
+        """Run a slice over ``segments`` in the pool; what goes wrong with segments that went away meanwhile is no fault of theirs."""
+        check_untouched(self._log, segments)
+        try:
+            return await self._log.files.run_in_pool(function)
+        except (KafkaError, OSError):
+            check_untouched(self._log, segments)
+            raise
+
+
+def last_writes(log: Log) -> Mapping[int, LastWrite]:
+    """Return what each producer that the log knows wrote last."""
+    return {
+        entry.producer_id: LastWrite(producer_epoch=entry.epoch, last_offset=entry.batches[-1].last_offset if entry.batches else None)
+        for entry in log.producer_state
+    }

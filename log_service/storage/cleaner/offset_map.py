@@ -1,0 +1,91 @@
+"""The latest offset of each key, as far as memory allows.
+
+Decides when it is full: keys and their share of the table are counted against a bound, so that a log of any number of keys takes more
+passes and not more memory. Knows nothing of batches.
+
+Invariants: an offset is only ever replaced by a later one. It always takes one key, so that every pass gets on. Keys are compared byte by
+byte; of a long one only its digest is held, and no digest equals a short key.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from itertools import islice
+
+ENTRY_BYTES = 160
+"""What a key costs beside its bytes: two objects, and its place in a table that doubles when it fills."""
+
+_LONGEST_HELD_BYTES = 64
+_DIGEST_BYTES = 64
+_FORGOTTEN_AT_ONCE = 4_096
+
+
+class OffsetMap:
+    """Keys and their latest offsets, in at most ``limit_bytes``. ``latest_offset`` is the last offset that it knows everything up to."""
+
+    __slots__ = ("_key_bytes", "_offsets", "latest_offset", "limit_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.latest_offset = -1
+        self._offsets: dict[bytes, int] = {}
+        self._key_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __repr__(self) -> str:
+        return f"<OffsetMap keys={len(self)} bytes={self.used_bytes}/{self.limit_bytes} latest_offset={self.latest_offset}>"
+
+    @property
+    def used_bytes(self) -> int:
+        """What the keys are taken to cost."""
+        return len(self._offsets) * ENTRY_BYTES + self._key_bytes
+
+    def add(self, keys: Sequence[bytes], offsets: Sequence[int]) -> bool:
+        """Take keys at rising offsets. Says whether all were taken; else ``latest_offset`` is that of the last one that was."""
+        held = _held(keys)
+        size_bytes = sum(map(len, held))
+        if self.used_bytes + len(held) * ENTRY_BYTES + size_bytes > self.limit_bytes:
+            return self._add_while_room(held, offsets)
+        before = len(self._offsets)
+        self._offsets.update(zip(held, offsets, strict=True))
+        if held:
+            self._key_bytes += size_bytes * (len(self._offsets) - before) // len(held)
+            self.latest_offset = offsets[-1]
+        return True
+
+    def _add_while_room(self, held: Sequence[bytes], offsets: Sequence[int]) -> bool:
+        for key, offset in zip(held, offsets, strict=True):
+            if key not in self._offsets:
+                if self._offsets and self.used_bytes + ENTRY_BYTES + len(key) > self.limit_bytes:
+                    return False
+                self._key_bytes += len(key)
+            self._offsets[key] = offset
+            self.latest_offset = offset
+        return True
+
+    def advance(self, offset: int) -> None:
+        """Know everything up to ``offset``."""
+        self.latest_offset = max(self.latest_offset, offset)
+
+    def superseded(self, keys: Sequence[bytes], offsets: Sequence[int]) -> list[int]:
+        """Return the indexes of the records whose key a later record has; ``offsets`` may be longer than ``keys``."""
+        latest = map(self._offsets.get, _held(keys), offsets)  # the record's own offset where the key is not known
+        return [index for index, (known, offset) in enumerate(zip(latest, offsets, strict=False)) if known > offset]
+
+    def forget(self) -> None:
+        """Give the memory back, in steps between which other threads may run."""
+        offsets = self._offsets
+        while offsets:
+            for key in list(islice(offsets, _FORGOTTEN_AT_ONCE)):
+                del offsets[key]
+        self._offsets = {}
+        self._key_bytes = 0
+        self.latest_offset = -1
+
+
+def _held(keys: Sequence[bytes]) -> Sequence[bytes]:
+    """Return what is held of each key."""
+    if not keys or max(map(len, keys)) <= _LONGEST_HELD_BYTES:
+        return keys
+    return [key if len(key) <= _LONGEST_HELD_BYTES else b"\0" + blake2b(key, digest_size=_DIGEST_BYTES).digest() for key in keys]

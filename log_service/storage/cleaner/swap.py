@@ -1,0 +1,169 @@
+"""Putting a cleaned segment in place of the segments that it was made of, so that a crash at any point leaves the one or the others.
+
+Decides the order, which is Kafka's: the new files are made durable as ``.cleaned``, become ``.swap`` (from then on the exchange is finished
+by the next start), the old ones become ``.deleted``, the new ones get their names. Readers that hold an old segment read it to the end:
+its indexes are in memory and its file stays open until its files are removed.
+
+Invariants: a log's segments change in memory and on disk in one step, in which nothing else runs. An exchange begins only below a recovery
+point that is durable, so that no start takes the holes that compaction leaves for records that were lost.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from log_service.common.env import Files
+from log_service.common.errors import StorageError
+from log_service.config.views import LogConfig
+from log_service.records.batch import CorruptBatch
+from log_service.storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, file_name, parse_file_name
+from log_service.storage.log import Log
+from log_service.storage.segment import Segment
+
+_log = logging.getLogger(__name__)
+
+
+class PassAborted(Exception):  # noqa: N818 - it says what happened
+    """The log changed under a pass (deleted, truncated, cut by retention, closed): what was cleaned so far stays, the rest waits."""
+
+
+def new_cleaned_segment(log: Log, base_offset: int) -> Segment:
+    """Begin the files that will replace segments from ``base_offset`` on."""
+    return Segment(log.files, log.directory, base_offset, log.config, created_ms=log.clock.wall_ms(), tail=CLEANED_SUFFIX)
+
+
+def discard(segment: Segment) -> None:
+    """Remove what ``new_cleaned_segment`` began, whatever it is called by now."""
+    segment.close_file()
+    for suffix in SEGMENT_SUFFIXES:
+        segment.files.remove(segment.path(suffix))
+
+
+def check_untouched(log: Log, segments: Sequence[Segment]) -> None:
+    """Refuse to go on with segments that are not part of the log any more.
+
+    Raises:
+        PassAborted: they are not.
+    """
+    if log.is_closed or log.home.is_offline:
+        raise PassAborted
+    held = set(log.segments)
+    if not held.issuperset(segments):
+        raise PassAborted
+
+
+async def exchange(log: Log, old: Sequence[Segment], new: Segment) -> None:
+    """Put ``new`` in place of ``old``, neighbours below the recovery point that were not changed since ``new`` was made.
+
+    Raises:
+        PassAborted: they were; ``new`` is the caller's to discard.
+        KafkaError: KAFKA_STORAGE_ERROR, the disk failed in the middle; the directory is offline.
+        OSError: the disk failed, and nothing was exchanged.
+    """
+    sizes = [segment.size_bytes for segment in old]
+
+    def prepare() -> None:
+        new.finish_indexes()
+        new.file.sync_nowait()
+        new.synced_bytes = new.size_bytes
+        new.sync_indexes()
+        log.home.save_recovery_points()
+        for segment in old:
+            segment.pin()
+        new.rename(SWAP_SUFFIX)
+        log.files.sync_directory(log.directory)
+
+    await log.files.run_in_pool(prepare)
+    check_untouched(log, old)
+    if sizes != [segment.size_bytes for segment in old]:
+        raise PassAborted
+    _exchange_now(log, old, new)
+    await log.files.run_in_pool(lambda: log.files.sync_directory(log.directory))
+
+
+def _exchange_now(log: Log, old: Sequence[Segment], new: Segment) -> None:
+    first = log.segments.index_of(old[0].base_offset)
+    due_ms = log.clock.monotonic_ms() + log.config.file_delete_delay_ms
+    segments = list(log.segments)
+    try:
+        paths = [path for segment in old for path in segment.set_aside(is_kept_open=True)]
+        new.rename("")
+        log.segments.replace([*segments[:first], new, *segments[first + len(old) :]])
+        log.is_directory_dirty = True
+        log.removals.schedule(paths, due_ms)
+        for segment in old:
+            log.removals.schedule_release(segment.close_file, due_ms)
+        log.producer_snapshots.remove_needless(segment.base_offset for segment in log.segments)
+    except OSError as error:
+        raise log.home.fail(error) from error  # what the directory holds is for the next start to find out
+
+
+# After a crash
+
+
+def finish_exchanges(files: Files, directory: Path, names: Sequence[str], config: LogConfig) -> list[str]:
+    """Finish or undo what a crash left of exchanges, and return the names that count now.
+
+    An exchange that came as far as ``.swap`` is finished; one that did not is undone.
+
+    Raises:
+        StorageError: a file of an exchange is damaged.
+    """
+    cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
+    swapped = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    if not cleaned and not swapped:
+        return list(names)
+    first_cleaned = min((offset for name in cleaned if (offset := _offset_of(name, CLEANED_SUFFIX)) is not None), default=None)
+    undone = [name for name in swapped if first_cleaned is not None and (_offset_of(name, SWAP_SUFFIX) or 0) >= first_cleaned]
+    kept = [name for name in swapped if name not in undone]
+    base_offsets = [offset for name in kept if (offset := parse_file_name(name, LOG_SUFFIX + SWAP_SUFFIX)) is not None]
+    for name in [*undone, *cleaned]:
+        files.remove(directory / name)
+    for name in kept:
+        if _offset_of(name, SWAP_SUFFIX) not in base_offsets:  # its batches have their name already, or never will
+            files.remove(directory / name)
+            files.remove(directory / name.removesuffix(SWAP_SUFFIX))
+    if base_offsets:
+        _finish(files, directory, sorted(base_offsets), config)
+    files.sync_directory(directory)
+    return files.list_directory(directory)
+
+
+def _finish(files: Files, directory: Path, base_offsets: list[int], config: LogConfig) -> None:
+    end_offset = max(_end_offset(files, directory, base_offset, config) for base_offset in base_offsets)
+    _log.warning("%s: finishing the exchange of segments %d to %d, which a stop interrupted", directory, base_offsets[0], end_offset)
+    for name in files.list_directory(directory):
+        offset = _offset_of(name, "")
+        if offset is not None and base_offsets[0] <= offset < max(end_offset, base_offsets[0] + 1):
+            files.remove(directory / name)
+    files.sync_directory(directory)
+    for base_offset in base_offsets:
+        for suffix in SEGMENT_SUFFIXES:
+            source = directory / file_name(base_offset, suffix + SWAP_SUFFIX)
+            if files.exists(source):
+                files.rename(source, directory / file_name(base_offset, suffix))
+
+
+def _end_offset(files: Files, directory: Path, base_offset: int, config: LogConfig) -> int:
+    """Return the offset after the last batch of a segment that is called ``.swap``."""
+    path = directory / file_name(base_offset, LOG_SUFFIX + SWAP_SUFFIX)
+    segment = Segment(files, directory, base_offset, config, created_ms=0, size_bytes=files.size_bytes(path), tail=SWAP_SUFFIX)
+    end_offset = base_offset
+    try:
+        for _, header in segment.headers(0):
+            end_offset = header.next_offset
+    except CorruptBatch as error:
+        text = f"{path} was durable before it got this name, and is damaged: {error}; restore it, or move {directory} away"
+        raise StorageError(text) from error
+    finally:
+        segment.close_file()
+    return end_offset
+
+
+def _offset_of(name: str, tail: str) -> int | None:
+    """Return the base offset in the name of one of a segment's files with ``tail`` behind it."""
+    for suffix in SEGMENT_SUFFIXES:
+        offset = parse_file_name(name, suffix + tail)
+        if offset is not None:
+            return offset
+    return None

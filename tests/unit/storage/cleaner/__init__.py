@@ -1,0 +1,1 @@
+"""Compaction: its decisions, its passes, its crashes."""
