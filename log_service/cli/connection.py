@@ -13,6 +13,7 @@ from log_service.client.blocking import BlockingAdmin
 from log_service.config.client import parse_servers
 
 CONNECT_SECONDS = 3.0
+GLANCE_SECONDS = 0.3
 API_TIMEOUT_MS = 20_000
 
 
@@ -30,6 +31,17 @@ def client_settings(bootstrap_servers: str) -> dict[str, Any]:
 def open_admin(bootstrap_servers: str) -> BlockingAdmin:
     """Return an admin for ``with``. Raises as ``client_settings``."""
     return BlockingAdmin(bootstrap_servers, **client_settings(bootstrap_servers))
+
+
+def answers_at_once(servers: Sequence[tuple[str, int]]) -> bool:
+    """Whether one of the servers accepts a connection without making a person wait."""
+    for server in servers:
+        try:
+            socket.create_connection(server, GLANCE_SECONDS).close()
+        except OSError:
+            continue
+        return True
+    return False
 
 
 def check_reachable(servers: Sequence[tuple[str, int]]) -> None:

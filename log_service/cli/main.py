@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("log_service.cli.demo:demo", "Show the whole path on real data."),
     "serve": ("log_service.cli.serve:serve", "Run one broker in the foreground from a properties file."),
     "topics": ("log_service.cli.topics:topics", "Create, list, describe, change and delete topics."),
+    "configs": ("log_service.cli.configs:configs", "Show and change configs of topics, brokers, the cluster, groups."),
     "groups": ("log_service.cli.groups:groups", "List, describe and delete consumer groups; see their lag."),
     "produce": ("log_service.cli.produce:produce", "Send records from standard input or a file."),
     "consume": ("log_service.cli.consume:consume", "Print the records of a topic."),

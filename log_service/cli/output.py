@@ -36,6 +36,26 @@ bootstrap_option: Callable[[click.decorators.FC], click.decorators.FC] = click.o
 )
 
 
+def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """Split KEY=VALUE arguments, and refuse what has no equals sign."""
+    for pair in pairs:
+        if not pair.partition("=")[0] or "=" not in pair:
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint=option)
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def fitted(rows: list[dict[str, Any]], column: str, width: int, *, as_json: bool) -> list[dict[str, Any]]:
+    """Return rows with long texts of one column cut, so that a table fits a terminal; JSON is never cut."""
+    if as_json:
+        return rows
+    return [{**row, column: cut(row[column], width)} if isinstance(row.get(column), str) else row for row in rows]
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text of at most ``width`` letters; what is left out is said by dots."""
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
 def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str = "nothing found") -> None:
     """Print rows as an aligned table, or all their fields as JSON; numbers stand to the right."""
     if as_json:

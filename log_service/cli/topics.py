@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from log_service.cli.connection import open_admin
-from log_service.cli.output import bootstrap_option, confirm, json_option, print_rows
+from log_service.cli.output import bootstrap_option, confirm, json_option, key_values, print_rows
 from log_service.client.admin_values import ConfigResource, NewTopic
 from log_service.client.blocking import BlockingAdmin
 from log_service.common.types import TopicPartition
@@ -16,14 +16,6 @@ from log_service.storage.partition_metadata import format_uuid
 @click.group()
 def topics() -> None:
     """Create, list, describe, change and delete topics."""
-
-
-def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """Split KEY=VALUE arguments, and refuse what has no equals sign."""
-    for pair in pairs:
-        if "=" not in pair:
-            raise click.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint=option)
-    return dict(pair.split("=", 1) for pair in pairs)
 
 
 config_option = click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic config; may be repeated.")

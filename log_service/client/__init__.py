@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from log_service.client.admin import Admin
     from log_service.client.admin_values import (
         ClusterDescription,
+        ConfigChange,
         ConfigEntry,
+        ConfigOperation,
         ConfigResource,
         EpochEnd,
         FoundOffset,
@@ -61,7 +63,9 @@ _HOMES = {
     "log_service.client.admin": ("Admin",),
     "log_service.client.admin_values": (
         "ClusterDescription",
+        "ConfigChange",
         "ConfigEntry",
+        "ConfigOperation",
         "ConfigResource",
         "EpochEnd",
         "FoundOffset",
@@ -106,8 +110,10 @@ __all__ = [
     "ClientMetrics",
     "ClusterDescription",
     "CommitCallback",
+    "ConfigChange",
     "ConfigEntry",
     "ConfigError",
+    "ConfigOperation",
     "ConfigResource",
     "Consumer",
     "ConsumerInterceptor",

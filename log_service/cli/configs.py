@@ -1,0 +1,240 @@
+"""``tidelog configs``: what topics, brokers, the cluster and groups are configured with, and changing it.
+
+Decides how a resource is named (exactly one of the options, or several of them for showing) and what is shown by default: what somebody
+set. Every change goes key by key; what is not named stays.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from log_service.cli.connection import open_admin
+from log_service.cli.names import complete_groups, complete_topics, matching_topics
+from log_service.cli.output import bootstrap_option, counted, fitted, json_option, key_values, print_rows
+from log_service.client.admin_values import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ResourceType
+from log_service.client.blocking import BlockingAdmin
+from log_service.common.errors import ConfigError
+
+Resources = list[ConfigResource]
+KINDS = {ResourceType.TOPIC: "topic", ResourceType.BROKER: "broker", ResourceType.GROUP: "group"}
+VALUE_WIDTH = 34
+
+
+@click.group()
+def configs() -> None:
+    """Show and change the configs of topics, brokers, the cluster and groups."""
+
+
+def resource_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name resources."""
+    options = (
+        click.option("-t", "--topic", "topic_names", multiple=True, metavar="NAME", shell_complete=complete_topics,
+                     help="A topic, or a pattern like 'orders-*'."),
+        click.option("--broker", "broker_ids", type=click.IntRange(min=0), multiple=True, metavar="ID", help="A broker by its node id."),
+        click.option("--cluster-default", "is_cluster", is_flag=True, help="What holds for every broker that says nothing else."),
+        click.option("-g", "--group", "group_ids", multiple=True, metavar="ID", shell_complete=complete_groups, help="A group."),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def named_resources(
+    admin: BlockingAdmin, topic_names: Sequence[str], broker_ids: Sequence[int], group_ids: Sequence[str], *, is_cluster: bool
+) -> Resources:
+    """Return the resources that the options name."""
+    topics = matching_topics(admin, topic_names, is_internal_included=True) if topic_names else []
+    return [
+        *map(ConfigResource.topic, topics),
+        *map(ConfigResource.broker, broker_ids),
+        *([ConfigResource.all_brokers()] if is_cluster else []),
+        *map(ConfigResource.group, group_ids),
+    ]
+
+
+def require_one(**given: object) -> None:
+    """Refuse to work on nothing."""
+    if not any(given.values()):
+        raise click.UsageError("name what: --topic NAME, --broker ID, --cluster-default or --group ID")
+
+
+def shown(resource: ConfigResource) -> str:
+    """Return a resource as a person writes it."""
+    kind = KINDS.get(resource.resource_type, resource.resource_type.name.lower())
+    return f"{kind} {resource.name}" if resource.name else "cluster default"
+
+
+def row_of(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
+    """Return a config as a row."""
+    return {
+        "resource_type": KINDS.get(resource.resource_type, resource.resource_type.name.lower()),
+        "resource": resource.name or None,
+        "config": entry.name,
+        "value": entry.value,
+        "source": entry.source,
+        "is_default": entry.is_default,
+        "is_read_only": entry.is_read_only,
+        "is_sensitive": entry.is_sensitive,
+        "synonyms": [{"name": name, "value": value, "source": source} for name, value, source in entry.synonyms],
+        "documentation": entry.documentation,
+    }
+
+
+def default_of(entry: ConfigEntry) -> str | None:
+    """Return the value that holds where nobody says anything: the last synonym's, where that is a default."""
+    found = [value for _, value, source in entry.synonyms if source == "DEFAULT_CONFIG"]
+    return found[-1] if found else entry.value if entry.is_default else None
+
+
+@configs.command("list", short_help="Show everything that somebody configured.")
+@json_option
+@bootstrap_option
+def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
+    """Show what was configured anywhere: on topics, on brokers while they run, and for the whole cluster."""
+    with open_admin(bootstrap_servers) as admin:
+        topics = matching_topics(admin, (), is_internal_included=True)
+        nodes = [node.node_id for node in admin.describe_cluster().nodes]
+        resources = [*map(ConfigResource.topic, topics), *map(ConfigResource.broker, nodes), ConfigResource.all_brokers()]
+        found = admin.describe_configs(resources)
+    own = {"topic": {"DYNAMIC_TOPIC_CONFIG"}, "broker": {"DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"}}
+    rows = [
+        {"what": shown(resource), **row}
+        for resource, entries in found.items()
+        for row in (row_of(resource, entries[name]) for name in sorted(entries))
+        if row["source"] in own[row["resource_type"]] and (resource.name or row["source"] == "DYNAMIC_DEFAULT_BROKER_CONFIG")
+        if not (resource.resource_type is ResourceType.BROKER and resource.name and row["source"] == "DYNAMIC_DEFAULT_BROKER_CONFIG")
+    ]
+    print_rows(fitted(rows, "value", VALUE_WIDTH, as_json=as_json), ["what", "config", "value"], as_json=as_json,
+               empty="nothing is configured; see: tidelog configs describe --help")  # fmt: skip
+
+
+@configs.command(short_help="Show configs, their defaults and where values come from.")
+@resource_options
+@click.argument("keys", nargs=-1)
+@click.option("-a", "--all", "with_defaults", is_flag=True, help="Show defaults too; without it, what somebody set.")
+@click.option("--synonyms", "with_synonyms", is_flag=True, help="Show every place that sets a config, the one that holds first.")
+@json_option
+@bootstrap_option
+def describe(
+    *,
+    topic_names: tuple[str, ...],
+    broker_ids: tuple[int, ...],
+    is_cluster: bool,
+    group_ids: tuple[str, ...],
+    keys: tuple[str, ...],
+    with_defaults: bool,
+    with_synonyms: bool,
+    as_json: bool,
+    bootstrap_servers: str,
+) -> None:
+    """Show the configs KEYS, or all that somebody set, of the resources that the options name.
+
+    \b
+    tidelog configs describe --topic orders
+    tidelog configs describe --topic 'orders-*' retention.ms cleanup.policy
+    tidelog configs describe --broker 1 --all --synonyms
+    """
+    require_one(topics=topic_names, brokers=broker_ids, groups=group_ids, cluster=is_cluster)
+    with open_admin(bootstrap_servers) as admin:
+        resources = named_resources(admin, topic_names, broker_ids, group_ids, is_cluster=is_cluster)
+        found = admin.describe_configs(resources)
+    rows: list[dict[str, Any]] = []
+    for resource, entries in found.items():
+        refuse_unknown(resource, entries, keys)
+        chosen = [entry for _, entry in sorted(entries.items()) if entry.name in keys or (not keys and (with_defaults or is_set(entry)))]
+        for entry in chosen:
+            rows.append({"what": shown(resource), **row_of(resource, entry), "default": default_of(entry)})
+            if with_synonyms and not as_json:
+                rows += [{"config": f"  {name}", "value": value, "source": source} for name, value, source in entry.synonyms]
+    columns = (["what"] if len(found) > 1 else []) + ["config", "value"] + (["source"] if with_synonyms or with_defaults else ["default"])
+    hint = "" if with_defaults else "; --all shows the defaults"
+    rows = fitted(rows, "value", VALUE_WIDTH if len(found) == 1 else VALUE_WIDTH // 2, as_json=as_json)
+    rows = fitted(rows, "default", VALUE_WIDTH // 2, as_json=as_json)
+    print_rows(rows, columns, as_json=as_json, empty=f"nothing is configured{hint}")
+
+
+def is_set(entry: ConfigEntry) -> bool:
+    """Whether somebody set it."""
+    return not entry.is_default
+
+
+def refuse_unknown(resource: ConfigResource, entries: dict[str, ConfigEntry], keys: Sequence[str]) -> None:
+    """Refuse keys that the resource does not have."""
+    for key in keys:
+        if key not in entries:
+            raise click.ClickException(f"{shown(resource)} has no config {key!r}; see: tidelog configs describe --all")
+
+
+@configs.command("set", short_help="Set configs.")
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@resource_options
+@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@bootstrap_option
+def set_configs(*, pairs: tuple[str, ...], dry_run: bool, bootstrap_servers: str, **named: Any) -> None:
+    """Set each KEY to VALUE on the resources that the options name.
+
+    \b
+    tidelog configs set retention.ms=86400000 --topic orders
+    tidelog configs set log.retention.ms=3600000 --cluster-default
+    """
+    values = key_values(pairs, "KEY=VALUE")
+    change(bootstrap_servers, dict(values), named, dry_run=dry_run, done=f"set {', '.join(values)}")
+
+
+@configs.command(short_help="Give configs their defaults back.")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@resource_options
+@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@bootstrap_option
+def unset(*, keys: tuple[str, ...], dry_run: bool, bootstrap_servers: str, **named: Any) -> None:
+    """Give each KEY its default back on the resources that the options name."""
+    for key in keys:
+        if "=" in key:
+            raise click.BadParameter(f"{key!r} is more than a key", param_hint="KEY")
+    change(bootstrap_servers, dict.fromkeys(keys), named, dry_run=dry_run, done=f"unset {', '.join(keys)}")
+
+
+@configs.command(short_help="Add values to lists.")
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@resource_options
+@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@bootstrap_option
+def append(*, pairs: tuple[str, ...], dry_run: bool, bootstrap_servers: str, **named: Any) -> None:
+    """Add VALUE to the list that KEY is, on the resources that the options name.
+
+    \b
+    tidelog configs append cleanup.policy=compact --topic orders
+    """
+    change_list(ConfigOperation.APPEND, pairs, dry_run=dry_run, bootstrap_servers=bootstrap_servers, named=named)
+
+
+@configs.command(short_help="Take values from lists.")
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@resource_options
+@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@bootstrap_option
+def subtract(*, pairs: tuple[str, ...], dry_run: bool, bootstrap_servers: str, **named: Any) -> None:
+    """Take VALUE from the list that KEY is, on the resources that the options name."""
+    change_list(ConfigOperation.SUBTRACT, pairs, dry_run=dry_run, bootstrap_servers=bootstrap_servers, named=named)
+
+
+def change_list(operation: ConfigOperation, pairs: Sequence[str], *, dry_run: bool, bootstrap_servers: str, named: dict[str, Any]) -> None:
+    """Append to lists, or take from them."""
+    values = key_values(pairs, "KEY=VALUE")
+    changes = {key: ConfigChange(operation=operation, value=value) for key, value in values.items()}
+    word = "appended to" if operation is ConfigOperation.APPEND else "took from"
+    change(bootstrap_servers, changes, named, dry_run=dry_run, done=f"{word} {', '.join(values)}")
+
+
+def change(bootstrap_servers: str, changes: dict[str, Any], named: dict[str, Any], *, dry_run: bool, done: str) -> None:
+    """Make the same changes to every resource that is named, and say so."""
+    topic_names, broker_ids, group_ids = named["topic_names"], named["broker_ids"], named["group_ids"]
+    require_one(topics=topic_names, brokers=broker_ids, groups=group_ids, cluster=named["is_cluster"])
+    with open_admin(bootstrap_servers) as admin:
+        resources = named_resources(admin, topic_names, broker_ids, group_ids, is_cluster=named["is_cluster"])
+        if not resources:
+            raise ConfigError("there is nothing to change")
+        admin.alter_configs(dict.fromkeys(resources, changes), is_validated_only=dry_run)
+    told = shown(resources[0]) if len(resources) == 1 else counted(len(resources), "resource")
+    click.echo(f"{'this would be accepted: ' if dry_run else ''}{done} on {told}")
