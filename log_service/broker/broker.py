@@ -31,12 +31,13 @@ from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.timer_task import TimerTask
 from log_service.broker.warm_up import warm_up
 from log_service.common.env import Env, Listener, NodeEnv
-from log_service.common.errors import StorageError, TidelogError
+from log_service.common.errors import KafkaError, StorageError, TidelogError
 from log_service.common.timers import TimerQueue
 from log_service.common.types import NodeId
 from log_service.config.resolve import log_defaults
 from log_service.config.views import ListenerConfig, LogConfig, NodeConfig
 from log_service.controller.controller import ControllerConfig
+from log_service.controller.directories import AssignReplica
 from log_service.controller.driver import ControllerDriver
 from log_service.coordinator.group_service import GroupService
 from log_service.metadata.image import Endpoint, MetadataImage, ResourceType
@@ -45,6 +46,7 @@ from log_service.metadata.snapshot import snapshot_records
 from log_service.network.server import Server, ServerBudget
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import NodeIdentity, random_id, read_bootstrap_records
+from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
@@ -260,11 +262,29 @@ class Broker:
         )
         await self._background.start(self._groups.run)
         await self._background.start(self._replicas.run)
+        self._replicas.on_moved = lambda partition: self._background.start_soon(self._tell_directory, partition)
         self._offsets = OffsetsLeadership(self._replicas, self._groups)
         self._loader.add_publisher(self._replicas)
         self._loader.add_publisher(self._offsets)
         self._logs.set_aside_strays(self._is_known)
         await self._background.start(self._logs.run)
+
+    async def _tell_directory(self, partition: Partition) -> None:
+        """Tell the controller in which log directory a replica is."""
+        directory_id = None if partition.log is None else self._logs.directory_ids.get(partition.log.home.path)
+        if directory_id is None:
+            return
+        request = AssignReplica(
+            node_id=NodeId(self._config.node_id),
+            broker_epoch=self._lifecycle.broker_epoch,
+            topic_id=partition.topic_id,
+            partition=partition.topic_partition.partition,
+            directory_id=directory_id,
+        )
+        try:
+            await self._controller.assign_replica(request)
+        except KafkaError as error:
+            logger.warning("The controller did not take note of where %s is: %s", partition.topic_partition, error)
 
     def _is_known(self, log: Log) -> bool:
         """Whether a log is of a topic that there is. A loss of power may take the file with its topic id, which is then written anew."""
@@ -286,6 +306,8 @@ class Broker:
             clock=self.env.clock,
             image=lambda: self._loader.image,
             run_in_pool=self.env.files.run_in_pool,
+            raft=self._raft,
+            logs=self._logs,
             replicas=self._replicas,
             groups=self._groups,
             controller=self._controller,
@@ -333,6 +355,7 @@ class Broker:
         self._controller.resign()
         self._background.cancel_scope.cancel()
         await self._background_ended.wait()
+        self._replicas.finish_deletions()
         await self._replicas.checkpoint_high_watermarks()
         await self._logs.close(broker_epoch=self._lifecycle.broker_epoch)
         await self._raft.close()

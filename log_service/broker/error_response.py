@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from log_service.common.errors import KafkaError
+from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from log_service.protocol.messages.alter_configs import AlterConfigsResourceResponse as ReplacedConfigs
 from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
 from log_service.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -57,6 +59,17 @@ def _delete_topics(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTop
 def _create_partitions(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
     results = [CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=str(error)) for topic in request.topics]
     return CreatePartitionsResponse(results=results)
+
+
+def _alter_configs(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
+    text = str(error)
+    results = [
+        ReplacedConfigs(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_code=error.code, error_message=text
+        )
+        for resource in request.resources
+    ]
+    return AlterConfigsResponse(responses=results)
 
 
 def _incremental_alter_configs(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
@@ -107,6 +120,7 @@ _ECHOES: Mapping[type[Any], Callable[[Any, KafkaError], Any]] = MappingProxyType
         CreateTopicsRequest: _create_topics,
         DeleteTopicsRequest: _delete_topics,
         CreatePartitionsRequest: _create_partitions,
+        AlterConfigsRequest: _alter_configs,
         IncrementalAlterConfigsRequest: _incremental_alter_configs,
         MetadataRequest: _metadata,
         FindCoordinatorRequest: _find_coordinator,

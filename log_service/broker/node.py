@@ -20,7 +20,9 @@ from log_service.coordinator.runtime import RunInPool
 from log_service.metadata.image import MetadataImage
 from log_service.network.server import Chunk, ConnectionContext, PendingAnswer
 from log_service.protocol.frames import RequestHeader, encode_response
+from log_service.raft.driver import RaftDriver
 from log_service.replication.replica_manager import ReplicaManager
+from log_service.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,8 @@ class Node:
     clock: Clock
     image: Callable[[], MetadataImage]
     run_in_pool: RunInPool
+    raft: RaftDriver
+    logs: LogManager
     replicas: ReplicaManager
     groups: GroupService
     controller: ControllerDriver

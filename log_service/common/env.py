@@ -154,6 +154,9 @@ class Files(Protocol):
     def free_bytes(self, path: Path) -> int:
         """Bytes that may still be written on the file system of ``path``."""
 
+    def total_bytes(self, path: Path) -> int:
+        """Size of the file system of ``path``."""
+
     def lock_directory(self, path: Path) -> DirectoryLock:
         """Take the exclusive lock ``.lock`` of a directory.
 

@@ -25,6 +25,7 @@ from log_service.metadata.image import EMPTY_IMAGE, MetadataImage, ResourceType,
 from log_service.metadata.partition import PartitionRegistration
 from log_service.metrics.latency import LatencyMeter
 from log_service.records.validator import ValidatedBatches
+from log_service.replication.moves import ReplicaMoves
 from log_service.replication.partition import Partition
 from log_service.replication.purgatory import Purgatory
 from log_service.replication.traffic import Traffic
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 ACKS_ALL = -1
 OPENED_AT_ONCE = 64
 """How many new partitions one image opens before it lets others go on; the rest follows in turns, or when somebody asks for it."""
+DELETED_AT_ONCE = 64
+"""How many logs of deleted topics are renamed away before others get their turn."""
 
 
 class ReplicaManager:
@@ -60,6 +63,7 @@ class ReplicaManager:
         self._checkpointed: dict[TopicPartition, int] = dict(logs.high_watermarks)
         self._syncing: set[Partition] = set()
         self._unopened: dict[tuple[str, int], None] = {}
+        self._doomed: dict[TopicPartition, None] = {}
         self._nursery: trio.Nursery | None = None
         self._image = EMPTY_IMAGE
         self.sync_times = LatencyMeter(clock.monotonic_ms())
@@ -69,6 +73,8 @@ class ReplicaManager:
         self.delayed_fetches: Purgatory[TopicPartition] = Purgatory(timers)
         self.delayed_produces: Purgatory[TopicPartition] = Purgatory(timers)
         logs.high_watermark_of = self._high_watermark_of
+        self.moves = ReplicaMoves(logs.futures, self._moved)
+        self.on_moved: Callable[[Partition], None] = lambda _partition: None
         self.on_led: Callable[[Partition], None] = lambda _partition: None
         self.on_lost: Callable[[Partition], None] = lambda _partition: None
 
@@ -83,6 +89,10 @@ class ReplicaManager:
             while True:
                 await trio.sleep(self._checkpoint_interval_ms / 1000)
                 await self.checkpoint_high_watermarks()
+
+    def _running(self) -> trio.Nursery:
+        assert self._nursery is not None, "run() has not started"
+        return self._nursery
 
     # Finding
 
@@ -150,9 +160,8 @@ class ReplicaManager:
     def request_sync(self, partition: Partition) -> None:
         """Have a partition synced soon; many requests for the same one are served by one sync."""
         if partition not in self._syncing:
-            assert self._nursery is not None, "run() has not started"
             self._syncing.add(partition)
-            self._nursery.start_soon(self._sync, partition)
+            self._running().start_soon(self._sync, partition)
 
     async def _sync(self, partition: Partition) -> None:
         try:
@@ -203,8 +212,7 @@ class ReplicaManager:
             for index, registration in sorted(changed.changed_partitions.items()):
                 self._apply_or_leave(changed.topic, index, registration, limit)
         if self._unopened:
-            assert self._nursery is not None, "run() has not started"
-            self._nursery.start_soon(self._open_rest)
+            self._running().start_soon(self._open_rest)
         names = {name for resource_type, name in delta.changed_configs if resource_type == ResourceType.TOPIC}
         for name in sorted(image.topics.by_name if is_default_changed else names & image.topics.by_name.keys()):
             self._reconfigure(image.topics.by_name[name])
@@ -230,23 +238,43 @@ class ReplicaManager:
         self._apply(topic, index, topic.partitions[index])
 
     def _delete_topic(self, topic: TopicImage) -> None:
+        """Serve the topic's partitions no more; their logs follow, some in each turn of the event loop."""
+        is_idle = not self._doomed
         for index in sorted(topic.partitions):
             self._unopened.pop((topic.name, index), None)
             partition = self.partitions.get((topic.name, index))
             if partition is not None and partition.topic_id == topic.topic_id:
                 self._forget(partition)
-                self._delete_log(partition)
+                self._doomed[partition.topic_partition] = None
                 self.announce((partition,))
+        if is_idle and self._doomed:
+            self._delete_some()
+            self._running().start_soon(self._delete_rest)
 
-    def _delete_log(self, partition: Partition) -> None:
+    async def _delete_rest(self) -> None:
+        while self._doomed:
+            await trio.lowlevel.checkpoint()
+            self._delete_some()
+
+    def _delete_some(self, limit: int | None = DELETED_AT_ONCE) -> None:
+        for topic_partition in tuple(islice(self._doomed, limit)):
+            self._delete_log(topic_partition)
+
+    def finish_deletions(self) -> None:
+        """Rename what is left of deleted topics away, before the logs are closed: the next start would take them for strays."""
+        self._delete_some(None)
+
+    def _delete_log(self, topic_partition: TopicPartition) -> None:
+        del self._doomed[topic_partition]
         try:
-            self._logs.delete_log(partition.topic_partition)
+            self._logs.delete_log(topic_partition)
         except TidelogError as error:
-            logger.error("The log of %s could not be deleted: %s", partition.topic_partition, error)
+            logger.error("The log of %s could not be deleted: %s", topic_partition, error)
 
     def _forget(self, partition: Partition) -> None:
         if partition.is_leader:
             self.on_lost(partition)
+        self.moves.cancel(partition.topic_partition)
         partition.become_follower(-1, partition.leader_epoch, ())
         self.retired_traffic.add(partition)
         name, index = partition.topic_partition
@@ -266,6 +294,8 @@ class ReplicaManager:
 
     def _open(self, topic: TopicImage, index: int) -> Partition:
         topic_partition = TopicPartition(topic.name, index)
+        if topic_partition in self._doomed:
+            self._delete_log(topic_partition)
         try:
             log = self._logs.create_log(topic_partition, topic.topic_id, self._log_config(topic.name))
         except TidelogError as error:
@@ -274,6 +304,8 @@ class ReplicaManager:
         partition = Partition(topic_partition, topic.topic_id, log)
         self.partitions[(topic.name, index)] = partition
         self.partitions_by_id[(topic.topic_id, index)] = partition
+        if self._logs.futures.unfinished:
+            self.moves.resume(partition, self._running())
         return partition
 
     def _lead_or_follow(self, partition: Partition, registration: PartitionRegistration) -> None:
@@ -311,3 +343,18 @@ class ReplicaManager:
             self.request_sync(partition)
         if partition.advance_high_watermark():
             self.announce((partition,))
+
+    # Moving between log directories
+
+    def move(self, topic: str, index: int, path: str) -> None:
+        """Have a partition live in the log directory of that path from some time on; ``on_moved`` tells when.
+
+        Raises:
+            KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, and what ``get_partition`` raises.
+        """
+        target = self._logs.futures.find_target(path)
+        self.moves.request(self.get_partition(topic, index), target, self._running())
+
+    def _moved(self, partition: Partition) -> None:
+        self._settle(partition)
+        self.on_moved(partition)

@@ -313,6 +313,11 @@ class RealFiles:
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
+    def total_bytes(self, path: Path) -> int:
+        """Size of the file system of ``path``."""
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize
+
     def lock_directory(self, path: Path) -> _RealDirectoryLock:
         """Take the exclusive lock of a directory."""
         return _RealDirectoryLock(path)

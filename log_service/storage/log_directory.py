@@ -11,6 +11,7 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
+from log_service.common.env import Files
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 
@@ -98,3 +99,11 @@ class LogDirectory:
     def refused(self) -> KafkaError:
         """Return what to answer while ``append_refusal`` stands."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.append_refusal or f"log directory {self.path} does not take this now")
+
+
+def make_durable_directory(files: Files, path: Path) -> None:
+    """Create a directory, and make its name and those of the parents that were missing durable."""
+    missing = [directory for directory in [path, *path.parents] if not files.exists(directory)]
+    files.make_directory(path)
+    for directory in reversed(missing):
+        files.sync_directory(directory.parent)

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import trio
 
-from log_service.common.env import DirectoryLock, Files, NodeEnv
+from log_service.common.env import DirectoryLock, NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig, LogManagerConfig
@@ -24,8 +24,9 @@ from log_service.storage.checkpoint_writer import CheckpointWriter
 from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH, write_marker
 from log_service.storage.directory_loader import DamagedLog, DirectoryLoader, LoadedDirectory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, set_aside_name
+from log_service.storage.future_logs import FutureLogs
 from log_service.storage.log import Log
-from log_service.storage.log_directory import LogDirectory
+from log_service.storage.log_directory import LogDirectory, make_durable_directory
 from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
 from log_service.storage.partition_metadata import sync_topic_id, write_topic_id
 from log_service.storage.recovery import OpenedFrom, open_log
@@ -74,6 +75,7 @@ class LogManager:
         """How far retention may delete; whoever leads and follows partitions replaces it."""
         self.removals = PendingRemovals(env.files)
         self.checkpoint_writer = CheckpointWriter(env.files, self.logs)
+        self.futures = FutureLogs(self)
         self._claimed: set[TopicPartition] = set()
         self._locks: list[DirectoryLock] = []
         self._upkeep = Upkeep(self)
@@ -108,6 +110,7 @@ class LogManager:
         if not loaded:
             text = f"none of the log directories can be used: {', '.join(map(str, self.config.log_dirs))}"
             raise StorageError(text)
+        await self.futures.look_for_unfinished()
         with_logs = [found for found in loaded if found.logs or found.damaged]
         self.had_clean_shutdown = all(found.broker_epoch is not None for found in with_logs)
         if self.had_clean_shutdown:
@@ -148,7 +151,7 @@ class LogManager:
         """Open the logs of one directory; None where the disk fails."""
 
         def open_one(path: Path, topic_partition: TopicPartition, known: OpenedFrom) -> Log:
-            return self._open(directory, path, topic_partition, self.default_log_config, known=known)
+            return self.open_at(directory, path, topic_partition, self.default_log_config, known=known)
 
         thread_count = self.config.recovery_threads_per_data_dir
         try:
@@ -157,12 +160,8 @@ class LogManager:
             directory.fail(error)
             return None
         for log in found.logs:
-            if log.topic_partition in self.logs:
-                text = (
-                    f"{log.topic_partition} is in {self.logs[log.topic_partition].directory} and in {log.directory}: move one of them away"
-                )
-                raise StorageError(text)
-            self.logs[log.topic_partition] = log
+            known = self.logs.get(log.topic_partition)
+            self.logs[log.topic_partition] = log if known is None else self.futures.settle(log, known)
         self.damaged.update({damaged.topic_partition: damaged for damaged in found.damaged})
         try:
             self.high_watermarks.update(
@@ -172,7 +171,7 @@ class LogManager:
             _log.warning("%s; high watermarks begin at the start of each log", error)
         return found
 
-    def _open(
+    def open_at(
         self,
         directory: LogDirectory,
         path: Path,
@@ -182,6 +181,7 @@ class LogManager:
         known: OpenedFrom,
         topic_id: TopicId | None = None,
     ) -> Log:
+        """Open, or begin, a log in ``path``; blocks, and raises as ``open_log``. It is nobody's yet."""
         return open_log(
             self.env.files,
             self.env.clock,
@@ -239,7 +239,7 @@ class LogManager:
         directory = self._emptiest_directory()
         path = directory.path / str(topic_partition)
         try:
-            log = self._open(directory, path, topic_partition, config, known=OpenedFrom(is_clean=True), topic_id=topic_id)
+            log = self.open_at(directory, path, topic_partition, config, known=OpenedFrom(is_clean=True), topic_id=topic_id)
         except OSError as error:
             raise directory.answer_to(error) from error
         except StorageError as error:
@@ -279,6 +279,14 @@ class LogManager:
         self.removals.schedule([target], self.env.clock.monotonic_ms() + delay_ms)
         self._upkeep.wake()
         return True
+
+    def replace_log(self, old: Log, log: Log) -> None:
+        """Put ``log`` in the place of an old one of the same partition, whose files go ``file.delete.delay.ms`` later."""
+        target = self._rename(old.topic_partition, old.directory, old.home, DELETE_DIRECTORY_SUFFIX)
+        old.close_files()
+        self.logs[log.topic_partition] = log
+        self.removals.schedule([target], self.env.clock.monotonic_ms() + old.config.file_delete_delay_ms)
+        self._upkeep.wake()
 
     def set_aside_strays(self, is_known: Callable[[Log], bool]) -> list[Path]:
         """Rename the directories of logs that ``is_known`` does not know to ``-stray``, and return where they are; nothing is removed.
@@ -384,16 +392,9 @@ class LogManager:
 
     def release(self) -> None:
         """Close every file and give the locks back, writing nothing: how a start that failed ends."""
+        self.futures.release()
         for log in self.logs.values():
             log.close_files()
         for lock in self._locks:
             lock.release()
         self._locks.clear()
-
-
-def make_durable_directory(files: Files, path: Path) -> None:
-    """Create a directory, and make its name and those of the parents that were missing durable."""
-    missing = [directory for directory in [path, *path.parents] if not files.exists(directory)]
-    files.make_directory(path)
-    for directory in reversed(missing):
-        files.sync_directory(directory.parent)

@@ -155,6 +155,10 @@ class MemoryFiles:
         self.check("stat", path)
         return self.disk.space_bytes
 
+    def total_bytes(self, path: Path) -> int:
+        self.check("stat", path)
+        return self.disk.space_bytes
+
     def lock_directory(self, path: Path) -> "MemoryDirectoryLock":
         self.check("open", path)
         if path in self.disk.locks:

@@ -45,6 +45,19 @@ KAFKA_4_3 = {
     "IncrementalAlterConfigs": (0, 1, 1),
     "DescribeCluster": (0, 2, 0),
     "DescribeTopicPartitions": (0, 0, 0),
+    "AlterConfigs": (0, 2, 2),
+    "AlterReplicaLogDirs": (1, 2, 2),
+    "DescribeLogDirs": (1, 5, 2),
+    "ElectLeaders": (0, 2, 2),
+    "AlterPartitionReassignments": (0, 1, 0),
+    "ListPartitionReassignments": (0, 0, 0),
+    "DescribeQuorum": (0, 2, 0),
+    "UpdateFeatures": (0, 2, 0),
+    "DescribeProducers": (0, 0, 0),
+    "UnregisterBroker": (0, 0, 0),
+    "ListConfigResources": (0, 1, 0),
+    "AddRaftVoter": (0, 1, 0),
+    "RemoveRaftVoter": (0, 0, 0),
 }
 
 

@@ -1,0 +1,75 @@
+"""DescribeLogDirs (API key 35), versions 1-5.
+
+Behaviour: tells each log directory of this node: whether it is online (KAFKA_STORAGE_ERROR where it failed), how large its file system is
+and what is free there, and the size of every partition in it that was asked for (null: all), with how far it is behind the high watermark
+(0 on a leader), or, for a copy that is on its way between directories, behind the log that it will replace. Partitions that are not on
+this node are left out.
+
+Versions: 2 flexible; 3 an error at the top; 4 total and usable bytes (KIP-827); 5 cordoned directories (KIP-1066; none is here).
+"""
+
+from collections.abc import Iterator
+
+from log_service.broker.node import Call, Node
+from log_service.common.errors import ErrorCode
+from log_service.common.types import TopicPartition
+from log_service.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from log_service.storage.log import Log
+from log_service.storage.log_directory import LogDirectory
+
+Asked = frozenset[TopicPartition] | None
+"""The partitions that were asked for; None is all."""
+
+
+async def handle_describe_log_dirs(node: Node, call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:  # noqa: ARG001 - one shape for all
+    """Look at every directory."""
+    asked = None
+    if request.topics is not None:
+        asked = frozenset(TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions)
+    return DescribeLogDirsResponse(results=[await _described(node, directory, asked) for directory in node.logs.directories])
+
+
+async def _described(node: Node, directory: LogDirectory, asked: Asked) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=str(directory.path))
+    try:
+        result.total_bytes, result.usable_bytes = await node.run_in_pool(
+            lambda: (node.logs.env.files.total_bytes(directory.path), node.logs.env.files.free_bytes(directory.path))
+        )
+    except OSError as error:
+        directory.answer_to(error)
+    if directory.is_offline:
+        result.error_code, result.total_bytes, result.usable_bytes = ErrorCode.KAFKA_STORAGE_ERROR, -1, -1
+        return result
+    by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
+    for topic_partition, partition in _partitions(node, directory, asked):
+        by_topic.setdefault(topic_partition.topic, []).append(partition)
+    result.topics = [DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in sorted(by_topic.items())]
+    return result
+
+
+def _partitions(node: Node, directory: LogDirectory, asked: Asked) -> Iterator[tuple[TopicPartition, DescribeLogDirsPartition]]:
+    for topic_partition, log in sorted(node.logs.logs.items()):
+        if log.home is directory and (asked is None or topic_partition in asked):
+            yield topic_partition, _partition(topic_partition, log, _lag(node, topic_partition, log), is_future=False)
+    for topic_partition, copy in sorted(node.logs.futures.logs.items()):
+        if copy.home is directory and (asked is None or topic_partition in asked):
+            present = node.logs.logs.get(topic_partition)
+            lag = 0 if present is None else present.log_end_offset - copy.log_end_offset
+            yield topic_partition, _partition(topic_partition, copy, lag, is_future=True)
+
+
+def _lag(node: Node, topic_partition: TopicPartition, log: Log) -> int:
+    partition = node.replicas.partitions.get((topic_partition.topic, topic_partition.partition))
+    return 0 if partition is None else max(partition.high_watermark - log.log_end_offset, 0)
+
+
+def _partition(topic_partition: TopicPartition, log: Log, lag: int, *, is_future: bool) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=topic_partition.partition, partition_size=log.size_bytes, offset_lag=lag, is_future_key=is_future
+    )

@@ -1,0 +1,21 @@
+"""UnregisterBroker (API key 64), version 0.
+
+Behaviour: the controller forgets a broker that is gone for good; BROKER_ID_NOT_REGISTERED where it does not know it. What it leads loses
+its leader. A broker that is still running is told nothing: it serves no partition any more until its next start registers it again.
+
+KIP-631.
+"""
+
+from log_service.broker.node import Call, Node
+from log_service.common.types import NodeId
+from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+async def handle_unregister_broker(node: Node, call: Call, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:  # noqa: ARG001 - one shape for all
+    """Have the controller decide.
+
+    Raises:
+        KafkaError: BROKER_ID_NOT_REGISTERED.
+    """
+    await node.controller.unregister_broker(NodeId(request.broker_id))
+    return UnregisterBrokerResponse()

@@ -1,0 +1,25 @@
+"""UpdateFeatures (API key 57), versions 0-2.
+
+Behaviour: the controller changes all levels of a request or none: INVALID_UPDATE_VERSION at the top, with a text that names the feature,
+where one of them cannot be. A level that is there already is no error. ``validate_only`` decides and writes nothing.
+
+Versions: 0 a flag for downgrades; 1 upgrade types, ``validate_only`` (KIP-778); 2 results at the top only (KIP-1022).
+"""
+
+from log_service.broker.node import Call, Node
+from log_service.protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
+
+LAST_VERSION_WITH_RESULTS = 1
+
+
+async def handle_update_features(node: Node, call: Call, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Have the controller decide.
+
+    Raises:
+        KafkaError: INVALID_UPDATE_VERSION.
+    """
+    await node.controller.update_features(request)
+    if call.version > LAST_VERSION_WITH_RESULTS:
+        return UpdateFeaturesResponse(error_message=None)
+    results = [UpdatableFeatureResult(feature=update.feature, error_message=None) for update in request.feature_updates]
+    return UpdateFeaturesResponse(error_message=None, results=results)

@@ -1,0 +1,85 @@
+"""Moves of this node's replicas between its log directories: which are under way, begun and given up one by one.
+
+Decides what becomes of a request for a directory (already there, begin, change of mind) and runs each move as a task of its own. How a log
+is copied is ``storage.future_logs``'. Knows no requests.
+
+Invariants: a partition has at most one move; one that fails or is given up leaves the partition as it was; the partition is told of its new
+log in the turn of the event loop in which the log is replaced.
+"""
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from log_service.common.errors import ErrorCode, KafkaError, TidelogError
+from log_service.common.types import TopicPartition
+from log_service.replication.partition import Partition
+from log_service.storage.future_logs import FutureLogs
+from log_service.storage.log import Log
+from log_service.storage.log_directory import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+
+class ReplicaMoves:
+    """The moves of one node. ``on_moved`` is called once a partition lives in another directory, after it was told."""
+
+    def __init__(self, futures: FutureLogs, on_moved: Callable[[Partition], None]) -> None:
+        self._futures = futures
+        self._on_moved = on_moved
+        self._targets: dict[TopicPartition, tuple[LogDirectory, trio.CancelScope]] = {}
+
+    def __repr__(self) -> str:
+        return f"<ReplicaMoves {len(self._targets)}>"
+
+    def request(self, partition: Partition, target: LogDirectory, nursery: trio.Nursery) -> None:
+        """Have a partition live in ``target``; a move to elsewhere is given up.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the partition's own directory is offline.
+        """
+        log = partition.log
+        if log is None or log.home.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {partition.topic_partition} is offline")
+        present = self._targets.get(partition.topic_partition)
+        if present is not None and present[0] is target:
+            return
+        self.cancel(partition.topic_partition)
+        if log.home is not target:
+            scope = trio.CancelScope()
+            self._targets[partition.topic_partition] = (target, scope)
+            nursery.start_soon(self._move, partition, log, target, scope)
+
+    def resume(self, partition: Partition, nursery: trio.Nursery) -> None:
+        """Begin a move again that the last stop interrupted, if there was one."""
+        target = self._futures.unfinished.pop(partition.topic_partition, None)
+        if target is not None and not target.is_offline and not partition.is_offline:
+            self.request(partition, target, nursery)
+
+    def cancel(self, topic_partition: TopicPartition) -> None:
+        """Give a partition's move up, if there is one."""
+        self._futures.unfinished.pop(topic_partition, None)
+        target = self._targets.pop(topic_partition, None)
+        if target is not None:
+            target[1].cancel()
+
+    async def _move(self, partition: Partition, log: Log, target: LogDirectory, scope: trio.CancelScope) -> None:
+        def on_replaced(replacement: Log) -> None:
+            partition.log = replacement
+            self._forget(partition.topic_partition, scope)
+            self._on_moved(partition)
+
+        with scope:
+            try:
+                await self._futures.move(log, target, on_replaced)
+            except TidelogError as error:
+                if not log.is_closed:
+                    logger.error("%s could not be moved to %s: %s", partition.topic_partition, target.path, error)
+            finally:
+                self._forget(partition.topic_partition, scope)
+
+    def _forget(self, topic_partition: TopicPartition, scope: trio.CancelScope) -> None:
+        present = self._targets.get(topic_partition)
+        if present is not None and present[1] is scope:
+            del self._targets[topic_partition]

@@ -1,0 +1,211 @@
+"""Copies of logs on their way to another log directory of this node, and how a copy takes its log's place (KIP-113).
+
+Decides the order of a move: a ``-future`` directory is filled until it is caught up and durable, renamed to the partition's name, and only
+then the old directory is renamed away. Knows no requests and no leaders: whoever serves the partition is told by what ``move`` returns.
+
+Invariants: at every moment one directory of the partition's name holds everything that the log held durably; a crash between the two
+renames leaves two of them, told apart by ``moved-here`` in the copy, whose content is then the better one; a copy that was not finished is
+thrown away at the next start and begun again. The last step (the rest of the copy, one sync, two renames) blocks the event loop, a few
+milliseconds once per move, so that nothing is appended beside it.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, cast
+from uuid import UUID
+
+from log_service.common.errors import ErrorCode, KafkaError, StorageError
+from log_service.common.types import TopicPartition
+from log_service.records.batch import iterate_headers
+from log_service.storage.file_names import FUTURE_DIRECTORY_SUFFIX, is_set_aside, parse_directory_name, set_aside_name
+from log_service.storage.log import Log
+from log_service.storage.log_directory import LogDirectory
+from log_service.storage.recovery import OpenedFrom
+
+if TYPE_CHECKING:
+    from log_service.storage.log_manager import LogManager
+
+_log = logging.getLogger(__name__)
+MOVED_HERE = "moved-here"
+CHUNK_BYTES = 1 << 20
+QUIET_BYTES = 4 << 20
+"""How much may be left for the last step."""
+
+
+class FutureLogs:
+    """The copies of one ``LogManager``; ``logs`` holds those that are being filled."""
+
+    def __init__(self, manager: "LogManager") -> None:
+        self.logs: dict[TopicPartition, Log] = {}
+        self.unfinished: dict[TopicPartition, LogDirectory] = {}
+        """Moves that the last stop interrupted, with where they went; whoever opens the partition begins them again."""
+        self._manager = manager
+
+    def __repr__(self) -> str:
+        return f"<FutureLogs {len(self.logs)} unfinished={len(self.unfinished)}>"
+
+    # Moving
+
+    async def move(self, log: Log, target: LogDirectory, on_replaced: Callable[[Log], None]) -> None:
+        """Copy ``log`` to ``target`` and put the copy in its place; ``on_replaced`` gets the new log in the same turn of the event loop.
+
+        Cancelling gives the copy up, as does a log that is deleted meanwhile.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, a disk failed; the old log serves on.
+        """
+        try:
+            copy = await self._begin(log, target)
+            while _is_open(log):
+                if copy.log_end_offset < log.log_start_offset:  # retention was faster
+                    self._drop(copy)
+                    copy = await self._begin(log, target)
+                elif _left_bytes(log, copy) > QUIET_BYTES:
+                    await self._copy_some(log, copy)
+                else:
+                    await copy.sync()
+                    if _is_open(log) and _left_bytes(log, copy) <= QUIET_BYTES:
+                        on_replaced(self._replace(log, copy))
+                        return
+        finally:
+            left = self.logs.pop(log.topic_partition, None)
+            if left is not None:
+                self._drop(left)
+
+    async def _begin(self, log: Log, target: LogDirectory) -> Log:
+        manager, topic_partition = self._manager, log.topic_partition
+        first = await self._read(log, log.log_start_offset)
+        base_offset = next((header.base_offset for _, header in iterate_headers(first)), log.log_start_offset)
+        unique = UUID(int=manager.env.rng.getrandbits(128), version=4)
+        path = target.path / set_aside_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, unique)
+
+        def begin() -> Log:
+            known = OpenedFrom(is_clean=True, log_start_offset=base_offset, recovery_point=base_offset)
+            copy = manager.open_at(target, path, topic_partition, log.config, known=known, topic_id=log.topic_id)
+            manager.env.files.write_atomically(path / MOVED_HERE, b"")
+            return copy
+
+        try:
+            copy = await manager.env.files.run_in_pool(begin)
+        except OSError as error:
+            raise target.answer_to(error) from error
+        self.logs[topic_partition] = copy
+        return copy
+
+    async def _copy_some(self, log: Log, copy: Log) -> None:
+        copy.append_as_follower(await self._read(log, copy.log_end_offset))
+
+    async def _read(self, log: Log, offset: int) -> bytes:
+        def read() -> bytes:
+            return next(log.read_batches(offset, chunk_bytes=CHUNK_BYTES), b"")
+
+        return await self._manager.env.files.run_in_pool(read)
+
+    def _replace(self, log: Log, copy: Log) -> Log:
+        """Do the last step, without waiting."""
+        manager, topic_partition = self._manager, log.topic_partition
+        for chunk in log.read_batches(copy.log_end_offset):
+            copy.append_as_follower(chunk)
+        final = copy.home.path / str(topic_partition)
+        files = manager.env.files
+        try:
+            _finish(copy)
+            files.rename(copy.directory, final)
+            files.sync_directory(copy.home.path)
+        except OSError as error:
+            raise copy.home.answer_to(error) from error
+        del self.logs[topic_partition]
+        known = OpenedFrom(is_clean=True, log_start_offset=log.log_start_offset, recovery_point=log.log_end_offset)
+        try:
+            replacement = manager.open_at(copy.home, final, topic_partition, log.config, known=known, topic_id=log.topic_id)
+            manager.replace_log(log, replacement)
+            files.remove(final / MOVED_HERE)
+        except OSError as error:
+            raise copy.home.answer_to(error) from error
+        _log.info("%s was moved from %s to %s", topic_partition, log.home.path, copy.home.path)
+        return replacement
+
+    def _drop(self, copy: Log) -> None:
+        """Close a copy, and have its files removed."""
+        copy.close_files()
+        if not copy.home.is_offline:
+            copy.removals.schedule([copy.directory], copy.clock.monotonic_ms())
+
+    # Starting
+
+    async def look_for_unfinished(self) -> None:
+        """Throw away the copies that the last stop left, and remember what they were for."""
+        for directory in self._manager.directories:
+            if not directory.is_offline:
+                try:
+                    names = await self._manager.env.files.run_in_pool(partial(self._throw_away, directory))
+                except OSError as error:
+                    directory.answer_to(error)
+                    continue
+                self.unfinished.update(dict.fromkeys(names, directory))
+
+    def _throw_away(self, directory: LogDirectory) -> list[TopicPartition]:
+        files, found = self._manager.env.files, []
+        for name in files.list_directory(directory.path):
+            topic_partition = parse_directory_name(name.removesuffix(FUTURE_DIRECTORY_SUFFIX).rpartition(".")[0])
+            is_copy = is_set_aside(name, FUTURE_DIRECTORY_SUFFIX) and topic_partition in self._manager.logs
+            if is_copy and files.exists(directory.path / name / MOVED_HERE):
+                files.remove_tree(directory.path / name)
+                found.append(cast("TopicPartition", topic_partition))
+        return found
+
+    def settle(self, one: Log, other: Log) -> Log:
+        """Return which of two directories stays that a crash in the last step of a move left; the other is set aside.
+
+        Raises:
+            StorageError: neither says that it was moved here.
+            OSError: the disk failed.
+        """
+        files = self._manager.env.files
+        moved = [log for log in (one, other) if files.exists(log.directory / MOVED_HERE)]
+        if len(moved) != 1:
+            raise StorageError(f"{one.topic_partition} is in {one.directory} and in {other.directory}: move one of them away")
+        stays, goes = (one, other) if moved[0] is one else (other, one)
+        self._manager.replace_log(goes, stays)
+        files.remove(stays.directory / MOVED_HERE)
+        return stays
+
+    def find_target(self, path: str) -> LogDirectory:
+        """Return the log directory of that path, written as in the configuration.
+
+        Raises:
+            KafkaError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR, it is offline.
+        """
+        directory = next((directory for directory in self._manager.directories if str(directory.path) == path), None)
+        if directory is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is not a log directory of this node")
+        if directory.is_offline:
+            raise directory.refused()
+        return directory
+
+    def release(self) -> None:
+        """Close the files of all copies and leave them where they are."""
+        for copy in self.logs.values():
+            copy.close_files()
+
+
+def _is_open(log: Log) -> bool:
+    """Whether a log still serves: each wait may have ended that."""
+    return not log.is_closed
+
+
+def _finish(copy: Log) -> None:
+    """Make a copy durable, with what the next opening reads, and close its files; blocks."""
+    for segment in copy.segments.from_offset(copy.recovery_point):
+        segment.sync()
+    copy._write_for_next_start()  # noqa: SLF001 - what closing does, without waiting
+    copy.close_files()
+
+
+def _left_bytes(log: Log, copy: Log) -> int:
+    """Return how many bytes the copy is behind, at most a segment too many."""
+    if copy.log_end_offset >= log.log_end_offset:
+        return 0
+    place = log.segments.active.locate(copy.log_end_offset) if copy.log_end_offset >= log.segments.active.base_offset else None
+    return log.segments.active.size_bytes - place.position if place is not None else log.size_bytes
