@@ -2,7 +2,8 @@
 
 ``python -m orchestration.code_server --host HOST --port PORT``, in the project's folder. Dagster's server spawns an interpreter per run,
 which imports Dagster, Spark, Delta and the project anew: seconds of work before each run. Here it forks them (``orchestration.preload``).
-A run process is a child of the fork server, which is a child of this process, all in one session, so that they end together.
+A run process is a child of the fork server, which is a child of this process, all in one session, so that they end together. The first such
+process warms Spark up (``transforms.rehearsal``).
 """
 
 import argparse
@@ -12,6 +13,7 @@ import sys
 import threading
 import traceback
 from multiprocessing import forkserver
+from multiprocessing.context import BaseContext
 from pathlib import Path
 
 from dagster._core.errors import DagsterUserCodeLoadError
@@ -37,6 +39,7 @@ def serve(host: str, port: int) -> None:
     forking = multiprocessing.get_context("forkserver")
     forking.set_forkserver_preload([PRELOADED])
     forkserver.ensure_running()  # it imports while we load, so that the first run need not wait
+    threading.Thread(target=start_rehearsal, args=(forking,), name="rehearsal", daemon=True).start()
     ended = threading.Event()
     executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_WORKERS)
     servicer = DagsterApiServer(
@@ -54,6 +57,18 @@ def serve(host: str, port: int) -> None:
         server.serve()  # type: ignore[no-untyped-call]
     except KeyboardInterrupt:
         logger.info("interrupted")
+
+
+def start_rehearsal(forking: BaseContext) -> None:
+    """Warm Spark up in a process of its own, which starts when the fork server has imported everything."""
+    forking.Process(target=rehearse_once, daemon=True).start()  # type: ignore[attr-defined]  # of every context, says typeshed of none
+
+
+def rehearse_once() -> None:
+    """What the process does; imported there, where it is at hand already."""
+    from orchestration.transforms.rehearsal import rehearse  # noqa: PLC0415 - seconds of import that this process does without
+
+    rehearse()
 
 
 def root_cause(error: BaseException) -> str:

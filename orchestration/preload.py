@@ -19,6 +19,7 @@ MODULES = (
     "great_expectations",
     "great_expectations.expectations.expectation_configuration",
     "orchestration.connection",
+    "orchestration.transforms.rehearsal",
     "pyarrow.dataset",
     "pyspark.sql.connect.session",
 )
