@@ -11,7 +11,7 @@ read: it is written once more (``sync_failures``).
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from log_service.common.env import Clock, Files
 from log_service.common.errors import KafkaError, StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig
+from log_service.records.batch import CorruptBatch
 from log_service.storage import log_reader
 from log_service.storage.cleaner.swap import finish_exchanges
 from log_service.storage.file_names import (
@@ -228,7 +229,7 @@ class _Loader:
         expected_offset = segments[first].base_offset
         for index in range(first, len(segments)):
             segment = segments[index]
-            valid_bytes, fault = 0, self._boundary_fault(segments[index - 1] if index > first else None, segment, expected_offset)
+            valid_bytes, fault = 0, self._boundary_fault(segments, index, expected_offset)
             if fault is None:
                 valid_bytes, expected_offset, fault = segment.recover(self._epochs.assign)
             self._check_synced(segment, expected_offset, fault, is_last=index + 1 == len(segments))
@@ -239,13 +240,16 @@ class _Loader:
             segment.unload()
         return Segments(segments), expected_offset
 
-    def _boundary_fault(self, before: Segment | None, segment: Segment, expected_offset: int) -> str | None:
-        """Say why ``segment`` cannot follow one that ends at ``expected_offset``. Only compaction leaves holes that nobody may cut at."""
-        known = self._known
-        is_hole = segment.base_offset > max(expected_offset, known.recovery_point, known.cleaned_offset or 0)
-        if is_hole and not self._config.is_compacted and not (before is not None and has_holes(before)):
+    def _boundary_fault(self, segments: list[Segment], index: int, expected_offset: int) -> str | None:
+        """Say why a segment cannot follow one that ends at ``expected_offset``. Only compaction leaves holes that nobody may cut at.
+
+        It works from the beginning of a log and syncs what it writes: a segment with holes of its own proves that all before it are whole.
+        """
+        known, base_offset = self._known, segments[index].base_offset
+        is_hole = base_offset > max(expected_offset, known.recovery_point, known.cleaned_offset or 0)
+        if is_hole and not self._config.is_compacted and not any(has_holes(segment) for segment in segments[max(index - 1, 0) :]):
             return f"the segment before it ends at {expected_offset}"
-        return f"the segment before it ends at {expected_offset}" if segment.base_offset < expected_offset else None
+        return f"the segment before it ends at {expected_offset}" if base_offset < expected_offset else None
 
     def _check_synced(self, segment: Segment, valid_offset: int, fault: str | None, *, is_last: bool) -> None:
         """Refuse a log that lost what was durable."""
@@ -280,8 +284,9 @@ class _Loader:
 def has_holes(segment: Segment) -> bool:
     """Whether offsets are missing between or inside the batches of a segment, as only compaction leaves it."""
     expected_offset = segment.base_offset
-    for _, header in segment.headers(0):
-        if header.base_offset != expected_offset or header.record_count != header.last_offset_delta + 1:
-            return True
-        expected_offset = header.next_offset
+    with suppress(CorruptBatch):
+        for _, header in segment.headers(0):
+            if header.base_offset != expected_offset or header.record_count != header.last_offset_delta + 1:
+                return True
+            expected_offset = header.next_offset
     return False

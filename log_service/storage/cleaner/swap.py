@@ -33,10 +33,11 @@ def new_cleaned_segment(log: Log, base_offset: int) -> Segment:
 
 
 def discard(segment: Segment) -> None:
-    """Remove what ``new_cleaned_segment`` began, whatever it is called by now."""
+    """Remove what ``new_cleaned_segment`` began, whatever each of its files is called by now; the batches first."""
     segment.close_file()
     for suffix in SEGMENT_SUFFIXES:
-        segment.files.remove(segment.path(suffix))
+        for tail in (SWAP_SUFFIX, CLEANED_SUFFIX):
+            segment.files.remove(segment.directory / file_name(segment.base_offset, suffix + tail))
 
 
 def check_untouched(log: Log, segments: Sequence[Segment]) -> None:

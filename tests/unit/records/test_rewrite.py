@@ -88,12 +88,14 @@ def test_an_outline_says_what_reading_says(records: list[NewRecord], codec: Code
 @given(st.binary(max_size=60), st.integers(0, 9), st.integers(0, 2**31 - 1))
 def test_bytes_that_are_no_records_are_refused(plain: bytes, record_count: int, last_offset_delta: int) -> None:
     header = parse_header(GOLDEN["none"])._replace(record_count=record_count, last_offset_delta=last_offset_delta)
+    codes = set()
     try:
         outline = outline_records(header, plain)
     except KafkaError as error:
-        assert error.code == ErrorCode.INVALID_RECORD
+        codes.add(error.code)
     else:
         assert len(outline.keys) == len(outline.offsets) == len(outline.ends) == record_count
+    assert codes <= {ErrorCode.INVALID_RECORD}
 
 
 def test_offsets_that_do_not_belong_to_the_batch_are_refused() -> None:

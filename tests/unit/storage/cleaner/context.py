@@ -44,9 +44,7 @@ class CompactedLog(LogContext):
     async def clean_async(self, map_bytes: int = 1 << 20, slice_bytes: int = 1 << 20, high_watermark: int | None = None) -> PassOutcome:
         log = self.log
         cleanable = look_at(log, self.clock.now_ms, log.log_end_offset if high_watermark is None else high_watermark)
-        compaction = Compaction(
-            log, cleanable, map_bytes=map_bytes, slice_bytes=slice_bytes, now_ms=self.clock.now_ms, pace=no_pause
-        )
+        compaction = Compaction(log, cleanable, map_bytes=map_bytes, slice_bytes=slice_bytes, now_ms=self.clock.now_ms, pace=no_pause)
         outcome = await compaction.run()
         log.cleaned_offset = outcome.end_offset
         return outcome
@@ -85,7 +83,7 @@ class Model:
 
     def clean(self, end_offset: int, touched_end: int, now_ms: int) -> None:
         """A pass knows every key below ``end_offset`` and reads the batches below ``touched_end``."""
-        latest = {key: offset for offset, key, _ in self.rows() if key is not None and offset < end_offset}
+        latest: dict[bytes | None, int] = {key: offset for offset, key, _ in self.rows() if key is not None and offset < end_offset}
         for batch in self.batches:
             if batch.next_offset > touched_end:
                 continue

@@ -138,8 +138,8 @@ def test_a_pass_whose_log_is_truncated_gives_up_and_leaves_nothing_behind() -> N
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(truncate)
             with pytest.raises(PassAborted):
-                nursery.start_soon(truncate)
                 await log.clean_async(slice_bytes=1)
 
     async def truncate() -> None:

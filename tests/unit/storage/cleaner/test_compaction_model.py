@@ -1,0 +1,100 @@
+"""Generated histories against Kafka's rules: after any passes, restarts and crashes exactly those records are there that should be."""
+
+from random import Random
+
+import trio
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from log_service.records.compression import Codec
+from log_service.storage.cleaner.selection import look_at
+from tests.unit.storage.cleaner.context import CompactedLog, Model, ModelBatch
+
+KEYS = [b"a", b"b", b"c", b"a long key " * 9, None]
+RECORDS = st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from([b"value", b"", None])), min_size=1, max_size=6)
+
+
+class CompactedLogMachine(RuleBasedStateMachine):
+    """A log and the rules, side by side."""
+
+    @initialize(segment_bytes=st.sampled_from([900, 3_000, 1 << 20]), retention_ms=st.sampled_from([0, 1_000]))
+    def begin(self, segment_bytes: int, retention_ms: int) -> None:
+        self.log = CompactedLog(segment_bytes=segment_bytes, delete_retention_ms=retention_ms, index_interval_bytes=1)
+        self.model = Model(delete_retention_ms=retention_ms)
+        self.rng = Random(3)
+        self.sequences: dict[int, int] = {}
+
+    @rule(records=RECORDS, codec=st.sampled_from(list(Codec)), producer_id=st.sampled_from([-1, -1, 5, 6]))
+    def append(self, records: list[tuple[bytes | None, bytes | None]], codec: Codec, producer_id: int) -> None:
+        base_offset = self.log.log.log_end_offset
+        options = {}
+        if producer_id >= 0:
+            sequence = self.sequences.get(producer_id, 0)
+            options = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+            self.sequences[producer_id] = sequence + len(records)
+        self.log.write(*records, codec=codec, **options)
+        rows = [(base_offset + index, key, value) for index, (key, value) in enumerate(records)]
+        self.model.batches.append(ModelBatch(rows, base_offset + len(records), producer_id))
+
+    @rule()
+    def roll(self) -> None:
+        self.log.log.roll()
+
+    @rule(by_ms=st.sampled_from([1, 500, 1_000]))
+    def wait(self, by_ms: int) -> None:
+        self.log.clock.advance(by_ms)
+
+    @rule(keys=st.sampled_from([0, 1, 2, 50]), slice_bytes=st.sampled_from([1, 200, 1 << 20]), lag=st.integers(0, 3))
+    def clean(self, keys: int, slice_bytes: int, lag: int) -> None:
+        log = self.log.log
+        high_watermark = max(log.log_end_offset - lag, 0)
+        if look_at(log, self.log.clock.now_ms, high_watermark).cleanable_bytes == 0:
+            return
+        outcome = self.log.clean(map_bytes=keys * 200, slice_bytes=slice_bytes, high_watermark=high_watermark)
+        assert outcome.end_offset <= min(high_watermark, log.segments.active.base_offset)
+        following = [segment.base_offset for segment in log.segments if segment.base_offset >= outcome.end_offset]
+        self.model.clean(outcome.end_offset, following[0], self.log.clock.now_ms)
+
+    @rule()
+    def stop_and_start(self) -> None:
+        cleaned_offset = self.log.log.cleaned_offset
+        trio.run(self.log.log.close)
+        self.log.open(is_clean=True, recovery_point=self.log.log.recovery_point, cleaned_offset=cleaned_offset)
+
+    @precondition(lambda self: self.log.log.recovery_point == self.log.log.log_end_offset)
+    @rule()
+    def lose_power_after_a_sync(self) -> None:
+        recovery_point, cleaned_offset = self.log.log.recovery_point, self.log.log.cleaned_offset
+        self.log.files.crash(self.rng)
+        self.log.open(recovery_point=recovery_point, cleaned_offset=cleaned_offset)
+
+    @rule()
+    def sync(self) -> None:
+        trio.run(self.log.log.sync)
+
+    @invariant()
+    def exactly_what_the_rules_leave_is_there(self) -> None:
+        if hasattr(self, "log"):
+            assert self.log.rows() == self.model.rows()
+
+    @invariant()
+    def every_producer_goes_on_where_it_was(self) -> None:
+        if hasattr(self, "log"):
+            for producer_id, sequence in self.sequences.items():
+                entry = self.log.log.producer_state.get(producer_id)
+                assert entry is not None
+                assert entry.last_sequence == sequence - 1
+
+    @invariant()
+    def indexes_equal_a_rebuild(self) -> None:
+        if hasattr(self, "log"):
+            for segment in list(self.log.log.segments)[:-1]:
+                believed = list(segment.offset_index), segment.max_timestamp
+                segment.rebuild_indexes()
+                assert believed == (list(segment.offset_index), segment.max_timestamp)
+                segment.finish_indexes()
+
+
+TestCompactedLog = CompactedLogMachine.TestCase
+TestCompactedLog.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
