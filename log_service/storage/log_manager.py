@@ -21,7 +21,8 @@ from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig, LogManagerConfig
 from log_service.storage import checkpoints
 from log_service.storage.checkpoint_writer import CheckpointWriter
-from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH, write_marker
+from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH
+from log_service.storage.cleaner.cleaner import Cleaner
 from log_service.storage.directory_loader import DamagedLog, DirectoryLoader, LoadedDirectory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, set_aside_name
 from log_service.storage.future_logs import FutureLogs
@@ -79,6 +80,9 @@ class LogManager:
         self._claimed: set[TopicPartition] = set()
         self._locks: list[DirectoryLock] = []
         self._upkeep = Upkeep(self)
+        self.cleaner = Cleaner(env, config.cleaner, self.logs, self._claimed, self.checkpoint_writer)
+        self.cleaner.on_removals = self._upkeep.wake
+        self.cleaner.high_watermark_of = lambda log: self.high_watermark_of(log)  # noqa: PLW0108 - it is replaced later
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -144,7 +148,7 @@ class LogManager:
         directory.on_full = self._upkeep.wake
         directory.on_failed = self._directory_failed
         directory.on_rolled = self._upkeep.sync_soon
-        directory.save_recovery_points = lambda: self.checkpoint_writer.write_recovery_points(directory)
+        directory.save_recovery_points = partial(self.checkpoint_writer.write_before_cut, directory)
         self.directories.append(directory)
 
     async def _load_directory(self, directory: LogDirectory) -> LoadedDirectory | None:
@@ -256,7 +260,7 @@ class LogManager:
             for log in self.logs.values():
                 if log.home in counts:
                     counts[log.home] += 1
-        return min(online, key=lambda directory: counts[directory])
+        return min(counts, key=lambda directory: counts[directory])
 
     def delete_log(self, topic_partition: TopicPartition) -> bool:
         """Drop a partition's log, a damaged one too; its files go ``file.delete.delay.ms`` later. Says whether there was one.
@@ -318,8 +322,10 @@ class LogManager:
     # Upkeep
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Do the periodic work until cancelled."""
-        await self._upkeep.run(task_status)
+        """Do the periodic work, compaction too, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.cleaner.run)
+            await self._upkeep.run(task_status)
 
     async def apply_retention(self, topics: Collection[str] | None = None) -> dict[TopicPartition, RetentionOutcome]:
         """Apply retention now to every claimed log, or those of ``topics``, and return what went. A log whose disk fails is left out."""
@@ -342,9 +348,7 @@ class LogManager:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        writer = self.checkpoint_writer
-        for directory in self.directories:
-            await writer.save(directory, partial(writer.write_high_watermarks, directory, high_watermarks))
+        await self.checkpoint_writer.save_high_watermarks(self.directories, high_watermarks)
 
     def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         _log.error("log directory %s failed and is offline: %s", directory.path, error)
@@ -380,18 +384,14 @@ class LogManager:
                 unclean.append(log.home)
 
     async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
-        def write() -> None:
-            self.checkpoint_writer.write_recovery_points(directory)
-            self.checkpoint_writer.write_start_offsets(directory)
-            write_marker(self.env.files, directory.path, broker_epoch)
-
         try:
-            await self.env.files.run_in_pool(write)
+            await self.env.files.run_in_pool(partial(self.checkpoint_writer.write_at_end, directory, broker_epoch))
         except OSError as error:
             _log.error("log directory %s could not be closed in order: %s", directory.path, error)
 
     def release(self) -> None:
         """Close every file and give the locks back, writing nothing: how a start that failed ends."""
+        self.removals.release_all()
         self.futures.release()
         for log in self.logs.values():
             log.close_files()
