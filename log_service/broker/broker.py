@@ -22,6 +22,7 @@ from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.handler_table import HANDLERS
 from log_service.broker.identity import identify
 from log_service.broker.lifecycle import Lifecycle
+from log_service.broker.live import LiveSettings
 from log_service.broker.metrics.endpoint import MetricsEndpoint, bind_metrics
 from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.node import Node
@@ -46,6 +47,7 @@ from log_service.metadata.snapshot import snapshot_records
 from log_service.network.server import Server, ServerBudget
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import NodeIdentity, random_id, read_bootstrap_records
+from log_service.records.compression import Codec
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.log import Log
@@ -73,6 +75,7 @@ class Broker:
         self._loader = MetadataLoader()
         self._raft = RaftDriver(env, config.metadata_log_dir, node_id=NodeId(config.node_id), config=config.metadata_log)
         self._raft.subscribe(self._loader)
+        self._budget = ServerBudget(config.limits)
         self._servers: list[Server] = []
         self._listeners: list[Listener] = []
         self._metrics_listener: Listener | None = None
@@ -263,7 +266,10 @@ class Broker:
         await self._background.start(self._groups.run)
         await self._background.start(self._replicas.run)
         self._replicas.on_moved = lambda partition: self._background.start_soon(self._tell_directory, partition)
-        self._offsets = OffsetsLeadership(self._replicas, self._groups)
+        self._offsets = OffsetsLeadership(self._replicas, self._groups, Codec(self._config.groups.offsets_topic_compression_codec))
+        self._loader.add_publisher(
+            LiveSettings(self._config, self._static_texts, budget=self._budget, logs=self._logs, files=self.env.files)
+        )
         self._loader.add_publisher(self._replicas)
         self._loader.add_publisher(self._offsets)
         self._logs.set_aside_strays(self._is_known)
@@ -320,15 +326,12 @@ class Broker:
         return block.first, block.count
 
     async def _serve(self, nursery: trio.Nursery, dispatcher: Dispatcher) -> None:
-        budget = ServerBudget(self._config.limits)
         for config, listener in zip(self._config.listeners, self._listeners, strict=True):
-            await self._serve_one(nursery, dispatcher, budget, config, listener)
+            await self._serve_one(nursery, dispatcher, config, listener)
 
-    async def _serve_one(
-        self, nursery: trio.Nursery, dispatcher: Dispatcher, budget: ServerBudget, config: ListenerConfig, listener: Listener
-    ) -> None:
+    async def _serve_one(self, nursery: trio.Nursery, dispatcher: Dispatcher, config: ListenerConfig, listener: Listener) -> None:
         env = Env(clock=self.env.clock, rng=self.env.rng, network=BoundNetwork(self.env.network, listener))
-        server = Server(env=env, listener=config, limits=self._config.limits, handler=dispatcher, shared=budget)
+        server = Server(env=env, listener=config, limits=self._config.limits, handler=dispatcher, shared=self._budget)
         await nursery.start(server.run)
         self._servers.append(server)
 

@@ -8,6 +8,7 @@ from log_service.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from log_service.coordinator.group_service import GroupService
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
+from log_service.records.compression import Codec
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
 
@@ -15,7 +16,8 @@ from log_service.replication.replica_manager import ReplicaManager
 class OffsetsLeadership:
     """A publisher that comes after the replica manager, and what that calls when leadership moves."""
 
-    def __init__(self, replicas: ReplicaManager, groups: GroupService) -> None:
+    def __init__(self, replicas: ReplicaManager, groups: GroupService, codec: Codec = Codec.NONE) -> None:
+        self._codec = codec
         self._replicas = replicas
         self._groups = groups
         replicas.on_led = self._on_led
@@ -41,7 +43,7 @@ class OffsetsLeadership:
     def _on_led(self, partition: Partition) -> None:
         if partition.topic_partition.topic == GROUP_METADATA_TOPIC:
             partition.watchers.clear()
-            self._groups.lead(OffsetsLog(self._replicas, partition))
+            self._groups.lead(OffsetsLog(self._replicas, partition, self._codec))
 
     def _on_lost(self, partition: Partition) -> None:
         if partition.topic_partition.topic == GROUP_METADATA_TOPIC:

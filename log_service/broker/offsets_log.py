@@ -8,6 +8,7 @@ the internal topic) is told at once; the coordinator's own watchers are told onl
 from collections.abc import Callable, Iterator, Sequence
 
 from log_service.records.builder import BatchBuilder
+from log_service.records.compression import Codec
 from log_service.records.validator import accept_own_batches
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
@@ -16,8 +17,9 @@ from log_service.replication.replica_manager import ReplicaManager
 class OffsetsLog:
     """A ``CoordinatorLog`` over one partition that this node leads in ``leader_epoch``."""
 
-    def __init__(self, replicas: ReplicaManager, partition: Partition) -> None:
+    def __init__(self, replicas: ReplicaManager, partition: Partition, codec: Codec = Codec.NONE) -> None:
         self._replicas = replicas
+        self._codec = codec
         self._partition = partition
         self.leader_epoch: int = partition.leader_epoch
 
@@ -40,7 +42,7 @@ class OffsetsLog:
         Raises:
             KafkaError: nothing was appended.
         """
-        builder = BatchBuilder()
+        builder = BatchBuilder(self._codec)
         for key, value in records:
             builder.append(wall_ms, key, value)
         result = self._replicas.append_own(self._partition, accept_own_batches(builder.build()))

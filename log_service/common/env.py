@@ -167,6 +167,9 @@ class Files(Protocol):
     async def run_in_pool(self, function: Callable[[], T]) -> T:
         """Run what may wait for the disk (cold reads, unlinks, scans) off the event loop. A cancelled caller does not cancel it."""
 
+    def set_pool_threads(self, count: int) -> None:
+        """Let at most ``count`` calls wait for the disk at once from now on."""
+
 
 class Connection(Protocol):
     """One ordered byte stream. Every method but ``close`` raises OSError when the peer is gone."""

@@ -22,7 +22,10 @@ Texts = Mapping[str, str]
 NO_TEXTS: Texts = MappingProxyType({})
 
 FIELDS: Mapping[str, str] = {
+    "compression.gzip.level": "compression_gzip_level",
+    "compression.lz4.level": "compression_lz4_level",
     "compression.type": "compression_type",
+    "compression.zstd.level": "compression_zstd_level",
     "delete.retention.ms": "delete_retention_ms",
     "file.delete.delay.ms": "file_delete_delay_ms",
     "flush.messages": "flush_messages",

@@ -27,15 +27,17 @@ from log_service.config.listeners import (
     parse_metrics_listener,
     parse_protocol_map,
 )
+from log_service.config.live import live_config
 from log_service.config.properties import parse_properties
 from log_service.config.resolve import log_defaults
 from log_service.config.server_keys import SERVER_KEYS
-from log_service.config.server_values import ServerValues, host_limits
+from log_service.config.server_values import ServerValues
 from log_service.config.views import (
-    CleanerConfig,
+    ConnectionLimits,
     FetchConfig,
     GroupConfig,
     ListenerConfig,
+    LiveConfig,
     LogManagerConfig,
     MetadataLogConfig,
     NetworkLimits,
@@ -151,11 +153,12 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
     listeners = broker_listeners(keys)
     controller = controller_end_point(keys)
     log_dirs = _log_dirs(values)
+    live = live_config(log_dirs, texts)
     metadata_log_dir = Path(values.optional_text("metadata.log.dir") or log_dirs[0])
     return NodeConfig(
         node_id=node_id,
         listeners=listeners,
-        log_manager=_log_manager(values, log_dirs),
+        log_manager=_log_manager(values, log_dirs, live),
         metadata_log_dir=metadata_log_dir,
         metrics_listener=parse_metrics_listener(values.text("metrics.listener")),
         rack=values.optional_text("broker.rack"),
@@ -172,7 +175,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         else None,
         log=log_defaults(texts),
         metadata_log=_metadata_log(values, is_directory_apart=metadata_log_dir not in log_dirs),
-        limits=_limits(values),
+        limits=_limits(values, live.connections),
         groups=_groups(values),
         fetch=FetchConfig(
             max_bytes=values.number("fetch.max.bytes"),
@@ -185,6 +188,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
             is_deletion_enabled=values.flag("delete.topic.enable"),
         ),
         disk_pool_threads=values.number("num.io.threads"),
+        max_partitions_described=values.number("max.request.partition.size.limit"),
         broker_heartbeat_interval_ms=values.number("broker.heartbeat.interval.ms"),
         broker_session_timeout_ms=values.number("broker.session.timeout.ms"),
         high_watermark_checkpoint_interval_ms=values.number("replica.high.watermark.checkpoint.interval.ms"),
@@ -248,7 +252,7 @@ def _log_dirs(values: ServerValues) -> tuple[Path, ...]:
     return tuple(Path(name) for name in names)
 
 
-def _log_manager(values: ServerValues, log_dirs: tuple[Path, ...]) -> LogManagerConfig:
+def _log_manager(values: ServerValues, log_dirs: tuple[Path, ...], live: LiveConfig) -> LogManagerConfig:
     return LogManagerConfig(
         log_dirs=log_dirs,
         retention_check_interval_ms=values.number("log.retention.check.interval.ms"),
@@ -258,15 +262,9 @@ def _log_manager(values: ServerValues, log_dirs: tuple[Path, ...]) -> LogManager
         initial_task_delay_ms=values.number("log.initial.task.delay.ms"),
         recovery_threads_per_data_dir=values.number("num.recovery.threads.per.data.dir"),
         producer_id_expiration_ms=values.number("producer.id.expiration.ms"),
-        cleaner=CleanerConfig(
-            is_enabled=values.flag("log.cleaner.enable"),
-            thread_count=values.number("log.cleaner.threads"),
-            backoff_ms=values.number("log.cleaner.backoff.ms"),
-            dedupe_buffer_bytes=values.number("log.cleaner.dedupe.buffer.size"),
-            dedupe_load_factor=values.fraction("log.cleaner.io.buffer.load.factor"),
-            io_buffer_bytes=values.number("log.cleaner.io.buffer.size"),
-            io_max_bytes_per_second=values.fraction("log.cleaner.io.max.bytes.per.second"),
-        ),
+        producer_id_expiration_check_interval_ms=values.number("producer.id.expiration.check.interval.ms"),
+        cordoned_log_dirs=live.cordoned_log_dirs,
+        cleaner=live.cleaner,
     )
 
 
@@ -280,14 +278,12 @@ def _metadata_log(values: ServerValues, *, is_directory_apart: bool) -> Metadata
     )
 
 
-def _limits(values: ServerValues) -> NetworkLimits:
+def _limits(values: ServerValues, connections: ConnectionLimits) -> NetworkLimits:
     idle_ms = values.number("connections.max.idle.ms")
     in_flight_bytes = values.number("queued.max.request.bytes")
     return NetworkLimits(
         max_frame_bytes=values.number("socket.request.max.bytes"),
-        max_connection_count=values.number("max.connections"),
-        max_connection_count_per_host=values.number("max.connections.per.ip"),
-        max_connection_count_per_host_overrides=host_limits(values.text("max.connections.per.ip.overrides")),
+        connections=connections,
         idle_timeout_ms=idle_ms if idle_ms >= 0 else FOREVER_IDLE_MS,
         max_request_bytes_in_flight=in_flight_bytes if in_flight_bytes > 0 else NetworkLimits().max_request_bytes_in_flight,
         socket_send_buffer_bytes=values.number("socket.send.buffer.bytes"),
@@ -311,5 +307,5 @@ def _groups(values: ServerValues) -> GroupConfig:
         offsets_topic_partitions=values.number("offsets.topic.num.partitions"),
         offsets_topic_replication_factor=values.number("offsets.topic.replication.factor"),
         offsets_topic_segment_bytes=values.number("offsets.topic.segment.bytes"),
-        load_buffer_bytes=values.number("offsets.load.buffer.size"),
+        offsets_topic_compression_codec=values.number("offsets.topic.compression.codec"),
     )

@@ -31,6 +31,9 @@ class LogConfig:
     flush_ms: int = FOREVER_MS
     max_message_bytes: int = 1_048_588
     compression_type: str = "producer"
+    compression_gzip_level: int = -1  # -1: the library's own
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = FOREVER_MS
     message_timestamp_after_max_ms: int = 3_600_000
@@ -68,7 +71,21 @@ class LogManagerConfig:
     initial_task_delay_ms: int = 30_000
     recovery_threads_per_data_dir: int = 2
     producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    cordoned_log_dirs: tuple[Path, ...] = ()  # these take no new partitions
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How many connections may be open, and how many may come in a second; may change while the node runs."""
+
+    max_count: int = 10_000
+    max_count_per_host: int = 10_000
+    max_count_of_host: tuple[tuple[str, int], ...] = ()
+    max_rate: int = 2**31 - 1
+    max_count_of_listener: tuple[tuple[str, int], ...] = ()
+    max_rate_of_listener: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +93,7 @@ class NetworkLimits:
     """Bounds of one listener; every one is on by default."""
 
     max_frame_bytes: int = 100 << 20
-    max_connection_count: int = 10_000
-    max_connection_count_per_host: int = 10_000
-    max_connection_count_per_host_overrides: tuple[tuple[str, int], ...] = ()
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     idle_timeout_ms: int = 600_000
     frame_deadline_ms: int = 60_000
     max_requests_in_flight_per_connection: int = 64
@@ -102,6 +117,17 @@ class ListenerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LiveConfig:
+    """What of a node's configuration may change while it runs, beside the defaults of logs."""
+
+    connections: ConnectionLimits
+    cleaner: CleanerConfig
+    disk_pool_threads: int
+    producer_id_expiration_ms: int
+    cordoned_log_dirs: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
     """Bounds and delays of consumer groups, and how their offsets are kept."""
 
@@ -116,7 +142,7 @@ class GroupConfig:
     offsets_topic_partitions: int = 50
     offsets_topic_replication_factor: int = 1
     offsets_topic_segment_bytes: int = 100 << 20
-    load_buffer_bytes: int = 5 << 20
+    offsets_topic_compression_codec: int = 0
     max_metadata_record_bytes: int = 1_000_000  # of one group; what the internal topic accepts
 
 
@@ -172,6 +198,7 @@ class NodeConfig:
     fetch: FetchConfig = field(default_factory=FetchConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     disk_pool_threads: int = 4
+    max_partitions_described: int = 2_000  # in one answer of DescribeTopicPartitions
     broker_heartbeat_interval_ms: int = 2_000
     broker_session_timeout_ms: int = 9_000
     high_watermark_checkpoint_interval_ms: int = 5_000

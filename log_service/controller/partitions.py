@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch, TopicId
-from log_service.metadata.image import MetadataImage
+from log_service.config.definition import split_list
+from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.metadata.partition import NO_LEADER, NO_LEADER_CHANGE, PartitionRegistration
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord
 
@@ -20,9 +21,17 @@ UNASSIGNED_DIRECTORY = UUID(int=0)
 def placeable_brokers(image: MetadataImage) -> tuple[list[NodeId], list[NodeId]]:
     """Return the brokers that new replicas may be placed on, active and fenced ones, each by node id."""
     node_ids = sorted(image.cluster.brokers)
-    return [node_id for node_id in node_ids if is_active(image, node_id)], [
-        node_id for node_id in node_ids if image.cluster.brokers[node_id].is_fenced
+    open_ids = [node_id for node_id in node_ids if not is_cordoned(image, node_id)]
+    return [node_id for node_id in open_ids if is_active(image, node_id)], [
+        node_id for node_id in open_ids if image.cluster.brokers[node_id].is_fenced
     ]
+
+
+def is_cordoned(image: MetadataImage, node_id: NodeId) -> bool:
+    """Whether ``cordoned.log.dirs`` of a broker, set dynamically, names all of its log directories (KIP-1066)."""
+    directories = split_list(image.configs.of(ResourceType.BROKER, str(node_id)).get("cordoned.log.dirs", ""))
+    log_dir_count = len(image.cluster.brokers[node_id].log_dirs)
+    return "*" in directories or (bool(directories) and len(set(directories)) >= log_dir_count > 0)
 
 
 def is_active(image: MetadataImage, node_id: NodeId) -> bool:

@@ -8,10 +8,16 @@ fails; every granted byte is given back exactly once.
 """
 
 from collections import Counter, deque
+from math import inf
 
 import trio
 
-from log_service.config.views import NetworkLimits
+from log_service.config.views import ConnectionLimits, NetworkLimits
+
+ALL_LISTENERS = ""
+UNLIMITED_RATE = 2**31 - 1
+BURST_MS = 1_000
+"""A rate may be used up at once after so long without connections."""
 
 
 class _Waiter:
@@ -27,10 +33,10 @@ class ServerBudget:
 
     def __init__(self, limits: NetworkLimits) -> None:
         self._limit_bytes = limits.max_request_bytes_in_flight
-        self._max_connection_count = limits.max_connection_count
-        self._max_count_per_host = limits.max_connection_count_per_host
-        self._max_count_of_host = dict(limits.max_connection_count_per_host_overrides)
         self._count_of_host: Counter[str] = Counter()
+        self._count_of_listener: Counter[str] = Counter()
+        self._next_ms: dict[str, float] = {}
+        self.set_connection_limits(limits.connections)
         self._held_bytes = 0
         self._frame_bytes = 0
         self._waiters: deque[_Waiter] = deque()
@@ -59,20 +65,44 @@ class ServerBudget:
         self._last_connection_id += 1
         return self._last_connection_id
 
-    def add_connection(self, host: str) -> str | None:
+    def set_connection_limits(self, limits: ConnectionLimits) -> None:
+        """Go by these limits from now on; connections that are open stay open."""
+        self._limits = limits
+        self._max_count_of_host = dict(limits.max_count_of_host)
+        self._max_count_of_listener = dict(limits.max_count_of_listener)
+        self._max_rate_of_listener = dict(limits.max_rate_of_listener)
+
+    def pace(self, listener_name: str, now_ms: int) -> float:
+        """Count a connection that just came in against the rates, and return for how many milliseconds it has to wait."""
+        rates = {ALL_LISTENERS: self._limits.max_rate, listener_name: self._max_rate_of_listener.get(listener_name, UNLIMITED_RATE)}
+        delay_ms = 0.0
+        for name, rate in rates.items():
+            if rate < UNLIMITED_RATE:
+                due_ms = max(self._next_ms.get(name, -inf), now_ms - BURST_MS)
+                self._next_ms[name] = due_ms + 1000 / max(rate, 1)
+                delay_ms = max(delay_ms, due_ms - now_ms)
+        return delay_ms
+
+    def add_connection(self, host: str, listener_name: str) -> str | None:
         """Count a new connection, or say why it must be closed (then it is not counted)."""
-        if self.connection_count >= self._max_connection_count:
-            return f"there are {self.connection_count} connections already, the limit is {self._max_connection_count}"
-        limit = self._max_count_of_host.get(host, self._max_count_per_host)
+        limits = self._limits
+        if self.connection_count >= limits.max_count:
+            return f"there are {self.connection_count} connections already, the limit is {limits.max_count}"
+        count, limit = self._count_of_listener[listener_name], self._max_count_of_listener.get(listener_name)
+        if limit is not None and count >= limit:
+            return f"this listener has {count} connections already, its limit is {limit}"
+        limit = self._max_count_of_host.get(host, limits.max_count_per_host)
         if self._count_of_host[host] >= limit:
             return f"this address has {self._count_of_host[host]} connections already, its limit is {limit}"
         self.connection_count += 1
         self._count_of_host[host] += 1
+        self._count_of_listener[listener_name] += 1
         return None
 
-    def remove_connection(self, host: str) -> None:
+    def remove_connection(self, host: str, listener_name: str) -> None:
         """Forget a connection that was counted."""
         self.connection_count -= 1
+        self._count_of_listener[listener_name] -= 1
         self._count_of_host[host] -= 1
         if self._count_of_host[host] <= 0:
             del self._count_of_host[host]

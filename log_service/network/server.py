@@ -125,10 +125,21 @@ class Server:
                 pause_s = min(pause_s * 2, MAX_ACCEPT_PAUSE_S)
                 continue
             pause_s = MIN_ACCEPT_PAUSE_S
+            await self._pace(stream)
             self._admit(stream, nursery)
 
+    async def _pace(self, stream: Connection) -> None:
+        """Let a connection wait that came in too soon after others; those behind it wait in the system's queue."""
+        delay_ms = self._budget.pace(self._config.name, self._env.clock.monotonic_ms())
+        if delay_ms > 0:
+            try:
+                await trio.sleep(delay_ms / 1000)
+            except trio.Cancelled:
+                stream.close()
+                raise
+
     def _admit(self, stream: Connection, nursery: trio.Nursery) -> None:
-        refusal = self._budget.add_connection(stream.peer_host)
+        refusal = "it is stopping" if self._is_draining else self._budget.add_connection(stream.peer_host, self._config.name)
         if refusal is not None:
             self.refused_count += 1
             self._log.log(logging.WARNING, "refused", "Listener %s refused %s: %s", self._config.name, stream.peer_host, refusal)
@@ -167,7 +178,7 @@ class Server:
         self._closed_request_count += connection.request_count
         self._closed_bytes_received += connection.bytes_received
         self._closed_bytes_sent += connection.bytes_sent
-        self._budget.remove_connection(connection.context.peer_host)
+        self._budget.remove_connection(connection.context.peer_host, self._config.name)
         if not self._connections:
             self._emptied.set()
             self._emptied = trio.Event()

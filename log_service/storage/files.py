@@ -322,6 +322,12 @@ class RealFiles:
         """Take the exclusive lock of a directory."""
         return _RealDirectoryLock(path)
 
+    def set_pool_threads(self, count: int) -> None:
+        """Let at most ``count`` calls run at once from now on; those under way go on."""
+        self._pool_threads = count
+        if self._limiter is not None:
+            self._limiter.total_tokens = count
+
     async def run_in_pool(self, function: Callable[[], T]) -> T:
         """Run ``function`` in a thread; at most ``pool_threads`` at once. A cancelled caller waits for it, so that nothing is half done."""
         if self._limiter is None:

@@ -255,8 +255,8 @@ class LogManager:
         online = [directory for directory in self.directories if not directory.is_offline]
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online; look at the disks and restart")
-        counts = dict.fromkeys(online, 0)
-        if len(online) > 1:
+        counts = dict.fromkeys([directory for directory in online if directory.path not in self.config.cordoned_log_dirs] or online, 0)
+        if len(counts) > 1:
             for log in self.logs.values():
                 if log.home in counts:
                     counts[log.home] += 1

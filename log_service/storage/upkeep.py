@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LONGEST_SLEEP_MS = 3_600_000
-_PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 _IDLE_INTERVAL_MS = 300_000
 _FULL_DISK_INTERVAL_MS = 5_000
 
@@ -77,7 +76,7 @@ class Upkeep:
             (self._flush_due, config.flush_scheduler_interval_ms),
             (self._save_recovery_points, config.flush_offset_checkpoint_interval_ms),
             (self._save_start_offsets, config.flush_start_offset_checkpoint_interval_ms),
-            (self._expire_producers, _PRODUCER_EXPIRY_INTERVAL_MS),
+            (self._expire_producers, config.producer_id_expiration_check_interval_ms),
             (self._unload_idle, _IDLE_INTERVAL_MS),
         ]
         return [_Periodic(work, interval_ms, first_ms + min(interval_ms, _LONGEST_SLEEP_MS)) for work, interval_ms in intervals]

@@ -29,6 +29,7 @@ class MemoryFiles:
         self.rng = rng or Random(0)
         self.sync_seconds = (0.0, 0.0)
         self.pool_seconds = (0.0, 0.0)
+        self.pool_threads = 0
         self.sync_count = 0
         self.lease_count = 0
         self.open_count = 0
@@ -171,6 +172,10 @@ class MemoryFiles:
         await self.delay(self.pool_seconds)
         self.check("pool", Path())
         return function()
+
+    def set_pool_threads(self, count: int) -> None:
+        """Nothing runs in threads here; the count is kept for who looks."""
+        self.pool_threads = count
 
     async def delay(self, seconds: tuple[float, float]) -> None:
         """Take virtual time that cancellation does not shorten, as a thread in the pool would."""

@@ -1,8 +1,9 @@
 """DescribeTopicPartitions (API key 75), version 0.
 
 Behaviour: describes topics in the order of their names, all of them where none is named, and stops after ``response_partition_limit``
-partitions (at most 2000) with a cursor to the first one that was left out; the next request goes on from there. Topics that do not exist
-are answered with UNKNOWN_TOPIC_OR_PARTITION when they are named. Nothing is ever created. KIP-966.
+partitions (at most ``max.request.partition.size.limit``) with a cursor to the first one that was left out; the next request goes on from
+there. Topics that do not exist are answered with UNKNOWN_TOPIC_OR_PARTITION when they are named; a cursor at a topic that is not among
+those named gets INVALID_REQUEST. Nothing is ever created. KIP-966.
 """
 
 from collections.abc import Iterator
@@ -21,14 +22,17 @@ from log_service.protocol.messages.describe_topic_partitions import (
     ResponseCursor,
 )
 
-MAX_PARTITION_COUNT = 2000
-
 
 def handle_describe_topic_partitions(node: Node, call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """Describe as many partitions as fit."""
     image = node.image()
-    left_count = max(1, min(request.response_partition_limit, MAX_PARTITION_COUNT))
+    left_count = max(1, min(request.response_partition_limit, node.config.max_partitions_described))
     response = DescribeTopicPartitionsResponse()
+    if _is_cursor_astray(request):
+        response.topics = [
+            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name) for topic in request.topics
+        ]
+        return response
     for name, first_index in _wanted(image, request):
         topic = image.topics.by_name.get(name)
         if topic is None:
@@ -46,6 +50,11 @@ def handle_describe_topic_partitions(node: Node, call: Call, request: DescribeTo
     return response
 
 
+def _is_cursor_astray(request: DescribeTopicPartitionsRequest) -> bool:
+    """Whether the cursor points to a topic that is not among those that are asked for."""
+    return request.cursor is not None and bool(request.topics) and all(topic.name != request.cursor.topic_name for topic in request.topics)
+
+
 def _wanted(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
     """Yield (topic, first partition) from the cursor on."""
     cursor = request.cursor
@@ -59,7 +68,9 @@ def _wanted(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> It
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, is_internal=is_internal(name), topic_authorized_operations=TOPIC_OPERATIONS
+    )
 
 
 def _describe(image: MetadataImage, topic: TopicImage, indexes: list[int], listener_name: str) -> DescribeTopicPartitionsResponseTopic:

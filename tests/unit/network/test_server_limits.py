@@ -7,11 +7,13 @@ import struct
 import pytest
 import trio
 
+from log_service.config.views import ConnectionLimits
 from log_service.network.log_limiter import MAX_LINES_PER_WINDOW
 from tests.sim import MemoryNetwork, Weather
 from tests.unit.network.harness import Peer, Stage, framed, play
 
 Log = pytest.LogCaptureFixture
+LISTENER = "PLAINTEXT"
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_connections_beyond_the_limit_are_closed_at_once(log: Log) -> None:
         assert await admitted.receive() == b"hello"
         assert (stage.server.accepted_count, stage.server.refused_count) == (3, 1)
 
-    play(scene, max_connection_count=2)
+    play(scene, connections=ConnectionLimits(max_count=2))
     assert len(log.messages) == 1
     assert "the limit is 2" in log.messages[0]
 
@@ -88,8 +90,44 @@ def test_limit_per_address_and_its_exceptions(log: Log) -> None:
         assert await (await stage.connect("few")).is_closed()
         assert stage.budget.connection_count_of("many") == 2
 
-    play(scene, max_connection_count_per_host=1, max_connection_count_per_host_overrides=(("many", 2),))
+    play(scene, connections=ConnectionLimits(max_count_per_host=1, max_count_of_host=(("many", 2),)))
     assert len(log.messages) == 2
+
+
+def test_limit_of_one_listener_is_its_own(log: Log) -> None:
+    async def scene(stage: Stage) -> None:
+        assert not await (await stage.connect()).is_closed()
+        assert await (await stage.connect()).is_closed()
+
+    play(scene, connections=ConnectionLimits(max_count_of_listener=((LISTENER, 1), ("OTHER", 0))))
+    assert "this listener has 1 connections already, its limit is 1" in log.messages[0]
+
+
+def test_limits_change_while_connections_are_open() -> None:
+    async def scene(stage: Stage) -> None:
+        first = await stage.connect()
+        stage.budget.set_connection_limits(ConnectionLimits(max_count=1))
+        assert await (await stage.connect()).is_closed()
+        await first.send(b"still")
+        assert await first.receive() == b"still"
+        stage.budget.set_connection_limits(ConnectionLimits(max_count=2))
+        assert not await (await stage.connect()).is_closed()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("limits", [ConnectionLimits(max_rate=10), ConnectionLimits(max_rate_of_listener=((LISTENER, 10),))])
+def test_connections_above_the_rate_wait_and_are_served_later(limits: ConnectionLimits) -> None:
+    async def scene(stage: Stage) -> None:
+        peers = [await stage.connect() for _ in range(30)]
+        for peer in peers:
+            await peer.send(b"hello")
+        begun = trio.current_time()
+        for peer in peers:
+            assert await peer.receive() == b"hello"
+        assert 1.8 <= trio.current_time() - begun <= 2.2  # ten at once, then ten a second
+
+    play(scene, connections=limits)
 
 
 def test_lines_about_refusals_are_bounded(log: Log) -> None:
@@ -100,7 +138,7 @@ def test_lines_about_refusals_are_bounded(log: Log) -> None:
         await stage.connect()
         await trio.sleep(0.001)
 
-    play(scene, max_connection_count=0)
+    play(scene, connections=ConnectionLimits(max_count=0))
     assert len(log.messages) == MAX_LINES_PER_WINDOW + 1
     assert "80 more lines like this were left out" in log.messages[-1]
 

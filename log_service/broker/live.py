@@ -1,0 +1,74 @@
+"""Applies dynamic configuration of this broker while it runs: connection limits, the cleaner, threads, producers' memory, cordoned disks.
+
+Decides who is told; what holds is ``config.live``'s, defaults of topics are the replica manager's. What was set and has no effect here is
+named in one log line when it is set.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from log_service.common.env import Files
+from log_service.config.describe import broker_key
+from log_service.config.live import live_config
+from log_service.config.server import idle_keys
+from log_service.config.views import ConnectionLimits, LiveConfig, NodeConfig
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage, ResourceType
+from log_service.storage.log_manager import LogManager
+
+ALL_BROKERS = ""
+
+logger = logging.getLogger(__name__)
+
+
+class HasConnectionLimits(Protocol):
+    """Who counts connections."""
+
+    def set_connection_limits(self, limits: ConnectionLimits) -> None:
+        """Go by these limits from now on."""
+
+
+class LiveSettings:
+    """A publisher of images that looks at the configuration of brokers only."""
+
+    def __init__(
+        self, config: NodeConfig, static_texts: Mapping[str, str], *, budget: HasConnectionLimits, logs: LogManager, files: Files
+    ) -> None:
+        self._node_id = str(config.node_id)
+        self._log_dirs = config.log_manager.log_dirs
+        self._static_texts = static_texts
+        self._budget = budget
+        self._logs = logs
+        self._files = files
+        self._warned: tuple[str, ...] = ()
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Apply what holds now, where the configuration of a broker changed."""
+        if not any(resource_type == ResourceType.BROKER for resource_type, _ in delta.changed_configs):
+            return
+        cluster = image.configs.of(ResourceType.BROKER, ALL_BROKERS)
+        own = image.configs.of(ResourceType.BROKER, self._node_id)
+        self._warn({**cluster, **own})
+        self._apply(live_config(self._log_dirs, self._static_texts, cluster, own))
+
+    def _apply(self, live: LiveConfig) -> None:
+        self._budget.set_connection_limits(live.connections)
+        self._files.set_pool_threads(live.disk_pool_threads)
+        logs = self._logs
+        logs.config = replace(
+            logs.config,
+            cleaner=live.cleaner,
+            producer_id_expiration_ms=live.producer_id_expiration_ms,
+            cordoned_log_dirs=live.cordoned_log_dirs,
+        )
+        logs.cleaner.reconfigure(live.cleaner)
+        for log in logs.logs.values():
+            log.producer_state.expiration_ms = live.producer_id_expiration_ms
+
+    def _warn(self, texts: Mapping[str, str]) -> None:
+        idle = idle_keys({name: text for name, text in texts.items() if broker_key(name) is not None})
+        if idle and idle != self._warned:
+            logger.warning("These keys were set for brokers and have no effect here: %s", ", ".join(idle))
+        self._warned = idle

@@ -1,0 +1,79 @@
+"""What of a node's configuration may change while it runs: the same keys read from its file, from all brokers' default and from its own.
+
+Decides precedence (the broker's own, the default of all brokers, the file, Kafka's default) and the resulting view. Defaults of topics are
+``config.resolve``'s. A text that its key does not accept (of another version) is passed over, never raised.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from log_service.common.errors import ConfigError
+from log_service.config.describe import broker_key
+from log_service.config.dynamic_keys import base_name, listener_name
+from log_service.config.resolve import NO_TEXTS, Texts
+from log_service.config.server_values import ServerValues, host_limits
+from log_service.config.views import CleanerConfig, ConnectionLimits, LiveConfig
+
+ALL_DIRECTORIES = "*"
+
+
+def live_config(log_dirs: tuple[Path, ...], static: Texts, cluster: Texts = NO_TEXTS, broker: Texts = NO_TEXTS) -> LiveConfig:
+    """Return the view of a broker with that file and those dynamic configurations."""
+    texts = _holding(static, cluster, broker)
+    values = ServerValues(texts)
+    return LiveConfig(
+        connections=_connections(values, texts),
+        cleaner=cleaner_config(values),
+        disk_pool_threads=values.number("num.io.threads"),
+        producer_id_expiration_ms=values.number("producer.id.expiration.ms"),
+        cordoned_log_dirs=_cordoned(values.items("cordoned.log.dirs"), log_dirs),
+    )
+
+
+def cleaner_config(values: ServerValues) -> CleanerConfig:
+    """Return what the cleaner goes by."""
+    return CleanerConfig(
+        is_enabled=values.flag("log.cleaner.enable"),
+        thread_count=values.number("log.cleaner.threads"),
+        backoff_ms=values.number("log.cleaner.backoff.ms"),
+        dedupe_buffer_bytes=values.number("log.cleaner.dedupe.buffer.size"),
+        dedupe_load_factor=values.fraction("log.cleaner.io.buffer.load.factor"),
+        io_buffer_bytes=values.number("log.cleaner.io.buffer.size"),
+        io_max_bytes_per_second=values.fraction("log.cleaner.io.max.bytes.per.second"),
+    )
+
+
+def _holding(*layers: Texts) -> dict[str, str]:
+    """Return the texts that hold; a later layer wins."""
+    return {name: text for layer in layers for name, text in layer.items() if _is_value(name, text)}
+
+
+def _is_value(name: str, text: str) -> bool:
+    key = broker_key(name)
+    if key is None:
+        return False
+    try:
+        key.parse(text)
+    except ConfigError:
+        return False
+    return True
+
+
+def _connections(values: ServerValues, texts: Mapping[str, str]) -> ConnectionLimits:
+    return ConnectionLimits(
+        max_count=values.number("max.connections"),
+        max_count_per_host=values.number("max.connections.per.ip"),
+        max_count_of_host=host_limits(values.text("max.connections.per.ip.overrides")),
+        max_rate=values.number("max.connection.creation.rate"),
+        max_count_of_listener=_of_listeners("max.connections", texts),
+        max_rate_of_listener=_of_listeners("max.connection.creation.rate", texts),
+    )
+
+
+def _of_listeners(key: str, texts: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+    named = ((listener_name(name), text) for name, text in texts.items() if base_name(name) == key)
+    return tuple(sorted((listener, int(text)) for listener, text in named if listener is not None))
+
+
+def _cordoned(names: tuple[str, ...], log_dirs: tuple[Path, ...]) -> tuple[Path, ...]:
+    return log_dirs if ALL_DIRECTORIES in names else tuple(path for path in log_dirs if str(path) in names)
