@@ -11,14 +11,22 @@ import click
 
 from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
-from log_service.cli.output import bootstrap_option, counted, fitted, json_option, key_values, print_rows
+from log_service.cli.output import bootstrap_option, counted, json_option, key_values, print_rows
 from log_service.client.admin_values import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ResourceType
 from log_service.client.blocking import BlockingAdmin
 from log_service.common.errors import ConfigError
 
 Resources = list[ConfigResource]
 KINDS = {ResourceType.TOPIC: "topic", ResourceType.BROKER: "broker", ResourceType.GROUP: "group"}
-VALUE_WIDTH = 34
+PLACES = {
+    "DYNAMIC_TOPIC_CONFIG": "topic",
+    "DYNAMIC_BROKER_CONFIG": "broker",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "cluster",
+    "STATIC_BROKER_CONFIG": "file",
+    "DYNAMIC_GROUP_CONFIG": "group",
+    "DEFAULT_CONFIG": "default",
+}
+"""Where a value was set, in a word; JSON has Kafka's."""
 
 
 @click.group()
@@ -105,8 +113,8 @@ def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
         if row["source"] in own[row["resource_type"]] and (resource.name or row["source"] == "DYNAMIC_DEFAULT_BROKER_CONFIG")
         if not (resource.resource_type is ResourceType.BROKER and resource.name and row["source"] == "DYNAMIC_DEFAULT_BROKER_CONFIG")
     ]
-    print_rows(fitted(rows, "value", VALUE_WIDTH, as_json=as_json), ["what", "config", "value"], as_json=as_json,
-               empty="nothing is configured; see: tidelog configs describe --help")  # fmt: skip
+    hint = "nothing is configured; see: tidelog configs describe --help"
+    print_rows(rows, ["what", "config", "value"], as_json=as_json, empty=hint, flexible=["value", "config"])
 
 
 @configs.command(short_help="Show configs, their defaults and where values come from.")
@@ -144,14 +152,19 @@ def describe(
         refuse_unknown(resource, entries, keys)
         chosen = [entry for _, entry in sorted(entries.items()) if entry.name in keys or (not keys and (with_defaults or is_set(entry)))]
         for entry in chosen:
-            rows.append({"what": shown(resource), **row_of(resource, entry), "default": default_of(entry)})
+            rows.append(
+                {"what": shown(resource), **row_of(resource, entry), "default": default_of(entry), "set_by": place_of(entry.source)}
+            )
             if with_synonyms and not as_json:
-                rows += [{"config": f"  {name}", "value": value, "source": source} for name, value, source in entry.synonyms]
-    columns = (["what"] if len(found) > 1 else []) + ["config", "value"] + (["source"] if with_synonyms or with_defaults else ["default"])
+                rows += [{"config": f"  {name}", "value": value, "set_by": place_of(source)} for name, value, source in entry.synonyms]
+    columns = (["what"] if len(found) > 1 else []) + ["config", "value", "default", "set_by"]
     hint = "" if with_defaults else "; --all shows the defaults"
-    rows = fitted(rows, "value", VALUE_WIDTH if len(found) == 1 else VALUE_WIDTH // 2, as_json=as_json)
-    rows = fitted(rows, "default", VALUE_WIDTH // 2, as_json=as_json)
-    print_rows(rows, columns, as_json=as_json, empty=f"nothing is configured{hint}")
+    print_rows(rows, columns, as_json=as_json, empty=f"nothing is configured{hint}", flexible=["value", "default", "config"])
+
+
+def place_of(source: str) -> str:
+    """Return where a value was set, in a word."""
+    return PLACES.get(source, source.lower())
 
 
 def is_set(entry: ConfigEntry) -> bool:

@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import click
 
 from log_service.cli.connection import client_settings, open_admin
 from log_service.cli.output import bootstrap_option, counted
 from log_service.cli.record_lines import Render, renderer
+from log_service.cli.times import TimeParameter
 from log_service.client.blocking import BlockingConsumer
 from log_service.common.types import TopicPartition
 
@@ -33,22 +33,6 @@ class Limits:
     max_records: int | None
     timeout_s: float | None
     ends: Mapping[TopicPartition, int] | None
-
-
-class TimeParameter(click.ParamType[int]):
-    """Milliseconds since 1970, or ISO 8601 (local time where it names no zone)."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return milliseconds since 1970."""
-        text = str(value)
-        if text.isdecimal():
-            return int(text)
-        try:
-            return int(datetime.fromisoformat(text).timestamp() * 1_000)
-        except ValueError:
-            self.fail(f"{text!r} is neither ISO 8601, like 2026-11-21T10:00, nor milliseconds since 1970", param, ctx)
 
 
 @click.command()

@@ -1,11 +1,25 @@
-"""``tidelog groups``: list, describe and delete consumer groups, with their lag."""
+"""``tidelog groups``: consumer groups, their lag and members, and moving, deleting and forgetting what they committed."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from log_service.cli.connection import open_admin
+from log_service.cli.group_resets import (
+    DurationParameter,
+    Move,
+    Target,
+    as_csv,
+    chosen_partitions,
+    planned,
+    read_csv,
+    time_before_now_ms,
+)
+from log_service.cli.names import complete_groups, complete_topics, matching_groups
 from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows
+from log_service.cli.times import TimeParameter
 from log_service.client.admin_values import GroupDescription
 from log_service.client.blocking import BlockingAdmin
 from log_service.common.types import TopicPartition
@@ -15,7 +29,10 @@ STATES = ["Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead"
 
 @click.group()
 def groups() -> None:
-    """List, describe and delete consumer groups; see their lag."""
+    """List and describe consumer groups, see their lag, reset and delete their offsets."""
+
+
+group_arguments = click.argument("group_ids", nargs=-1, metavar="[GROUPS...]", shell_complete=complete_groups)
 
 
 @groups.command("list", short_help="List all groups.")
@@ -27,40 +44,91 @@ def groups() -> None:
     metavar="STATE",
     help="Only groups in this state (Stable, Empty, ...); may be repeated.",
 )
+@group_arguments
 @json_option
 @bootstrap_option
-def list_groups(*, states: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
-    """List all groups."""
+def list_groups(*, states: tuple[str, ...], group_ids: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+    """List all groups, or GROUPS, which may be patterns like 'billing-*'."""
     with open_admin(bootstrap_servers) as admin:
         found = admin.list_groups(states=states)
+        if group_ids:
+            wanted = set(matching_groups(admin, group_ids))
+            found = [group for group in found if group.group_id in wanted]
     columns = ["group_id", "state", "protocol_type", "group_type"]
     print_rows(
         [{column: getattr(group, column) for column in columns} for group in found], columns, as_json=as_json, empty="there are no groups"
     )
 
 
-@groups.command(short_help="Show offsets and lag, or members, of a group.")
-@click.argument("group_id")
+@groups.command(short_help="Show offsets and lag, members or state.")
+@group_arguments
 @click.option("--members", "with_members", is_flag=True, help="Show the members instead of the offsets.")
+@click.option("--state", "with_state", is_flag=True, help="Show one line per group: state, assignor, members, lag.")
 @json_option
 @bootstrap_option
-def describe(*, group_id: str, with_members: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Describe a group: committed offsets and lag (high watermark - committed offset) per partition, or its members."""
+def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool, as_json: bool, bootstrap_servers: str) -> None:
+    """Describe GROUPS, by id or pattern, or all: committed offsets and lag (high watermark - committed offset), or members, or state.
+
+    \b
+    tidelog groups describe billing
+    tidelog groups describe --state
+    """
+    if with_members and with_state:
+        raise click.UsageError("--members and --state exclude each other")
     with open_admin(bootstrap_servers) as admin:
-        group = admin.describe_groups([group_id])[group_id]
-        if group.state == "Dead":
-            raise click.ClickException(f"there is no group {group_id!r}; see: tidelog groups list")
-        offsets = offset_rows(admin, group) if as_json or not with_members else []
-    members = member_rows(group)
+        told = [described(admin, group) for group in found_groups(admin, group_ids)]
     if as_json:
-        told = {"group_id": group.group_id, "state": group.state, "coordinator": group.coordinator.node_id}
-        print_json(told | {"offsets": offsets, "members": members})
-        return
-    click.echo(f"{group.group_id}  {group.state}  {counted(len(members), 'member')}  coordinator {group.coordinator.node_id}")
-    if with_members:
-        print_rows(members, ["member_id", "instance", "client", "host", "partitions"], as_json=False, empty="no members")
+        print_json(told[0] if len(group_ids) == 1 and len(told) == 1 else told)
+    elif with_state:
+        columns = ["group_id", "state", "assignor", "members", "partitions", "lag"]
+        print_rows([state_row(each) for each in told], columns, as_json=False, empty="there are no groups")
     else:
-        print_rows(offsets, ["topic", "partition", "committed", "end", "lag", "client"], as_json=False, empty="no offsets are committed")
+        for number, each in enumerate(told):
+            click.echo(("\n" if number else "") + headline(each))
+            show(each, with_members=with_members)
+
+
+def found_groups(admin: BlockingAdmin, group_ids: Sequence[str]) -> list[GroupDescription]:
+    """Return the groups that are wanted. Raises ClickException where one does not exist."""
+    wanted = matching_groups(admin, group_ids)
+    found = admin.describe_groups(wanted) if wanted else {}
+    for group_id in wanted:
+        if found[group_id].state == "Dead":
+            raise click.ClickException(f"there is no group {group_id!r}; see: tidelog groups list")
+    return [found[group_id] for group_id in wanted]
+
+
+def described(admin: BlockingAdmin, group: GroupDescription) -> dict[str, Any]:
+    """Return everything about a group."""
+    return {
+        "group_id": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type or None,
+        "assignor": group.assignor or None,
+        "coordinator": group.coordinator.node_id,
+        "offsets": offset_rows(admin, group),
+        "members": member_rows(group),
+    }
+
+
+def headline(told: dict[str, Any]) -> str:
+    """Return a group's first line."""
+    return f"{told['group_id']}  {told['state']}  {counted(len(told['members']), 'member')}  coordinator {told['coordinator']}"
+
+
+def show(told: dict[str, Any], *, with_members: bool) -> None:
+    """Print a group's members, or its offsets."""
+    if with_members:
+        print_rows(told["members"], ["member_id", "instance", "client", "host", "partitions"], as_json=False, empty="no members")
+    else:
+        columns = ["topic", "partition", "committed", "end", "lag", "client"]
+        print_rows(told["offsets"], columns, as_json=False, empty="no offsets are committed")
+
+
+def state_row(told: dict[str, Any]) -> dict[str, Any]:
+    """Return a group as one row."""
+    lags = [row["lag"] for row in told["offsets"] if row["lag"] is not None]
+    return {**told, "members": len(told["members"]), "partitions": len(told["offsets"]), "lag": sum(lags)}
 
 
 def offset_rows(admin: BlockingAdmin, group: GroupDescription) -> list[dict[str, Any]]:
@@ -100,14 +168,111 @@ def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
     ]
 
 
+@groups.command(short_help="Move a group's committed offsets.")
+@click.argument("group_id", shell_complete=complete_groups)
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:0,2-4]",
+    shell_complete=complete_topics,
+    help="A topic, or some of its partitions; may be repeated.",
+)
+@click.option("--all-topics", is_flag=True, help="Everything that the group has committed.")
+@click.option("--to-earliest", is_flag=True, help="To the first offset.")
+@click.option("--to-latest", is_flag=True, help="To the end.")
+@click.option("--to-current", is_flag=True, help="To where it is (the end, where nothing is committed).")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="N offsets forward, or back where N is negative.")
+@click.option("--to-time", type=TimeParameter(), help="To the first record as new as this: ISO 8601, or ms since 1970.")
+@click.option("--by-duration", type=DurationParameter(), help="To the first record of the last 90m, 2h30m, 1d, ...")
+@click.option(
+    "--from-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="To what a file of topic,partition,offset lines says.",
+)
+@click.option("--execute", is_flag=True, help="Do it; without it, only show what would be done.")
+@click.option("--export", is_flag=True, help="Print topic,partition,offset lines for --from-file instead of a table.")
+@json_option
+@bootstrap_option
+def reset(
+    *,
+    group_id: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    execute: bool,
+    export: bool,
+    as_json: bool,
+    bootstrap_servers: str,
+    **ways: Any,
+) -> None:
+    """Move the committed offsets of GROUP_ID, which must have no members. Only shows what it would do unless --execute is given.
+
+    \b
+    tidelog groups reset billing --topic orders --to-earliest
+    tidelog groups reset billing --topic orders:0,2 --to-time 2026-11-21T10:00
+    tidelog groups reset billing --all-topics --shift-by -100 --execute
+    """
+    target = target_of(ways)
+    if target.path is not None and (topics or all_topics):
+        raise click.UsageError("--from-file names the partitions: leave out --topic and --all-topics")
+    with open_admin(bootstrap_servers) as admin:
+        state = admin.describe_groups([group_id])[group_id].state
+        committed = admin.list_group_offsets(group_id) if state != "Dead" else {}
+        if target.path is not None:
+            wanted = read_csv(target.path)
+        else:
+            wanted = dict.fromkeys(chosen_partitions(admin, committed, topics, is_all=all_topics), 0)
+        moves = planned(admin, target, committed, wanted)
+        if execute and moves:
+            if state not in {"Empty", "Dead"}:
+                raise click.ClickException(f"group {group_id!r} is {state}: it has members, stop them first")
+            admin.alter_group_offsets(group_id, {move.where: move.after for move in moves})
+    show_moves(moves, as_json=as_json, export=export)
+    if moves and not execute:
+        click.echo("nothing was changed: --execute does it", err=True)
+
+
+def target_of(ways: dict[str, Any]) -> Target:
+    """Return the one way that was given. Raises UsageError for none, and for two."""
+    given = [(name, value) for name, value in ways.items() if value is not None and value is not False]
+    options = ", ".join(f"--{name.replace('_', '-')}" for name in ways)
+    if len(given) != 1:
+        raise click.UsageError(f"say where to, with exactly one of {options}")
+    name, value = given[0]
+    if name == "from_file":
+        return Target(kind="file", path=value)
+    if name == "by_duration":
+        return Target(kind="time", value=time_before_now_ms(value))
+    kind = name.removeprefix("to_").removesuffix("_by")
+    return Target(kind=kind, value=0 if value is True else value)
+
+
+def show_moves(moves: Sequence[Move], *, as_json: bool, export: bool) -> None:
+    """Print what is, or would be, moved."""
+    if export and not as_json:
+        click.echo(as_csv(moves), nl=False)
+        return
+    rows = [
+        {"topic": move.where.topic, "partition": move.where.partition, "committed": move.before, "new": move.after,
+         "lag": move.end - move.after, "note": move.note or None}
+        for move in moves
+    ]  # fmt: skip
+    columns = ["topic", "partition", "committed", "new", "lag"] + (["note"] if any(move.note for move in moves) else [])
+    print_rows(rows, columns, as_json=as_json, empty="the group has committed nothing")
+
+
 @groups.command(short_help="Delete groups without members.")
-@click.argument("group_ids", nargs=-1, required=True)
+@click.argument("group_ids", nargs=-1, required=True, shell_complete=complete_groups)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @bootstrap_option
 def delete(*, group_ids: tuple[str, ...], yes: bool, bootstrap_servers: str) -> None:
-    """Delete groups without members, with their committed offsets."""
-    if not yes:
-        confirm(f"Delete {', '.join(group_ids)} with all committed offsets?", "nothing was deleted")
+    """Delete groups without members, by id or pattern, with their committed offsets."""
     with open_admin(bootstrap_servers) as admin:
-        admin.delete_groups(list(group_ids))
-    click.echo(f"deleted {', '.join(group_ids)}")
+        wanted = matching_groups(admin, group_ids)
+        if not yes:
+            confirm(f"Delete {', '.join(wanted)} with all committed offsets?", "nothing was deleted")
+        admin.delete_groups(wanted)
+    click.echo(f"deleted {', '.join(wanted)}")

@@ -20,7 +20,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("log_service.cli.serve:serve", "Run one broker in the foreground from a properties file."),
     "topics": ("log_service.cli.topics:topics", "Create, list, describe, change and delete topics."),
     "configs": ("log_service.cli.configs:configs", "Show and change configs of topics, brokers, the cluster, groups."),
-    "groups": ("log_service.cli.groups:groups", "List, describe and delete consumer groups; see their lag."),
+    "offsets": ("log_service.cli.offsets:offsets", "Tell where partitions begin and end, and which offset a time has."),
+    "records": ("log_service.cli.records:records", "Delete records."),
+    "groups": ("log_service.cli.groups:groups", "Consumer groups: lag, members, resetting and deleting offsets."),
     "produce": ("log_service.cli.produce:produce", "Send records from standard input or a file."),
     "consume": ("log_service.cli.consume:consume", "Print the records of a topic."),
     "log": ("log_service.cli.log_dump:log", "Look into a log's files on disk."),
@@ -71,6 +73,8 @@ def tidelog(ctx: click.Context, *, verbose: bool) -> None:
       tidelog consume numbers --from-beginning   and back out
     """
     ctx.obj = {"verbose": verbose}
+    if not verbose:
+        logging.getLogger("log_service.client.sender").setLevel(logging.ERROR)  # commands say by themselves what was not delivered
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 

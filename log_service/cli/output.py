@@ -1,6 +1,9 @@
 """What everything printed has in common: aligned tables that fit a terminal, JSON for programs, sizes and times that people read."""
 
 import json
+import os
+import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +11,8 @@ import click
 
 from log_service.common.errors import ConfigError
 from log_service.config.client import parse_servers
+
+LEAST_CUT = 8
 
 json_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table."
@@ -44,27 +49,53 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs)
 
 
-def fitted(rows: list[dict[str, Any]], column: str, width: int, *, as_json: bool) -> list[dict[str, Any]]:
-    """Return rows with long texts of one column cut, so that a table fits a terminal; JSON is never cut."""
-    if as_json:
-        return rows
-    return [{**row, column: cut(row[column], width)} if isinstance(row.get(column), str) else row for row in rows]
+def terminal_width() -> int | None:
+    """Return the columns that a table may take; None where nobody looks at it: what is piped is never cut."""
+    if "COLUMNS" in os.environ or sys.stdout.isatty():
+        return shutil.get_terminal_size((80, 24)).columns
+    return None
 
 
 def cut(text: str, width: int) -> str:
     """Return a text of at most ``width`` letters; what is left out is said by dots."""
-    return text if len(text) <= width else text[: width - 3] + "..."
+    return text if len(text) <= width else text[: max(width - 3, 1)] + "..."
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str = "nothing found") -> None:
-    """Print rows as an aligned table, or all their fields as JSON; numbers stand to the right."""
+def print_rows(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    empty: str = "nothing found",
+    flexible: Sequence[str] = (),
+) -> None:
+    """Print rows as an aligned table, or all their fields as JSON; numbers stand to the right.
+
+    Texts in ``flexible`` columns are cut where the table would not fit into the terminal, the first of them first.
+    """
     if as_json:
         print_json(list(rows))
         return
     if not rows:
         click.echo(empty)
         return
+    width = terminal_width()
+    for column in flexible:
+        if width is not None:
+            rows = narrowed(rows, columns, column, width)
     click.echo(aligned(rows, columns))
+
+
+def narrowed(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], column: str, width: int) -> Sequence[Mapping[str, Any]]:
+    """Return rows with one column cut as far as the table is too wide for ``width``, never below a few letters."""
+    if column not in columns:
+        return rows
+    widths = {name: max(len(name), *(len(readable(row.get(name))) for row in rows)) for name in columns}
+    excess = sum(widths.values()) + 2 * (len(columns) - 1) - width
+    if excess <= 0:
+        return rows
+    room = max(widths[column] - excess, len(column), LEAST_CUT)
+    return [{**row, column: cut(readable(row.get(column)), room)} for row in rows]
 
 
 def print_json(value: Any) -> None:

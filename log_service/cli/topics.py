@@ -1,11 +1,12 @@
-"""``tidelog topics``: create, list, describe, change and delete topics, and see their offsets."""
+"""``tidelog topics``: create, list, describe, change and delete topics, by name or pattern, and see their offsets."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from log_service.cli.connection import open_admin
+from log_service.cli.names import complete_topics, matching_topics
 from log_service.cli.output import bootstrap_option, confirm, json_option, key_values, print_rows
 from log_service.client.admin_values import ConfigResource, NewTopic
 from log_service.client.blocking import BlockingAdmin
@@ -59,43 +60,82 @@ def create(
         click.echo(f"created {name} ({format_uuid(ids[name])})" if name in ids else f"{name} was there already")
 
 
-@topics.command("list")
+@topics.command("list", short_help="List all topics.")
+@click.argument("names", nargs=-1, metavar="[NAMES...]", shell_complete=complete_topics)
 @click.option("--internal", is_flag=True, help="Show the topics that the broker keeps for itself, too.")
 @json_option
 @bootstrap_option
-def list_topics(*, internal: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """List all topics."""
+def list_topics(*, names: tuple[str, ...], internal: bool, as_json: bool, bootstrap_servers: str) -> None:
+    """List all topics, or NAMES, which may be patterns like 'orders-*'."""
     with open_admin(bootstrap_servers) as admin:
-        found = admin.list_topics(is_internal_included=internal)
+        wanted = set(matching_topics(admin, names, is_internal_included=internal))
+        found = [topic for topic in admin.list_topics(is_internal_included=internal) if topic.name in wanted]
     rows = [{"name": topic.name, "partitions": topic.partition_count, "topic_id": format_uuid(topic.topic_id)} for topic in found]
     print_rows(
         rows, ["name", "partitions", "topic_id"], as_json=as_json, empty="there are no topics; create one with: tidelog topics create NAME"
     )
 
 
+FILTERS: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "under_replicated": lambda row: len(row["isr"]) < len(row["replicas"]),
+    "unavailable": lambda row: row["leader"] < 0,
+    "under_min_isr": lambda row: len(row["isr"]) < row["min_isr"],
+    "at_min_isr": lambda row: len(row["isr"]) == row["min_isr"],
+}
+MIN_ISR = "min.insync.replicas"
+
+
 @topics.command(short_help="Show partitions and offsets, or configs.")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, metavar="[NAMES...]", shell_complete=complete_topics)
+@click.option("--under-replicated", is_flag=True, help="Only partitions with a replica out of sync.")
+@click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
+@click.option("--under-min-isr", is_flag=True, help="Only partitions with fewer in sync than min.insync.replicas.")
+@click.option("--at-min-isr", is_flag=True, help="Only partitions with just min.insync.replicas in sync.")
 @click.option(
     "--configs", "with_configs", is_flag=True, help="Show every config and where its value comes from, instead of the partitions."
 )
 @json_option
 @bootstrap_option
-def describe(*, names: tuple[str, ...], with_configs: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Describe topics NAMES: partitions with leaders, replicas and offsets, or their configs."""
+def describe(*, names: tuple[str, ...], with_configs: bool, as_json: bool, bootstrap_servers: str, **filters: bool) -> None:
+    """Describe topics NAMES, by name or pattern, or all: partitions with leaders, replicas and offsets, or their configs."""
+    wanted_filters = [name for name, is_wanted in filters.items() if is_wanted]
+    if with_configs and wanted_filters:
+        raise click.UsageError(f"--configs and --{wanted_filters[0].replace('_', '-')} exclude each other")
     with open_admin(bootstrap_servers) as admin:
-        rows = config_rows(admin, names) if with_configs else partition_rows(admin, names)
+        wanted = matching_topics(admin, names, is_internal_included=True) if names else matching_topics(admin, ())
+        if with_configs:
+            rows = config_rows(admin, wanted)
+        else:
+            rows = partition_rows(admin, wanted)
+            if any("min_isr" in name for name in wanted_filters):
+                note_min_isr(admin, wanted, rows)
+            rows = [row for row in rows if all(FILTERS[name](row) for name in wanted_filters)]
     columns = (
-        (["topic"] if len(names) > 1 else []) + ["config", "value", "source"]
+        (["topic"] if len(wanted) > 1 else []) + ["config", "value", "source"]
         if with_configs
         else ["topic", "partition", "leader", "isr", "start", "end", "epoch"]
     )
-    print_rows(rows, columns, as_json=as_json)
+    print_rows(
+        rows,
+        columns,
+        as_json=as_json,
+        empty="there is no such partition" if wanted_filters else "there are no topics",
+        flexible=["value", "isr"],
+    )
+
+
+def note_min_isr(admin: BlockingAdmin, names: Sequence[str], rows: list[dict[str, Any]]) -> None:
+    """Add to each row how many in-sync replicas its topic asks for."""
+    found = admin.describe_configs([ConfigResource.topic(name) for name in names])
+    wanted = {resource.name: int(entries[MIN_ISR].value or 1) for resource, entries in found.items()}
+    for row in rows:
+        row["min_isr"] = wanted[row["topic"]]
 
 
 def partition_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row per partition."""
-    described = admin.describe_topics(list(names))
-    offsets = admin.describe_offsets(list(names))
+    described = admin.describe_topics(list(names)) if names else {}
+    offsets = admin.describe_offsets(list(names)) if names else {}
     rows = []
     for name in names:
         for partition in described[name].partitions:
@@ -118,7 +158,7 @@ def partition_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str,
 
 def config_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row per config."""
-    found = admin.describe_configs([ConfigResource.topic(name) for name in names])
+    found = admin.describe_configs([ConfigResource.topic(name) for name in names]) if names else {}
     return [
         {"topic": resource.name, "config": entry.name, "value": entry.value, "source": entry.source, "documentation": entry.documentation}
         for resource, entries in found.items()
@@ -127,7 +167,7 @@ def config_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str, An
 
 
 @topics.command(short_help="Change configs, or add partitions.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topics)
 @click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Grow to so many partitions; they never become fewer.")
 @config_option
 @click.option("--reset", "resets", multiple=True, metavar="KEY", help="Give a config its default back; may be repeated.")
@@ -146,35 +186,21 @@ def alter(*, name: str, partitions: int | None, configs: tuple[str, ...], resets
 
 
 @topics.command(short_help="Delete topics with all their records.")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=complete_topics)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @bootstrap_option
 def delete(*, names: tuple[str, ...], yes: bool, bootstrap_servers: str) -> None:
-    """Delete topics NAMES with all their records."""
-    if not yes:
-        confirm(f"Delete {', '.join(names)} with all records?", "nothing was deleted")
+    """Delete topics NAMES, by name or pattern, with all their records."""
     with open_admin(bootstrap_servers) as admin:
-        admin.delete_topics(list(names))
-    click.echo(f"deleted {', '.join(names)}")
-
-
-@topics.command("delete-records", short_help="Delete records below an offset.")
-@click.argument("name")
-@click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", required=True)
-@click.option(
-    "--before", type=click.IntRange(min=-1), metavar="N", required=True, help="The first offset to keep; -1 deletes all that is committed."
-)
-@bootstrap_option
-def delete_records(*, name: str, partition: int, before: int, bootstrap_servers: str) -> None:
-    """Delete the records of a partition of topic NAME below an offset."""
-    where = TopicPartition(name, partition)
-    with open_admin(bootstrap_servers) as admin:
-        starts = admin.delete_records({where: before})
-    click.echo(f"{where} now begins at offset {starts[where]}")
+        wanted = matching_topics(admin, names)
+        if not yes:
+            confirm(f"Delete {', '.join(wanted)} with all records?", "nothing was deleted")
+        admin.delete_topics(wanted)
+    click.echo(f"deleted {', '.join(wanted)}")
 
 
 @topics.command("apply-retention", short_help="Delete what retention no longer keeps.")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=complete_topics)
 @json_option
 @bootstrap_option
 def apply_retention(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:

@@ -65,7 +65,14 @@ def test_a_topic_that_is_there_is_an_error_or_fine(tidelog: Command, topic: str)
         (["topics", "describe", "nowhere"], "no such topic"),
         (["topics", "delete", "nowhere", "-y"], "nowhere"),
         (["topics", "alter", "nowhere", "-p", "3"], "nowhere"),
-        (["topics", "delete-records", "nowhere", "-p", "0", "--before", "1"], "no such topic"),
+        (["topics", "delete", "no-*", "-y"], "no topic matches 'no-*'"),
+        (["topics", "describe", "no-*"], "no topic matches 'no-*'"),
+        (["records", "delete", "nowhere", "-p", "0", "--before", "1", "-y"], "nowhere"),
+        (["offsets", "nowhere"], "no such topic"),
+        (["configs", "describe", "--topic", "nowhere"], "nowhere"),
+        (["configs", "set", "retention.ms=1", "--topic", "nowhere"], "nowhere"),
+        (["configs", "describe", "--broker", "1", "colour"], "broker 1 has no config 'colour'"),
+        (["groups", "reset", "nobody", "--topic", "nowhere", "--to-latest"], "nowhere"),
         (["groups", "describe", "nobody"], "there is no group 'nobody'"),
         (["groups", "delete", "nobody", "-y"], "no such group"),
     ],
@@ -89,8 +96,10 @@ def test_deleting_asks_first(tidelog: Command, topic: str) -> None:
 
 def test_records_are_deleted(bootstrap: str, tidelog: Command, topic: str) -> None:
     produce(bootstrap, topic, [b"one", b"two"])
-    assert tidelog("topics", "delete-records", topic, "-p", "0", "--before", "1").output == f"{topic}-0 now begins at offset 1\n"
-    too_far = tidelog("topics", "delete-records", topic, "-p", "0", "--before", "9")
+    refused = tidelog("records", "delete", topic, "-p", "0", "--before", "1", given="n\n")
+    assert (refused.exit_code, refused.output) == (1, "")
+    assert tidelog("records", "delete", topic, "-p", "0", "--before", "1", "-y").output == f"{topic}-0 now begins at offset 1\n"
+    too_far = tidelog("records", "delete", topic, "-p", "0", "--before", "9", "-y")
     assert too_far.exit_code == 1
     assert "the log does not reach there" in too_far.errors
     assert as_json(tidelog("topics", "describe", topic, "--json"))[0]["start"] == 1

@@ -1,0 +1,153 @@
+"""Where ``tidelog groups reset`` moves a group: which partitions, to which offsets. Asks the cluster, changes nothing.
+
+Decides what each way of saying it means, and that no offset lies outside of its log: one that would is moved to the nearest that there
+is, and said. Follows kafka-consumer-groups, whose CSV it reads and writes.
+"""
+
+import csv
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from log_service.cli.names import partitions_named
+from log_service.client.admin_values import OffsetAndMetadata, OffsetSpec, PartitionOffsets
+from log_service.client.blocking import BlockingAdmin
+from log_service.common.types import TopicPartition
+
+Offsets = dict[TopicPartition, int]
+
+DURATION = re.compile(r"(?:P(?:(?P<days>\d+)D)?T?)?(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?", re.IGNORECASE)
+MS_OF = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where to: ``kind`` is one of earliest, latest, current, offset, shift, time, file; ``value`` is its number."""
+
+    kind: str
+    value: int = 0
+    path: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One partition's position before and after; ``note`` says what was adjusted."""
+
+    where: TopicPartition
+    before: int | None
+    after: int
+    end: int
+    note: str = ""
+
+
+class DurationParameter(click.ParamType[int]):
+    """Milliseconds, written like 90m, 1d, 2h30m or as ISO 8601 (PT2H30M)."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return milliseconds."""
+        text = str(value).strip()
+        found = DURATION.fullmatch(re.sub(r"^(\d+)d", r"P\1DT", text, flags=re.IGNORECASE))
+        parts = {unit: int(count) for unit, count in found.groupdict().items() if count} if found and text else {}
+        if not parts:
+            self.fail(f"{text!r} is no duration like 90m, 2h30m, 1d or PT2H30M", param, ctx)
+        return sum(count * MS_OF[unit] for unit, count in parts.items())
+
+
+def chosen_partitions(
+    admin: BlockingAdmin, committed: Mapping[TopicPartition, OffsetAndMetadata], topics: Sequence[str], *, is_all: bool
+) -> list[TopicPartition]:
+    """Return the partitions that are named, or all that the group has committed.
+
+    Raises:
+        UsageError: neither was said.
+    """
+    if is_all == bool(topics):
+        raise click.UsageError("say what to reset: --topic TOPIC[:0,2-4], or --all-topics for all that the group has committed")
+    return sorted(committed) if is_all else partitions_named(admin, topics, "--topic")
+
+
+def planned(admin: BlockingAdmin, target: Target, committed: Mapping[TopicPartition, OffsetAndMetadata], wanted: Offsets) -> list[Move]:
+    """Return every partition's move; ``wanted`` holds the partitions, and the offsets where a file names them.
+
+    Raises:
+        ClickException: a partition does not exist, or has no position that could be shifted.
+    """
+    bounds = admin.describe_offsets(sorted({where.topic for where in wanted})) if wanted else {}
+    for where in wanted:
+        if where not in bounds:
+            raise click.ClickException(f"there is no partition {where}; see: tidelog topics describe {where.topic}")
+    found = found_by_time(admin, list(wanted), target.value, bounds) if target.kind == "time" else {}
+    moves = []
+    for where in sorted(wanted):
+        before = committed[where].offset if where in committed else None
+        start, end = bounds[where].log_start_offset, bounds[where].high_watermark
+        after = {
+            "earliest": start,
+            "latest": end,
+            "current": end if before is None else before,
+            "offset": target.value,
+            "shift": shifted(where, before, target.value) if target.kind == "shift" else 0,
+            "time": found.get(where, end),
+            "file": wanted[where],
+        }[target.kind]
+        moves.append(bounded(Move(where=where, before=before, after=after, end=end), start))
+    return moves
+
+
+def shifted(where: TopicPartition, before: int | None, by: int) -> int:
+    """Return a position moved by so many offsets."""
+    if before is None:
+        raise click.ClickException(f"the group has committed nothing for {where}: there is nothing to shift")
+    return before + by
+
+
+def found_by_time(
+    admin: BlockingAdmin, wanted: Sequence[TopicPartition], time_ms: int, bounds: Mapping[TopicPartition, PartitionOffsets]
+) -> Offsets:
+    """Return the first offset as new as a time; the end where there is none."""
+    found = admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.at(time_ms)))
+    return {where: each.offset if each.offset >= 0 else bounds[where].high_watermark for where, each in found.items()}
+
+
+def bounded(move: Move, start: int) -> Move:
+    """Return a move that ends inside of the log."""
+    after = min(max(move.after, start), move.end)
+    if after == move.after:
+        return move
+    note = f"{move.after} is {'below the start' if move.after < start else 'above the end'}"
+    return Move(where=move.where, before=move.before, after=after, end=move.end, note=note)
+
+
+def read_csv(path: Path) -> Offsets:
+    """Return the offsets of a file of ``topic,partition,offset`` lines.
+
+    Raises:
+        ClickException: a line is something else.
+    """
+    offsets: Offsets = {}
+    with path.open(newline="", encoding="utf-8") as file:
+        for number, line in enumerate(csv.reader(file), 1):
+            if not line:
+                continue
+            try:
+                topic, partition, offset = line
+                offsets[TopicPartition(topic.strip(), int(partition))] = int(offset)
+            except ValueError as error:
+                raise click.ClickException(f"{path}: line {number} is not topic,partition,offset: {','.join(line)!r}") from error
+    return offsets
+
+
+def as_csv(moves: Sequence[Move]) -> str:
+    """Return moves as a file that ``read_csv`` reads."""
+    return "".join(f"{move.where.topic},{move.where.partition},{move.after}\n" for move in moves)
+
+
+def time_before_now_ms(duration_ms: int) -> int:
+    """Return the time that long ago."""
+    return max(0, time.time_ns() // 1_000_000 - duration_ms)

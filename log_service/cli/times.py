@@ -1,0 +1,22 @@
+"""Times as they are typed on the command line."""
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+
+class TimeParameter(click.ParamType[int]):
+    """Milliseconds since 1970, or ISO 8601 (local time where it names no zone)."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return milliseconds since 1970."""
+        text = str(value)
+        if text.isdecimal():
+            return int(text)
+        try:
+            return int(datetime.fromisoformat(text).timestamp() * 1_000)
+        except ValueError:
+            self.fail(f"{text!r} is neither ISO 8601, like 2026-11-21T10:00, nor milliseconds since 1970", param, ctx)
