@@ -28,6 +28,7 @@ from log_service.broker.handlers.list_offsets import handle_list_offsets
 from log_service.broker.handlers.maintenance import handle_maintenance
 from log_service.broker.handlers.metadata import handle_metadata
 from log_service.broker.handlers.offset_commit import handle_offset_commit
+from log_service.broker.handlers.offset_delete import handle_offset_delete
 from log_service.broker.handlers.offset_fetch import handle_offset_fetch
 from log_service.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from log_service.broker.handlers.partition_reassignments import handle_alter_partition_reassignments, handle_list_partition_reassignments
@@ -58,6 +59,7 @@ HANDLERS: Mapping[ApiKey, Handler] = MappingProxyType(
         ApiKey.DELETE_TOPICS: handle_delete_topics,
         ApiKey.DELETE_RECORDS: handle_delete_records,
         ApiKey.INIT_PRODUCER_ID: handle_init_producer_id,
+        ApiKey.OFFSET_DELETE: handle_offset_delete,
         ApiKey.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,
         ApiKey.DESCRIBE_CONFIGS: handle_describe_configs,
         ApiKey.CREATE_PARTITIONS: handle_create_partitions,

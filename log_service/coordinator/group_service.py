@@ -22,6 +22,7 @@ from log_service.coordinator.group import listing, records
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
 from log_service.coordinator.group.joining import refused
 from log_service.coordinator.group.records import GroupRecord
+from log_service.coordinator.java_hashing import java_abs, java_hash
 from log_service.coordinator.result import Decision, RequestContext
 from log_service.coordinator.runtime import CoordinatorLog, CoordinatorRuntime, OnReply, Refuse, RunInPool
 from log_service.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -31,6 +32,7 @@ from log_service.protocol.messages.join_group import JoinGroupRequest
 from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from log_service.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest
+from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -116,6 +118,11 @@ class GroupService:
         handle = partial(_call, GroupCoordinatorShard.handle_offset_commit, request)
         self._ask(request.group_id, client, handle, on_reply, lambda error: listing.refused_commit(request, error))
 
+    def offset_delete(self, request: OffsetDeleteRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Answer with OffsetDeleteResponse; topics must exist."""
+        handle = partial(_call, GroupCoordinatorShard.handle_offset_delete, request)
+        self._ask(request.group_id, client, handle, on_reply, lambda error: OffsetDeleteResponse(error_code=error))
+
     # -- several groups
 
     def offset_fetch(self, groups: Sequence[OffsetFetchRequestGroup], client: RequestClient, on_reply: OnReply) -> None:
@@ -200,17 +207,3 @@ class _Gathering:
                 self._on_all(self._parts)
 
         return on_reply
-
-
-def java_abs(value: int) -> int:
-    """Return the absolute value as Kafka takes it: the smallest 32-bit number has none and becomes 0."""
-    return 0 if value == -(1 << 31) else abs(value)
-
-
-def java_hash(text: str) -> int:
-    """Hash as Java's ``String.hashCode``: over UTF-16 code units, 32 bits, signed."""
-    value = 0
-    encoded = text.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(encoded), 2):
-        value = (value * 31 + (encoded[index] << 8 | encoded[index + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value & 0x80000000 else value

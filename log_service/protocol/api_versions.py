@@ -191,6 +191,7 @@ SERVED = _specs(
     _spec(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
     _spec(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, 0),
     _spec(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
+    _spec(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, 1),
     _spec(ApiKey.DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, 0),
     _spec(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, 0),
     _spec(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0),

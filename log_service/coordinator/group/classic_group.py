@@ -8,11 +8,13 @@ says; outside of EMPTY and DEAD there is at least one member or one pending memb
 Source: the classic group protocol as of Kafka 4.3 with KIP-134, KIP-345, KIP-394, KIP-559 and KIP-800.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from log_service.common.errors import ErrorCode
+from log_service.common.errors import ErrorCode, ProtocolError
+from log_service.coordinator.group.consumer_metadata import CONSUMER_PROTOCOL_TYPE, subscribed_topics_of
+from log_service.coordinator.java_hashing import in_hash_map_order
 
 Protocols = tuple[tuple[str, bytes], ...]
 
@@ -170,13 +172,13 @@ class ClassicGroup:
         return frozenset(set.intersection(*sets)) if sets else frozenset()
 
     def select_protocol(self) -> str:
-        """Return the common protocol that most members prefer, ties by name."""
+        """Return the common protocol that most members prefer; of several the one that Kafka would come upon first."""
         candidates = self.common_protocols()
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)
             votes[choice] = votes.get(choice, 0) + 1
-        return max(sorted(votes), key=lambda name: votes[name])
+        return max(in_hash_map_order(votes), key=lambda name: votes[name])
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where another member id holds the instance id."""
@@ -187,6 +189,30 @@ class ClassicGroup:
             if holder is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    @property
+    def is_of_consumers(self) -> bool:
+        """Whether the members are consumers, whose metadata can be read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Return the topics that consumers want; None where that is not known: other members, no protocol yet, or metadata that is none."""
+        if not self.is_of_consumers:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        try:
+            metadata = [member.metadata_for(self.protocol_name) for member in self.members.values()]
+            return frozenset(topic for each in metadata for topic in subscribed_topics_of(each))
+        except ProtocolError:
+            return None
+
+    def subscription_test(self) -> Callable[[str], bool]:
+        """Return a test of topics: whether consumers want one, or may want it because they cannot be read."""
+        topics = self.subscribed_topics()
+        return (lambda _: self.is_of_consumers) if topics is None else topics.__contains__
 
     def begin_next_generation(self, wall_ms: int) -> None:
         """Count the generation up and settle its protocol; without members the group becomes EMPTY."""

@@ -17,7 +17,7 @@ from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMem
 from log_service.coordinator.group.joining import GroupDecision, Joining, refused
 from log_service.coordinator.group.membership import Membership
 from log_service.coordinator.group.offsets import OffsetStore
-from log_service.coordinator.group.records import GenerationRecord, GroupRecord, OffsetRecord, StoredGeneration, StoredMember
+from log_service.coordinator.group.records import GenerationRecord, GroupRecord, OffsetRecord, StoredGeneration, StoredMember, store_group
 from log_service.coordinator.result import RequestContext
 from log_service.protocol.messages.delete_groups import DeletableGroupResult
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -25,11 +25,13 @@ from log_service.protocol.messages.join_group import JoinGroupRequest
 from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from log_service.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest
+from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 EXPIRY_TIMER = ("expire-offsets",)
 FIRST_COMMIT_VERSION_WITH_NOT_FOUND = 9
+FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 
 
 class GroupCoordinatorShard:
@@ -38,6 +40,7 @@ class GroupCoordinatorShard:
     def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
         self._config = config
         self._groups: dict[str, ClassicGroup] = {}
+        self._is_serving = False
         self._offsets = OffsetStore(config)
         self._joining = Joining(config, new_member_id)
         self._membership = Membership(config, self._joining)
@@ -54,17 +57,13 @@ class GroupCoordinatorShard:
             self._replay_generation(record.group_id, record.generation)
 
     def _replay_generation(self, group_id: str, stored: StoredGeneration) -> None:
-        group = self._groups.get(group_id)
-        is_live = (
-            group is not None
-            and group.generation_id == stored.generation_id
-            and set(group.members) == {member.member_id for member in stored.members}
-        )
-        if group is None or not is_live:
+        """Take a stored generation over while loading; a group that is being served is ahead of its record already."""
+        if not self._is_serving or group_id not in self._groups:
             self._groups[group_id] = restored(group_id, stored)
 
     def on_loaded(self, decision: GroupDecision) -> None:
         """Begin to serve: members get a whole session, and expiry is checked from now on."""
+        self._is_serving = True
         for group in self._groups.values():
             self._membership.resume(group, decision)
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
@@ -82,10 +81,9 @@ class GroupCoordinatorShard:
             if request.member_id != "":
                 decision.reply(context.reply_to, refused(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
                 return
-            group = ClassicGroup(request.group_id, state_since_ms=decision.wall_ms)
+            group = self._groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=decision.wall_ms)
+            decision.append(store_group(group, decision.wall_ms))
         self._joining.handle_join(group, request, context, decision)
-        if group.member_count:
-            self._groups[request.group_id] = group
 
     def _validate_join(self, request: JoinGroupRequest) -> ErrorCode:
         if request.group_id == "":
@@ -114,18 +112,19 @@ class GroupCoordinatorShard:
     def handle_leave_group(self, request: LeaveGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
         """LeaveGroup 0-5: versions below 3 name one member and have one error."""
         group = self._groups.get(request.group_id)
-        leavers = [MemberIdentity(member_id=request.member_id)] if context.api_version < 3 else request.members
+        is_one = context.api_version < FIRST_LEAVE_VERSION_WITH_MEMBERS
+        leavers = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
         response = LeaveGroupResponse()
         if group is None and request.group_id == "":
             response.error_code = ErrorCode.INVALID_GROUP_ID
-        for leaver in leavers:
-            error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._membership.handle_leave(group, leaver, decision)
-            if context.api_version < 3:
-                response.error_code = error
-            else:
-                response.members.append(
-                    MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error)
-                )
+        errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers) if group is None else self._membership.handle_leave(group, leavers, decision)
+        if is_one:
+            response.error_code = errors[0]
+        else:
+            response.members = [
+                MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=error)
+                for leaver, error in zip(leavers, errors, strict=True)
+            ]
         decision.reply(context.reply_to, response)
 
     def _error_without_group(self, group_id: str) -> ErrorCode:
@@ -205,6 +204,18 @@ class GroupCoordinatorShard:
             decision.append(GenerationRecord(group_id=group_id, generation=None))
         decision.reply(context.reply_to, DeletableGroupResult(group_id=group_id, error_code=error))
 
+    def handle_offset_delete(self, request: OffsetDeleteRequest, context: RequestContext, decision: GroupDecision) -> None:
+        """OffsetDelete 0: take positions back, except in topics that members are subscribed to (KIP-496)."""
+        group = self._groups.get(request.group_id)
+        if group is None and not self._offsets.of(request.group_id):
+            decision.reply(context.reply_to, OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+            return
+        group = group or ClassicGroup(request.group_id)
+        if not group.is_in(GroupState.EMPTY) and not group.is_of_consumers:
+            decision.reply(context.reply_to, OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
+            return
+        decision.reply(context.reply_to, self._offsets.delete(request, group.subscription_test(), decision))
+
     # -- time
 
     def on_timer(self, key: Hashable, decision: GroupDecision) -> None:
@@ -222,14 +233,14 @@ class GroupCoordinatorShard:
 
     def _expire(self, decision: GroupDecision) -> None:
         for group_id in sorted({*self._groups, *self._offsets.group_ids()}):
-            group = self._groups.get(group_id)
-            if group is not None and not group.is_in(GroupState.EMPTY):
+            group = self._groups.get(group_id) or ClassicGroup(group_id)
+            is_empty = group.is_in(GroupState.EMPTY)
+            if not is_empty and not (group.is_in(GroupState.STABLE) and group.subscribed_topics() is not None):
                 continue
-            has_protocol = group is not None and group.protocol_type is not None
-            since_ms = group.state_since_ms if group is not None and has_protocol else None
-            expired = self._offsets.expired(group_id, wall_ms=decision.wall_ms, empty_since_ms=since_ms)
+            since_ms = group.state_since_ms if is_empty and group.protocol_type is not None else None
+            expired = self._offsets.expired(group_id, group.subscription_test(), wall_ms=decision.wall_ms, since_ms=since_ms)
             self._offsets.forget(group_id, expired, decision)
-            if group is not None and not group.pending_join_members and len(expired) == len(self._offsets.of(group_id)):
+            if is_empty and not group.pending_join_members and len(expired) == len(self._offsets.of(group_id)):
                 decision.append(GenerationRecord(group_id=group_id, generation=None))
 
 
@@ -238,7 +249,7 @@ def restored(group_id: str, stored: StoredGeneration) -> ClassicGroup:
     group = ClassicGroup(
         group_id,
         state=GroupState.STABLE if stored.members else GroupState.EMPTY,
-        state_since_ms=stored.state_since_ms,
+        state_since_ms=stored.state_since_ms if stored.state_since_ms >= 0 else None,
         generation_id=stored.generation_id,
         protocol_name=stored.protocol_name,
     )

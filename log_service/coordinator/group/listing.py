@@ -47,7 +47,7 @@ def describe(group_id: str, group: ClassicGroup | None, context: RequestContext,
             client_id=member.client_id,
             client_host=member.client_host,
             member_metadata=member.metadata_for(group.protocol_name) if is_stable else b"",
-            member_assignment=member.assignment if is_stable else b"",
+            member_assignment=member.assignment,
         )
         for member in group.members.values()
     ]

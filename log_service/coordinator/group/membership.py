@@ -4,6 +4,8 @@ It decides on SyncGroup, Heartbeat and LeaveGroup and on the session and sync ti
 follows is ``joining``'s. A generation is stored when its leader has synced, and nobody hears its assignment before that is in the log.
 """
 
+from collections.abc import Iterable
+
 from log_service.common.errors import ErrorCode
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
@@ -101,24 +103,30 @@ class Membership:
         """Start the member's session anew."""
         decision.set_timer(session_timer(group.group_id, member.member_id), decision.now_ms + member.session_timeout_ms)
 
-    def handle_leave(self, group: ClassicGroup, leaver: MemberIdentity, decision: GroupDecision) -> ErrorCode:
-        """Let one member go; an administrator may name a static one by its instance id alone."""
-        if leaver.member_id in group.pending_join_members:
-            self._forget_pending(group, leaver.member_id, decision)
-            return ErrorCode.NONE
+    def handle_leave(self, group: ClassicGroup, leavers: Iterable[MemberIdentity], decision: GroupDecision) -> list[ErrorCode]:
+        """Let members go, all before the one rebalance that follows; an administrator may name a static one by its instance id alone."""
+        errors = [self._leave(group, leaver, decision) for leaver in leavers]
+        if ErrorCode.NONE in errors and not group.is_in(GroupState.EMPTY):
+            self._joining.rebalance_or_complete_join(group, decision)
+        return errors
+
+    def _leave(self, group: ClassicGroup, leaver: MemberIdentity, decision: GroupDecision) -> ErrorCode:
         member_id = leaver.member_id
+        if member_id in group.pending_join_members:
+            self._forget_pending(group, member_id, decision)
+            return ErrorCode.NONE
         if member_id == "" and leaver.group_instance_id is not None:
             member_id = group.static_members.get(leaver.group_instance_id, "")
         error = group.validate_member(member_id, leaver.group_instance_id)
         if error is ErrorCode.NONE:
             self._remove(group, group.members[member_id], decision)
-            self._joining.rebalance_or_complete_join(group, decision)
         return error
 
     def on_session_timer(self, group: ClassicGroup, member_id: str, decision: GroupDecision) -> None:
         """Remove a member that fell silent, unless it is the one that waits for us."""
         if member_id in group.pending_join_members:
             self._forget_pending(group, member_id, decision)
+            self._joining.maybe_complete_join(group, decision)
             return
         member = group.members.get(member_id)
         if member is None:
@@ -132,7 +140,6 @@ class Membership:
     def _forget_pending(self, group: ClassicGroup, member_id: str, decision: GroupDecision) -> None:
         group.pending_join_members.discard(member_id)
         decision.cancel_timer(session_timer(group.group_id, member_id))
-        self._joining.maybe_complete_join(group, decision)
 
     def _remove(self, group: ClassicGroup, member: ClassicMember, decision: GroupDecision) -> None:
         decision.cancel_timer(session_timer(group.group_id, member.member_id))

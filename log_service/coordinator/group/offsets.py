@@ -4,7 +4,7 @@ It decides which records a commit, a deletion or the passing of time asks for, a
 members: who may commit is checked before it is asked. Expiry follows KIP-211: a group's offsets count down only while the group is empty.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
@@ -18,6 +18,12 @@ from log_service.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from log_service.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 from log_service.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -29,6 +35,8 @@ from log_service.protocol.messages.offset_fetch import (
 NO_OFFSET = -1
 
 GroupOffsets = dict[TopicPartition, CommittedOffset]
+IsInUse = Callable[[str], bool]
+"""Whether members of the group read a topic."""
 
 
 class OffsetStore:
@@ -72,7 +80,7 @@ class OffsetStore:
         self, request: OffsetCommitRequest, topic: str, partition: OffsetCommitRequestPartition, decision: Decision[GroupRecord]
     ) -> ErrorCode:
         metadata = partition.committed_metadata or ""
-        if len(metadata) > self._config.offset_metadata_max_bytes:
+        if len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > self._config.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         expires = NO_EXPIRY if request.retention_time_ms < 0 else decision.wall_ms + request.retention_time_ms
         committed = CommittedOffset(
@@ -108,23 +116,39 @@ class OffsetStore:
             if where in offsets:
                 decision.append(OffsetRecord(group_id=group_id, topic=where.topic, partition=where.partition, committed=None))
 
-    def expired(self, group_id: str, *, wall_ms: int, empty_since_ms: int | None) -> list[TopicPartition]:
-        """Return what has outlived its retention in a group that nobody uses.
+    def delete(self, request: OffsetDeleteRequest, is_in_use: IsInUse, decision: Decision[GroupRecord]) -> OffsetDeleteResponse:
+        """Decide on every partition of a deletion: what the group still reads stays."""
+        response = OffsetDeleteResponse()
+        for topic in request.topics:
+            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_in_use(topic.name) else ErrorCode.NONE
+            if error is ErrorCode.NONE:
+                wanted = [TopicPartition(topic.name, partition.partition_index) for partition in topic.partitions]
+                self.forget(request.group_id, wanted, decision)
+            answers = [OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error) for each in topic.partitions]
+            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+        return response
 
-        ``empty_since_ms`` is when the group lost its last member; None for positions of a group without members' protocol, which count
-        from their commit.
+    def expired(self, group_id: str, is_in_use: IsInUse, *, wall_ms: int, since_ms: int | None) -> list[TopicPartition]:
+        """Return what has outlived its retention in topics that nobody in the group is subscribed to.
+
+        ``since_ms`` is when the group lost its last member; None where each position counts from its commit.
         """
         retention_ms = self._config.offsets_retention_ms
         found = []
-        for where, committed in self.of(group_id).items():
-            if committed.expire_timestamp_ms != NO_EXPIRY:
-                is_over = committed.expire_timestamp_ms <= wall_ms
-            else:
-                since_ms = committed.commit_timestamp_ms if empty_since_ms is None else max(empty_since_ms, committed.commit_timestamp_ms)
-                is_over = since_ms + retention_ms <= wall_ms
-            if is_over:
-                found.append(where)
+        for topic, partitions in by_topic(self.of(group_id)).items():
+            if is_in_use(topic):
+                continue
+            for partition in partitions:
+                where = TopicPartition(topic, partition)
+                if _is_over(self.of(group_id)[where], wall_ms=wall_ms, since_ms=since_ms, retention_ms=retention_ms):
+                    found.append(where)
         return found
+
+
+def _is_over(committed: CommittedOffset, *, wall_ms: int, since_ms: int | None, retention_ms: int) -> bool:
+    if committed.expire_timestamp_ms != NO_EXPIRY:
+        return committed.expire_timestamp_ms <= wall_ms
+    return (committed.commit_timestamp_ms if since_ms is None else since_ms) + retention_ms <= wall_ms
 
 
 def by_topic(offsets: GroupOffsets) -> dict[str, list[int]]:

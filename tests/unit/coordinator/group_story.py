@@ -39,6 +39,12 @@ class GroupStory:
         self.timers: dict[Hashable, int] = {}
         self.log: list[tuple[bytes, bytes | None]] = []
         self.shard = self._new_shard()
+        self._serve()
+
+    def _serve(self) -> None:
+        decision = self.decision()
+        self.shard.on_loaded(decision)
+        self.settle(decision)
 
     def _new_shard(self) -> GroupCoordinatorShard:
         return GroupCoordinatorShard(self.config, lambda prefix: f"{prefix}-{next(self._ids)}")
@@ -88,9 +94,7 @@ class GroupStory:
             record = decode(key, value)
             assert record is not None
             self.shard.replay(record)
-        decision = self.decision()
-        self.shard.on_loaded(decision)
-        self.settle(decision)
+        self._serve()
 
     # -- what members say
 

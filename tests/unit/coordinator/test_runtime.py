@@ -12,7 +12,8 @@ import trio.testing
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group_service import GroupService, RequestClient, java_hash
+from log_service.coordinator.group_service import GroupService, RequestClient
+from log_service.coordinator.java_hashing import java_hash
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
 from log_service.protocol.messages.list_groups import ListGroupsRequest
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic

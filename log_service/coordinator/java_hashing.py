@@ -1,0 +1,34 @@
+"""Hashes as Java computes them: what Kafka places and orders by them, clients and old logs rely on.
+
+Decides nothing; knows 32-bit arithmetic and the buckets of Java's hash map.
+"""
+
+from collections.abc import Collection
+
+FIRST_BUCKET_COUNT = 16
+
+
+def java_abs(value: int) -> int:
+    """Return the absolute value as Kafka takes it: the smallest 32-bit number has none and becomes 0."""
+    return 0 if value == -(1 << 31) else abs(value)
+
+
+def java_hash(text: str) -> int:
+    """Hash as Java's ``String.hashCode``: over UTF-16 code units, 32 bits, signed."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(encoded), 2):
+        value = (value * 31 + (encoded[index] << 8 | encoded[index + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def in_hash_map_order(names: Collection[str]) -> list[str]:
+    """Return distinct strings in the order in which a Java hash map iterates over them; those of one bucket as they were given."""
+    bucket_count = FIRST_BUCKET_COUNT
+    while len(names) * 4 > bucket_count * 3:
+        bucket_count *= 2
+    return sorted(names, key=lambda name: _spread(java_hash(name) & 0xFFFFFFFF) % bucket_count)
+
+
+def _spread(value: int) -> int:
+    return value ^ value >> 16
