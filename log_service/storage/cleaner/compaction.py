@@ -110,9 +110,9 @@ class Compaction:
         while True:
             before = position
             position, is_full, is_end = await self._in_pool(partial(self._learn_some, batches, before, start_offset), [segment])
+            await self._pace(position - before)
             if is_full or is_end:
                 return not is_full
-            await self._pace(position - before)
 
     def _learn_some(self, batches: Batches, position: int, start_offset: int) -> tuple[int, bool, bool]:
         """Return (position after the last batch, whether the map is full, whether the segment ended)."""
