@@ -13,6 +13,7 @@ from random import Random
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_LEADER_EPOCH
 from log_service.config.views import FetchConfig
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -28,13 +29,14 @@ PartitionKey = tuple[str | UUID, int]
 
 
 class FetchTarget:
-    """One partition that a consumer fetches, and what it was last told about it."""
+    """One partition that a consumer fetches, and what it was last told about it; ``name`` is its topic's, once that was found by id."""
 
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
         "last_fetched_epoch",
         "max_bytes",
+        "name",
         "partition",
         "sent_high_watermark",
         "sent_log_start_offset",
@@ -43,7 +45,7 @@ class FetchTarget:
     )
 
     def __init__(self, topic: str, topic_id: UUID, wanted: FetchPartition) -> None:
-        self.topic = topic
+        self.topic = self.name = topic
         self.topic_id = topic_id
         self.partition = wanted.partition
         self.sent_high_watermark = _NEVER_SENT
@@ -54,7 +56,8 @@ class FetchTarget:
         """Take over what a request says about this partition."""
         self.fetch_offset = wanted.fetch_offset
         self.max_bytes = wanted.partition_max_bytes
-        self.current_leader_epoch = wanted.current_leader_epoch
+        epoch = wanted.current_leader_epoch
+        self.current_leader_epoch = epoch if epoch >= 0 else NO_LEADER_EPOCH
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def is_changed(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
@@ -190,7 +193,7 @@ class FetchSessionCache:
         return FetchContext(targets=tuple(session.targets.values()), session=session, is_incremental=True)
 
     def _maybe_start(self, targets: dict[PartitionKey, FetchTarget], now_ms: int, *, is_by_id: bool) -> FetchSession | None:
-        if not targets or not self._has_room(len(targets), now_ms):
+        if not self._has_room(len(targets), now_ms):
             return None
         session = FetchSession(self._new_id(), targets, now_ms, is_by_id=is_by_id)
         self._sessions[session.session_id] = session

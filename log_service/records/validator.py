@@ -22,12 +22,16 @@ from log_service.common.types import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer
 from log_service.records.batch import (
     APPEND_TIME_FLAG,
     CONTROL_FLAG,
+    CRC,
+    CRC_POSITION,
     DELETE_HORIZON_FLAG,
+    HEADER,
     HEADER_SIZE,
     MAGIC,
     MAGIC_POSITION,
     TRANSACTIONAL_FLAG,
     BatchHeader,
+    compute_crc,
     is_crc_valid,
     iterate_headers,
     parse_header,
@@ -40,7 +44,7 @@ FOREVER_MS = (1 << 63) - 1
 PRODUCER_CODEC = "producer"
 """The ``compression.type`` of a topic that keeps whatever codec its producers use."""
 
-_FLAGS_OF_BROKERS = APPEND_TIME_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG
+_FLAGS_OF_BROKERS = CONTROL_FLAG | DELETE_HORIZON_FLAG
 
 
 class RejectedRecordsError(KafkaError):
@@ -49,6 +53,13 @@ class RejectedRecordsError(KafkaError):
     def __init__(self, code: ErrorCode, record_errors: tuple[tuple[int, str], ...]) -> None:
         super().__init__(code, f"{len(record_errors)} records of the batch were refused, the first because: {record_errors[0][1]}")
         self.record_errors = record_errors
+
+
+class NotOneBatchError(KafkaError):
+    """What a partition was sent is not one batch of this magic: INVALID_RECORD, before anything of the log is looked at."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, text)
 
 
 class ValidatedBatches(NamedTuple):
@@ -76,17 +87,18 @@ def validate_for_append(
     timestamp_before_max_ms: int = FOREVER_MS,
     timestamp_after_max_ms: int = FOREVER_MS,
     compression_type: str = PRODUCER_CODEC,
+    compression_level: int | None = None,
     max_plain_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> ValidatedBatches:
     """Return the one batch that a producer sent for a partition (Produce v3 and later), ready to be stamped and appended.
 
-    ``max_batch_size_bytes`` to ``compression_type`` are the log's ``max.message.bytes``, ``message.timestamp.*`` and ``compression.type``;
+    ``max_batch_size_bytes`` to ``compression_level`` are the log's ``max.message.bytes``, ``message.timestamp.*`` and ``compression.*``;
     ``max_plain_bytes`` bounds what a batch that must be opened may decompress to. A timestamp of LogAppendTime is stamped when the batch
-    is appended.
+    is appended; a producer that claims to have stamped one is not believed, its batch says CreateTime afterwards.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, no header or a checksum that does not hold (worth another try); MESSAGE_TOO_LARGE;
-            UNSUPPORTED_COMPRESSION_TYPE; INVALID_TIMESTAMP; INVALID_RECORD for the rest.
+            UNSUPPORTED_COMPRESSION_TYPE; INVALID_TIMESTAMP; INVALID_PRODUCER_EPOCH, one below 0; INVALID_RECORD for the rest.
         RejectedRecordsError: the same codes, where single records are to blame.
     """
     header = _check_shape(buffer, max_batch_size_bytes)
@@ -95,19 +107,18 @@ def validate_for_append(
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
     if not _are_fields_right(header):
         raise _field_fault(header)
+    if header.is_append_time:
+        header = _without_append_time(buffer, header)
     codec = header.compression
     target = codec if compression_type == PRODUCER_CODEC else Codec.of_name(compression_type)
     earliest_ms, latest_ms = -FOREVER_MS, FOREVER_MS
     if timestamp_type == "CreateTime":
         earliest_ms, latest_ms = now_ms - timestamp_before_max_ms, now_ms + timestamp_after_max_ms
-        if header.base_timestamp < NO_TIMESTAMP or header.max_timestamp < NO_TIMESTAMP:
-            text = f"the batch has timestamps {header.base_timestamp} and {header.max_timestamp}, before 1970"
-            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, text)
     if is_compacted or target is not codec or earliest_ms > 0 or header.max_timestamp > latest_ms:
         plain = _open(buffer, header, max_plain_bytes)
         _check_records(_read(plain, header), is_compacted=is_compacted, earliest_ms=earliest_ms, latest_ms=latest_ms)
         if target is not codec:
-            buffer, header = _recompress(buffer, plain, target, max_batch_size_bytes)
+            buffer, header = _recompress(buffer, compress(target, plain, compression_level), target, max_batch_size_bytes)
     elif codec is Codec.NONE:
         check_first_record(buffer, HEADER_SIZE, header.record_count)
     return ValidatedBatches(buffer, ((0, header),), len(buffer), header.record_count, header.max_timestamp, header.last_offset_delta)
@@ -139,20 +150,20 @@ def _check_shape(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
     """Return the header of the only batch in ``buffer``."""
     if len(buffer) <= MAGIC_POSITION:
         text = f"{len(buffer)} bytes are no record batch; a produce request carries one for each partition"
-        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+        raise NotOneBatchError(text)
     if buffer[MAGIC_POSITION] < MAGIC:
         text = f"records of magic {buffer[MAGIC_POSITION]} are not accepted; magic {MAGIC} exists since Kafka 0.11"
-        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+        raise NotOneBatchError(text)
     header = parse_header(buffer)
     size_bytes = header.size_bytes
     if size_bytes > max_batch_size_bytes:
         raise _too_large(size_bytes, max_batch_size_bytes)
     if size_bytes > len(buffer):
         text = f"the batch announces {size_bytes} bytes, {len(buffer)} are there"
-        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+        raise NotOneBatchError(text)
     if size_bytes < len(buffer):
         text = f"{len(buffer) - size_bytes} bytes follow the batch; a produce request carries one batch for each partition"
-        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+        raise NotOneBatchError(text)
     return header
 
 
@@ -173,8 +184,6 @@ def _field_fault(header: BatchHeader) -> KafkaError:
         text = f"the base offset of a producer's batch is 0, this one has {header.base_offset}"
     elif header.record_count != header.last_offset_delta + 1 or header.record_count <= 0:
         text = f"the batch announces {header.record_count} records and a last offset delta of {header.last_offset_delta}"
-    elif header.is_append_time:
-        code, text = ErrorCode.INVALID_TIMESTAMP, "producers must not set the timestamp type LogAppendTime"
     elif header.is_control:
         text = "producers must not write control records"
     elif header.has_delete_horizon:
@@ -182,8 +191,18 @@ def _field_fault(header: BatchHeader) -> KafkaError:
     elif header.producer_id == NO_PRODUCER_ID:
         text = "a transactional batch needs a producer id"
     else:
+        if header.producer_epoch < 0 <= min(header.producer_id, header.base_sequence):
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
         text = f"producer id {header.producer_id} comes with epoch {header.producer_epoch} and sequence {header.base_sequence}"
     return KafkaError(code, text)
+
+
+def _without_append_time(buffer: bytearray | memoryview, header: BatchHeader) -> BatchHeader:
+    """Take the claim of a stamped time out of the batch, in place."""
+    changed = header._replace(attributes=header.attributes & ~APPEND_TIME_FLAG)
+    HEADER.pack_into(buffer, 0, *changed)
+    CRC.pack_into(buffer, CRC_POSITION, compute_crc(buffer))
+    return changed
 
 
 # Records
@@ -221,8 +240,8 @@ def _check_records(records: list[Record], *, is_compacted: bool, earliest_ms: in
         raise RejectedRecordsError(code, tuple(record_errors))
 
 
-def _recompress(buffer: Buffer, plain: bytes, target: Codec, max_batch_size_bytes: int) -> tuple[bytearray, BatchHeader]:
-    batch = replace_records(buffer, target, compress(target, plain))
+def _recompress(buffer: Buffer, compressed: bytes, target: Codec, max_batch_size_bytes: int) -> tuple[bytearray, BatchHeader]:
+    batch = replace_records(buffer, target, compressed)
     if len(batch) > max_batch_size_bytes:
         raise _too_large(len(batch), max_batch_size_bytes)
     return batch, parse_header(batch)

@@ -16,7 +16,7 @@ from enum import IntEnum
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, NO_NODE, NO_TIMESTAMP, TopicId, TopicPartition
 from log_service.config.views import LogConfig
-from log_service.records.validator import ValidatedBatches, validate_for_append
+from log_service.records.validator import PRODUCER_CODEC, ValidatedBatches, validate_for_append
 from log_service.storage.log import AppendResult, Log
 from log_service.storage.log_reader import LogSlice
 from log_service.storage.retention import RetentionOutcome
@@ -182,6 +182,7 @@ class Partition:
             timestamp_before_max_ms=config.message_timestamp_before_max_ms,
             timestamp_after_max_ms=config.message_timestamp_after_max_ms,
             compression_type=config.compression_type,
+            compression_level=None if config.compression_type == PRODUCER_CODEC else _compression_level(config),
         )
         if validated.batches[0][1].is_transactional:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "transactions are not supported by this broker")
@@ -287,9 +288,11 @@ class Partition:
     def _epoch_end(self, log: Log, leader_epoch: int) -> tuple[int, int]:
         if leader_epoch == self.leader_epoch:
             return leader_epoch, log.log_end_offset
-        if leader_epoch > self.leader_epoch:
+        if leader_epoch > self.leader_epoch or leader_epoch == NO_LEADER_EPOCH:
             return NO_LEADER_EPOCH, UNKNOWN_OFFSET
-        if leader_epoch > log.latest_leader_epoch != NO_LEADER_EPOCH:
+        if log.latest_leader_epoch == NO_LEADER_EPOCH:
+            return leader_epoch, log.log_end_offset  # the current epoch is the first, and begins here
+        if leader_epoch > log.latest_leader_epoch:
             return log.latest_leader_epoch, log.log_end_offset  # nothing was written since
         return log.end_offset_for_epoch(leader_epoch)
 
@@ -350,3 +353,10 @@ class Partition:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         return self._online_log().apply_retention(now_ms, self.high_watermark)
+
+
+def _compression_level(config: LogConfig) -> int | None:
+    """Return the level that the topic's codec is used with here; None is the library's own."""
+    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
+    level = levels.get(config.compression_type)
+    return None if config.compression_type == "gzip" and level == -1 else level

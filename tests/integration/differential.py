@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import crc32c
+
 from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.integration.wire import Wire
@@ -31,6 +33,8 @@ from tests.integration.wire import Wire
 RECORD = "TIDELOG_RECORD"
 RECORDINGS = Path(__file__).parent / "recorded"
 READY_SECONDS = 20.0
+LONGEST_SHOWN = 32
+"""Bytes that are shown and recorded one by one; of more only size and checksum are."""
 
 MASKED_TEXTS = frozenset({"error_message", "documentation"})
 MASKED_NUMBERS = frozenset({"port", "finalized_features_epoch"})
@@ -185,7 +189,8 @@ def normalise(value: Any, *, ignore: Collection[str] = (), ordered: bool = False
     if isinstance(value, UUID):
         return "<id>" if value.int else ""
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).hex()
+        content = bytes(value)
+        return content.hex() if len(content) <= LONGEST_SHOWN else f"{len(content)} bytes of CRC-32C {crc32c.crc32c(content):08x}"
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

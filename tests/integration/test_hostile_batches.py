@@ -111,7 +111,6 @@ def test_a_batch_that_is_wrong_gets_its_code_and_is_not_stored(bootstrap: str, t
         pytest.param(b"\xff" * 300, (CORRUPT, INVALID_RECORD), id="ones"),
         pytest.param(changed(16, ">b", 9, is_sealed=False), (CORRUPT, INVALID_RECORD), id="magic 9"),
         pytest.param(changed(ATTRIBUTES, ">h", 0x07), (CORRUPT, INVALID_RECORD, UNKNOWN_CODEC), id="codec 7"),
-        pytest.param(changed(ATTRIBUTES, ">h", 0x08), (INVALID_RECORD, INVALID_TIMESTAMP), id="log append time"),
         pytest.param(with_records(0, b"\xff" * 40), (INVALID_RECORD, CORRUPT), id="records that are none"),
     ],
 )

@@ -20,11 +20,14 @@ from log_service.protocol.messages.delete_records import (
 
 
 def handle_delete_records(node: Node, call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:  # noqa: ARG001 - one shape for all
-    """Answer each partition by itself."""
+    """Answer each partition by itself; of one that is named twice the last offset counts."""
+    topics: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    for topic in request.topics:
+        topics.setdefault(topic.name, {}).update({wanted.partition_index: wanted for wanted in topic.partitions})
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(name=topic.name, partitions=[_delete(node, topic.name, wanted) for wanted in topic.partitions])
-            for topic in request.topics
+            DeleteRecordsTopicResult(name=name, partitions=[_delete(node, name, wanted) for wanted in partitions.values()])
+            for name, partitions in topics.items()
         ]
     )
 

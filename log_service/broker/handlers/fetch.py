@@ -2,18 +2,20 @@
 
 Behaviour: answers with whole batches below the high watermark (``read_committed``: below the last stable offset), from the one that holds
 the fetch offset. The first batch of an answer is sent whole however large it is, so that a consumer always gets on; after it
-``max_bytes`` of the request and of each partition hold. Answers at once when ``min_bytes`` are there, when something is wrong, or when
-nothing is asked for; else waits until they are or ``max_wait_ms`` has passed. Records go from the segment to the socket as a leased
-slice.
+``max_bytes`` of the request and of each partition hold. Answers at once when ``min_bytes`` are there (never more than ``max_bytes``), when
+something is wrong with a partition that exists, or when none does; else waits until they are or ``max_wait_ms`` has passed. Records go from
+the segment to the socket as a leased slice.
 
 Versions: 4 isolation level (KIP-98); 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred
 replica (KIP-392; there is never one here); 12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids (KIP-516);
 15 replica state (KIP-903); 16 current leader and node endpoints (KIP-951); 17 directory id (KIP-853); 18 high watermark (KIP-1166).
 
-Not here yet: fetches by replicas are answered as those of consumers.
+A replica that fetches gets NOT_LEADER_OR_FOLLOWER or UNKNOWN_LEADER_EPOCH, as from every leader that it does not follow: a node alone has
+no followers.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from uuid import UUID
 
 from log_service.broker.fetch_session import FetchContext, FetchTarget
@@ -36,6 +38,7 @@ READ_COMMITTED = 1
 NO_RECORDS = b""
 
 _STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_NOT_THERE = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 Release = Callable[[], None]
 
@@ -56,7 +59,7 @@ class Reading:
         """Keep what a partition gave."""
         self.results.append((target, found, size_bytes))
         self.record_bytes += size_bytes
-        if found.error_code or found.diverging_epoch is not None:
+        if (found.error_code and found.error_code not in _NOT_THERE) or found.diverging_epoch is not None:
             self.has_error = True
 
     def hold(self, release: Release, partition: Partition, size_bytes: int) -> None:
@@ -124,18 +127,29 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> Response:
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     reading = read_all(node, request, context)
-    is_enough = reading.record_bytes >= request.min_bytes or reading.has_error
-    if is_enough or request.max_wait_ms <= 0 or not context.targets:
+    missing_bytes = min(request.min_bytes, request.max_bytes, node.config.fetch.max_bytes) - reading.record_bytes
+    if missing_bytes <= 0 or reading.has_error or request.max_wait_ms <= 0 or not context.targets:
+        return answer(call, context, reading)
+    partitions = _present(node, context)
+    if not partitions:
         return answer(call, context, reading)
     reading.release()
     operation = DelayedFetch(node, call, request, context, call.later())
-    return _delay(operation, request.min_bytes - reading.record_bytes, now_ms + request.max_wait_ms)
-
-
-def _delay(operation: DelayedFetch, missing_bytes: int, deadline_ms: int) -> Later:
-    node, later = operation.node, operation.later
-    partitions = [node.replicas.find(target.topic, target.topic_id, target.partition) for target in operation.context.targets]
     operation.expect(missing_bytes, partitions)
+    return _delay(operation, partitions, now_ms + request.max_wait_ms)
+
+
+def _present(node: Node, context: FetchContext) -> list[Partition]:
+    """Return the partitions that records may come to; those that are not there wait for nothing."""
+    partitions = []
+    for target in context.targets:
+        with suppress(KafkaError):
+            partitions.append(node.replicas.find(target.topic, target.topic_id, target.partition))
+    return partitions
+
+
+def _delay(operation: DelayedFetch, partitions: list[Partition], deadline_ms: int) -> Later:
+    node, later = operation.node, operation.later
     watch = node.replicas.delayed_fetches.watch(operation, [partition.topic_partition for partition in partitions], deadline_ms)
     later.on_discard(watch.cancel)
     return later
@@ -146,19 +160,31 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
     reading = Reading()
     left_bytes = min(request.max_bytes, node.config.fetch.max_bytes)
     is_committed_only = request.isolation_level == READ_COMMITTED
+    is_by_replica = request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0)
     for target in context.targets:
         try:
             partition = node.replicas.find(target.topic, target.topic_id, target.partition)
         except KafkaError as error:
-            reading.add(target, _failed(target, error.code, None), 0)
+            reading.add(target, _not_there(node, target, error.code), 0)
+            continue
+        if not target.name:
+            target.name = partition.topic_partition.topic
+        if is_by_replica:
+            reading.add(target, _failed(target, _refusal_of_replica(target), partition), 0)
             continue
         if context.is_incremental and _is_quiet(partition, target):
             continue
         found, size_bytes = _read_one(partition, target, left_bytes, reading)
-        found.aborted_transactions = [] if is_committed_only else None
+        if is_committed_only and not found.error_code:
+            found.aborted_transactions = []
         reading.add(target, found, size_bytes)
         left_bytes -= size_bytes
     return reading
+
+
+def _refusal_of_replica(target: FetchTarget) -> ErrorCode:
+    """A replica that names a leader epoch may know of a newer assignment than this node."""
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if target.current_leader_epoch == NO_LEADER_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def _is_quiet(partition: Partition, target: FetchTarget) -> bool:
@@ -176,7 +202,7 @@ def _is_quiet(partition: Partition, target: FetchTarget) -> bool:
 def _read_one(partition: Partition, target: FetchTarget, left_bytes: int, reading: Reading) -> tuple[PartitionData, int]:
     is_first = reading.record_bytes == 0
     try:
-        if target.last_fetched_epoch != NO_LEADER_EPOCH:
+        if target.last_fetched_epoch >= 0:
             diverging = partition.diverging_epoch(target.last_fetched_epoch, target.fetch_offset)
             if diverging is not None:
                 return _diverged(partition, target, diverging), 0
@@ -195,6 +221,7 @@ def _read_one(partition: Partition, target: FetchTarget, left_bytes: int, readin
         high_watermark=high_watermark,
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log_start_offset,
+        aborted_transactions=None,
         records=NO_RECORDS,
     )
     if found is None or found.file_slice is None:
@@ -211,12 +238,23 @@ def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, i
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log_start_offset,
         diverging_epoch=EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
+        aborted_transactions=None,
         records=NO_RECORDS,
     )
 
 
+def _not_there(node: Node, target: FetchTarget, code: ErrorCode) -> PartitionData:
+    """Answer for a partition that is not found; a session that found its topic by id knows what became of it."""
+    if code is ErrorCode.UNKNOWN_TOPIC_ID and target.name:
+        is_replaced = target.name in node.image().topics.by_name
+        code = ErrorCode.INCONSISTENT_TOPIC_ID if is_replaced else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _failed(target, code, None)
+
+
 def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -> PartitionData:
     found = PartitionData(partition_index=target.partition, error_code=code, high_watermark=-1, records=NO_RECORDS)
+    if code not in _NOT_THERE:
+        found.aborted_transactions = None
     if code in _STALE_LEADER and partition is not None:
         found.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
     return found
@@ -234,7 +272,7 @@ def answer(call: Call, context: FetchContext, reading: Reading) -> FetchResponse
             is_told = target.is_changed(found.error_code, size_bytes, found.high_watermark, found.log_start_offset)
             if context.is_incremental and not is_told and found.diverging_epoch is None:
                 continue
-            if size_bytes:
+            if size_bytes and context.is_incremental:
                 session.move_to_end(target)
         if found.current_leader is not None and call.version < FIRST_VERSION_WITH_LEADER:
             found.current_leader = None

@@ -18,6 +18,8 @@ from log_service.protocol.messages.find_coordinator import Coordinator, FindCoor
 
 GROUP_KEY_TYPE = 0
 FIRST_VERSION_WITH_MANY_KEYS = 4
+NO_ERROR_TEXT = "NONE"
+"""What versions 1 to 3 say where nothing is wrong."""
 
 _KEY_TYPES = {1: "transactions are", 2: "share groups are"}
 
@@ -41,7 +43,11 @@ def _find_all(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCo
         )
     found = _find(node, call, request.key_type, request.key)
     return FindCoordinatorResponse(
-        error_code=found.error_code, error_message=found.error_message, node_id=found.node_id, host=found.host, port=found.port
+        error_code=found.error_code,
+        error_message=found.error_message or NO_ERROR_TEXT,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )
 
 
@@ -53,8 +59,8 @@ def _find(node: Node, call: Call, key_type: int, key: str) -> Coordinator:
     broker = leader_address(node.image(), GROUP_METADATA_TOPIC, partition, call.connection.listener_name)
     if broker is NO_BROKER:
         return _answer(key, broker, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{GROUP_METADATA_TOPIC}-{partition} has no leader")
-    return _answer(key, broker, ErrorCode.NONE, None)
+    return _answer(key, broker, ErrorCode.NONE, "")
 
 
-def _answer(key: str, broker: BrokerAddress, code: ErrorCode, text: str | None) -> Coordinator:
+def _answer(key: str, broker: BrokerAddress, code: ErrorCode, text: str) -> Coordinator:
     return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_code=code, error_message=text)

@@ -52,17 +52,20 @@ async def _find_in_pool(node: Node, call: Call, request: ListOffsetsRequest) -> 
 
 
 def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Answer each partition by itself; one that is asked for twice is a mistake of the client (INVALID_REQUEST for both)."""
+    """Answer each partition by itself; one that is asked for twice is a mistake of the client (INVALID_REQUEST, told once)."""
     response = ListOffsetsResponse()
+    counts = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+    answered: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
-        counts = Counter(wanted.partition_index for wanted in topic.partitions)
-        answers = [
-            _failed(wanted.partition_index, ErrorCode.INVALID_REQUEST)
-            if counts[wanted.partition_index] > 1
-            else _find(node, call, topic.name, wanted)
-            for wanted in topic.partitions
-        ]
-        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        for wanted in topic.partitions:
+            count = counts.pop((topic.name, wanted.partition_index), 0)
+            if count == 0:
+                continue
+            answer = _find(node, call, topic.name, wanted) if count == 1 else _failed(wanted.partition_index, ErrorCode.INVALID_REQUEST)
+            if topic.name not in answered:
+                answered[topic.name] = ListOffsetsTopicResponse(name=topic.name)
+                response.topics.append(answered[topic.name])
+            answered[topic.name].partitions.append(answer)
     return response
 
 

@@ -25,7 +25,7 @@ from log_service.broker.cluster_view import (
 )
 from log_service.broker.node import Call, Node, Response
 from log_service.common.errors import ErrorCode
-from log_service.common.types import NO_TOPIC_ID, TopicId
+from log_service.common.types import NO_NODE, NO_TOPIC_ID, TopicId
 from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.metadata import (
@@ -43,10 +43,21 @@ FIRST_VERSION_BY_ID = 12
 
 def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> Response:
     """Answer at once, or after the topics that are missing were created."""
+    if call.version < FIRST_VERSION_BY_ID and any(topic.topic_id != NO_TOPIC_ID for topic in request.topics or ()):
+        return _refuse_ids(request)
     missing = _missing_topics(node, request)
     if not missing:
         return _describe(node, call, request, {})
     return _create_and_describe(node, call, request, missing)
+
+
+def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
+    """Answer versions 10 and 11, which have a field for ids and no use for it: nothing but INVALID_REQUEST for each topic."""
+    topics = [
+        MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
+        for topic in request.topics or ()
+    ]
+    return MetadataResponse(cluster_id=None, controller_id=NO_NODE, topics=topics)
 
 
 async def _create_and_describe(node: Node, call: Call, request: MetadataRequest, missing: list[str]) -> MetadataResponse:

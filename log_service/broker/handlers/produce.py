@@ -1,10 +1,10 @@
 """Produce (API key 0), versions 3-13.
 
-Behaviour: every partition is appended by itself and answers by itself. acks=0 is never answered; an error closes the connection then,
-which is all that such a producer can notice. acks=1 and acks=-1 are answered at once, or, where the topic syncs before it acknowledges
-(``flush.messages=1``), when the sync is done or ``timeout_ms`` has passed (REQUEST_TIMED_OUT; the records may stay). Other acks get
-INVALID_REQUIRED_ACKS. acks=-1 needs ``min.insync.replicas`` in-sync replicas before anything is appended. Clients may not write to
-internal topics.
+Behaviour: every partition is appended by itself and answers by itself; of one that is named twice the last batch counts. acks=0 is never
+answered; an error closes the connection then, which is all that such a producer can notice. acks=1 and acks=-1 are answered at once, or,
+where the topic syncs before it acknowledges (``flush.messages=1``), when the sync is done or ``timeout_ms`` has passed (REQUEST_TIMED_OUT;
+the records may stay). Other acks get INVALID_REQUIRED_ACKS. acks=-1 needs ``min.insync.replicas`` in-sync replicas before anything is
+appended. Clients may not write to internal topics.
 
 Versions: 3 record batches of magic 2 and a transactional id; 5 log start offset; 7 zstd; 8 errors per record (KIP-467); 9 flexible;
 10 current leader (KIP-951); 12 implicit transaction partitions (KIP-890); 13 topic ids instead of names (KIP-516). Versions 0-2 are
@@ -12,6 +12,8 @@ advertised and refused (KAFKA-18659).
 
 Not here yet: transactional records get INVALID_REQUEST.
 """
+
+from uuid import UUID
 
 from log_service.broker.cluster_view import is_internal
 from log_service.broker.node import Call, Later, Node, Response
@@ -27,14 +29,26 @@ from log_service.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from log_service.records.validator import RejectedRecordsError
+from log_service.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE
+from log_service.records.compression import Codec
+from log_service.records.validator import NotOneBatchError, RejectedRecordsError
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER = 10
 
 _STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_CODES_OF_RECORDS = frozenset(
+    {
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    }
+)
+"""Where the log start offset is told: a producer that lost track compares it with what it sent last (KIP-360)."""
 
 
 class _Waiting:
@@ -90,9 +104,12 @@ class DelayedProduce:
 def handle_produce(node: Node, call: Call, request: ProduceRequest) -> Response:
     """Append what the request carries, and answer now, later or never."""
     code, text = _refusal(request)
-    appending = _Appending(node.replicas, request.acks, node.clock.wall_ms(), tells_leader=call.version >= FIRST_VERSION_WITH_LEADER)
+    appending = _Appending(node.replicas, request.acks, node.clock.wall_ms(), call.version)
     response = ProduceResponse()
-    for topic in request.topic_data:
+    topics = request.topic_data
+    if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
+        topics = _each_once(topics)
+    for topic in topics:
         answers = [
             appending.append(topic, wanted) if code is ErrorCode.NONE else _failed(wanted.index, code, text)
             for wanted in topic.partition_data
@@ -104,6 +121,20 @@ def handle_produce(node: Node, call: Call, request: ProduceRequest) -> Response:
         return _end_unanswered(response)
     waiting = [item for item in appending.waiting if not item.maybe_finish()]
     return _delay(node, call, request, response, waiting) if waiting else response
+
+
+def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
+    """Return what a request carries with the last of what it says for each partition."""
+    found: dict[tuple[str, UUID], dict[int, PartitionProduceData]] = {}
+    count = 0
+    for topic in topics:
+        count += len(topic.partition_data)
+        found.setdefault((topic.name, topic.topic_id), {}).update({wanted.index: wanted for wanted in topic.partition_data})
+    if len(found) == len(topics) and sum(map(len, found.values())) == count:
+        return topics
+    return [
+        TopicProduceData(name=name, topic_id=topic_id, partition_data=list(wanted.values())) for (name, topic_id), wanted in found.items()
+    ]
 
 
 def _refusal(request: ProduceRequest) -> tuple[ErrorCode, str | None]:
@@ -118,13 +149,14 @@ def _refusal(request: ProduceRequest) -> tuple[ErrorCode, str | None]:
 class _Appending:
     """One request on its way into the logs: what was appended, and what of it is not safe yet."""
 
-    __slots__ = ("_acks", "_now_ms", "_replicas", "_tells_leader", "moved", "waiting")
+    __slots__ = ("_acks", "_knows_zstd", "_now_ms", "_replicas", "_tells_leader", "moved", "waiting")
 
-    def __init__(self, replicas: ReplicaManager, acks: int, now_ms: int, *, tells_leader: bool) -> None:
+    def __init__(self, replicas: ReplicaManager, acks: int, now_ms: int, version: int) -> None:
         self._replicas = replicas
         self._acks = acks
         self._now_ms = now_ms
-        self._tells_leader = tells_leader
+        self._knows_zstd = version >= FIRST_VERSION_WITH_ZSTD
+        self._tells_leader = version >= FIRST_VERSION_WITH_LEADER
         self.waiting: list[_Waiting] = []
         self.moved: list[Partition] = []
 
@@ -138,11 +170,14 @@ class _Appending:
             partition = self._replicas.find(topic.name, topic.topic_id, wanted.index)
             if is_internal(partition.topic_partition.topic):
                 return _failed(wanted.index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
+            if not self._knows_zstd:
+                _refuse_zstd(records)
             result = self._replicas.append(partition, records, acks=self._acks, now_ms=self._now_ms)
         except KafkaError as error:
-            if partition is not None:
-                partition.failed_append_count += 1
-            return _answer_error(wanted.index, error, partition if self._tells_leader else None)
+            if partition is None:
+                return _failed(wanted.index, error.code, str(error))
+            partition.failed_append_count += 1
+            return _answer_error(wanted.index, error, partition, tells_leader=self._tells_leader)
         self.moved.append(partition)
         answer = PartitionProduceResponse(
             index=wanted.index,
@@ -185,13 +220,26 @@ def _tell(answer: PartitionProduceResponse, code: ErrorCode) -> None:
     answer.error_code, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset = code, -1, -1, -1
 
 
-def _answer_error(index: int, error: KafkaError, partition: Partition | None) -> PartitionProduceResponse:
-    """Return the answer of a partition that failed; ``partition`` is None where its leader is not told."""
+def _refuse_zstd(records: memoryview) -> None:
+    """Refuse a codec that fetchers of the same age could not read.
+
+    Raises:
+        KafkaError: UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if len(records) >= HEADER_SIZE and records[ATTRIBUTES_POSITION + 1] & CODEC_MASK == Codec.ZSTD:
+        text = f"zstd needs version {FIRST_VERSION_WITH_ZSTD} of Produce"
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+
+
+def _answer_error(index: int, error: KafkaError, partition: Partition, *, tells_leader: bool) -> PartitionProduceResponse:
+    """Return the answer of a partition that refused what it was sent."""
     answer = _failed(index, error.code, str(error))
+    if error.code in _CODES_OF_RECORDS and not isinstance(error, NotOneBatchError):
+        answer.log_start_offset = partition.log_start_offset
     if isinstance(error, RejectedRecordsError):
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text) for batch_index, text in error.record_errors
         ]
-    if error.code in _STALE_LEADER and partition is not None:
+    if error.code in _STALE_LEADER and tells_leader:
         answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
     return answer
