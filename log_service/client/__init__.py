@@ -10,7 +10,8 @@ what only a consumer needs. The rooms, from the bottom up:
 - ``interception``, ``delivery``, ``accumulator``, ``sender``, ``producer``: records on their way in.
 - ``subscriptions``, ``record_view``, ``fetch_exchange``, ``fetcher``, ``positions``, ``positioning``, ``commits``, ``membership``,
   ``rebalance``, ``consumer``: records on their way out.
-- ``admin_values``, ``admin_topics``, ``admin_groups``, ``offsets``, ``admin``: questions about topics, groups and offsets.
+- ``admin_values``, ``admin_topics``, ``admin_groups``, ``admin_cluster_values``, ``admin_cluster``, ``offsets``, ``admin``: questions about
+  topics, groups, offsets and what carries the cluster.
 - ``range_reader``: exactly one range of offsets as raw batches; ``range_arrow``, above ``blocking``, as Arrow columns.
 - ``portal``, ``blocking``, ``blocking_producer``: the same for programs without an event loop.
 """
@@ -20,6 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from log_service.client.admin import Admin
+    from log_service.client.admin_cluster_values import (
+        ElectionType,
+        FeatureDescription,
+        FeatureUpdate,
+        LogDirDescription,
+        ProducerDescription,
+        QuorumDescription,
+        QuorumReplica,
+        RaftVoter,
+        Reassignment,
+        ReplicaDescription,
+        TopicPartitionReplica,
+        UpgradeType,
+    )
     from log_service.client.admin_values import (
         ClusterDescription,
         ConfigChange,
@@ -61,6 +76,20 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "log_service.client.admin": ("Admin",),
+    "log_service.client.admin_cluster_values": (
+        "ElectionType",
+        "FeatureDescription",
+        "FeatureUpdate",
+        "LogDirDescription",
+        "ProducerDescription",
+        "QuorumDescription",
+        "QuorumReplica",
+        "RaftVoter",
+        "Reassignment",
+        "ReplicaDescription",
+        "TopicPartitionReplica",
+        "UpgradeType",
+    ),
     "log_service.client.admin_values": (
         "ClusterDescription",
         "ConfigChange",
@@ -122,13 +151,17 @@ __all__ = [
     "Delivery",
     "DeliveryCallback",
     "Deserializer",
+    "ElectionType",
     "EpochEnd",
     "ErrorCode",
+    "FeatureDescription",
+    "FeatureUpdate",
     "FoundOffset",
     "GroupDescription",
     "GroupListing",
     "ItemsFailed",
     "KafkaError",
+    "LogDirDescription",
     "LogTruncation",
     "MemberDescription",
     "NewTopic",
@@ -137,20 +170,28 @@ __all__ = [
     "PartitionOffsets",
     "Partitioner",
     "Producer",
+    "ProducerDescription",
     "ProducerInterceptor",
     "ProducerMetrics",
     "ProducerRecord",
+    "QuorumDescription",
+    "QuorumReplica",
+    "RaftVoter",
     "RawBatches",
+    "Reassignment",
     "RebalanceCallback",
     "RecordDeserializationError",
     "RecordMetadata",
+    "ReplicaDescription",
     "ResourceType",
     "RetentionResult",
     "Serializer",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",
+    "TopicPartitionReplica",
     "TopicProduceMetrics",
+    "UpgradeType",
     "murmur2",
     "partition_of_key",
     "read_range",

@@ -9,6 +9,7 @@ was sent before goes again only as the first of those outstanding; a batch is in
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from operator import attrgetter
@@ -18,13 +19,14 @@ from log_service.client.idempotence import PartitionSequence, Sequences
 from log_service.common.errors import ConfigError
 from log_service.common.types import NO_SEQUENCE, TopicPartition
 from log_service.config.client import ProducerConfig
-from log_service.records.batch import HEADER_SIZE
 from log_service.records.builder import BatchBuilder
 from log_service.records.compression import LEVELS, Codec
 from log_service.records.record import RecordHeader
 
 NEVER_MS = 2**62
 REQUEST_OVERHEAD_BYTES = 512
+
+_new = tuple.__new__
 
 
 class PartitionQueue:
@@ -81,16 +83,19 @@ class Drained:
 class Accumulator:
     """All records of a producer that are not settled."""
 
-    def __init__(self, config: ProducerConfig, sequences: Sequences | None) -> None:
+    def __init__(self, config: ProducerConfig, sequences: Sequences | None, monotonic_ms: Callable[[], int]) -> None:
         self._config = config
+        self._monotonic_ms = monotonic_ms
         self._codec = Codec.of_name(config.compression)
         if config.compression_level is not None and config.compression_level not in LEVELS.get(self._codec, ()):
             raise ConfigError(f"compression_level {config.compression_level}: {config.compression} has no such level")
         self._sequences = sequences
         self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._by_topic: dict[str, dict[int, PartitionQueue]] = {}  # the same, found without making a TopicPartition for every record
         self._active: dict[TopicPartition, PartitionQueue] = {}
         self.buffered_bytes = 0
-        self.is_urgent = False  # somebody flushes, closes, or waits for room: nothing lingers
+        self._urgent_count = 0
+        self.waiting_thread_count = 0
         self._order = count()
 
     def __repr__(self) -> str:
@@ -103,6 +108,30 @@ class Accumulator:
     def is_empty(self) -> bool:
         """Whether every record was settled."""
         return not self._active
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether somebody flushes, closes, or waits for room: nothing lingers then."""
+        return self._urgent_count > 0
+
+    @contextmanager
+    def urgent(self) -> Iterator[None]:
+        """Let nothing linger for the length of the block."""
+        self._add_urgency(1)
+        try:
+            yield
+        finally:
+            self._add_urgency(-1)
+
+    def _add_urgency(self, count: int) -> None:
+        self._urgent_count += count
+
+    def wake_all(self) -> None:
+        """Let threads that wait look again; there are none here."""
+
+    def guarded(self) -> AbstractContextManager[object]:
+        """Return what keeps other threads out; there are none here."""
+        return nullcontext()
 
     @property
     def codec(self) -> Codec:
@@ -120,39 +149,43 @@ class Accumulator:
 
     def append(  # noqa: PLR0917 - called for every record, where keywords cost
         self,
-        topic_partition: TopicPartition,
+        topic: str,
+        partition: int,
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
         headers: tuple[RecordHeader, ...],
-        now_ms: int,
         callback: DeliveryCallback | None,
     ) -> tuple[Delivery, int]:
         """Take a record. Returns its receipt, and when the sender has to look again because of it (``NEVER_MS``: it would anyway)."""
-        queue = self._queues.get(topic_partition)
+        queues = self._by_topic.get(topic)
+        queue = None if queues is None else queues.get(partition)
         if queue is None:
-            queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
-        waiting = queue.waiting
-        batch = waiting[-1] if waiting else None
+            queue = self._open_queue(TopicPartition(topic, partition))
+        batch = queue.waiting[-1] if queue.waiting else None
         due_ms = NEVER_MS
-        if batch is None or batch.is_closed or not batch.builder.has_room_for(key, value, headers):
-            due_ms = now_ms if batch is not None or self.is_urgent else now_ms + self._config.linger_ms
-            batch = self._open_batch(queue, now_ms)
-        builder = batch.builder
-        index = builder.append(timestamp_ms, key, value, headers)
+        size_bytes = 0
+        if batch is not None and not batch.is_closed and batch.builder is not None:
+            size_bytes = batch.builder.append_within(timestamp_ms, key, value, headers)
+        if batch is None or not size_bytes:
+            now_ms = self._monotonic_ms()
+            due_ms = now_ms if batch is not None or self._urgent_count else now_ms + self._config.linger_ms
+            builder = BatchBuilder(self._codec, self._config.compression_level, self._config.batch_size)
+            size_bytes = builder.append_within(timestamp_ms, key, value, headers)
+            batch = self._open_batch(queue, builder, now_ms)
+        index = batch.record_count
         batch.record_count = index + 1
-        size_bytes = builder.estimated_size_bytes
         self.buffered_bytes += size_bytes - batch.size_bytes
         batch.size_bytes = size_bytes
         if size_bytes >= self._config.batch_size:
             batch.is_closed = True
-            due_ms = now_ms
+            due_ms = self._monotonic_ms()
         if callback is not None:
             batch.add_callback(index, timestamp_ms, callback)
-        return Delivery(batch, index, timestamp_ms), due_ms
+        return _new(Delivery, (batch, index, timestamp_ms)), due_ms
 
     def drain(self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]) -> Drained:
-        """Move what may leave now to in flight: at most one batch per partition and one request per node."""
+        """Move what may leave now to in flight: at most one batch per partition and one request per node. It is still to be ``seal``ed."""
         drained = Drained()
         sizes: dict[int, int] = {}
         for queue in list(self._active.values()):
@@ -233,14 +266,29 @@ class Accumulator:
                 self._forget(queue, taken[-1])
         return taken
 
-    def _open_batch(self, queue: PartitionQueue, now_ms: int) -> ProducerBatch:
+    def seal(self, batch: ProducerBatch) -> None:
+        """Build, and compress, a batch that leaves: what it takes is known then."""
+        self._resize(batch, len(batch.encoded()))
+
+    def unsettled(self) -> list[ProducerBatch]:
+        """Return every batch, by partition and in order."""
+        return [batch for queue in self._active.values() for batch in (*queue.in_flight, *queue.waiting)]
+
+    def _resize(self, batch: ProducerBatch, size_bytes: int) -> None:
+        if not batch.is_settled:
+            self.buffered_bytes += size_bytes - batch.size_bytes
+            batch.size_bytes = size_bytes
+
+    def _open_queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
+        self._by_topic.setdefault(topic_partition.topic, {})[topic_partition.partition] = queue
+        return queue
+
+    def _open_batch(self, queue: PartitionQueue, builder: BatchBuilder, now_ms: int) -> ProducerBatch:
         """Begin a batch behind those that wait; the one before it is full."""
         if queue.waiting:
             queue.waiting[-1].is_closed = True
-        builder = BatchBuilder(self._codec, self._config.compression_level, self._config.batch_size)
         batch = ProducerBatch(queue.topic_partition, builder, now_ms, (next(self._order), 0))
-        batch.size_bytes = HEADER_SIZE
-        self.buffered_bytes += HEADER_SIZE
         queue.waiting.append(batch)
         self._active[queue.topic_partition] = queue
         return batch
@@ -259,11 +307,9 @@ class Accumulator:
 
     def _take(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         queue.waiting.popleft()
+        batch.is_closed = True
         if self._sequences is not None and not batch.has_sequence:
             self._sequences.number(queue.sequence, batch)
-        estimated = batch.size_bytes
-        batch.size_bytes = len(batch.encoded())
-        self.buffered_bytes += batch.size_bytes - estimated
         batch.attempt_count += 1
         queue.in_flight.append(batch)
         self._active[queue.topic_partition] = self._active.pop(queue.topic_partition)  # the others come first next time

@@ -8,10 +8,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 import trio
 
-from log_service.client import admin_groups, admin_topics, offsets
+from log_service.client import admin_cluster, admin_groups, admin_topics, offsets
+from log_service.client.admin_cluster_values import (
+    ElectionType,
+    FeatureDescription,
+    FeatureUpdate,
+    LogDirDescription,
+    ProducerDescription,
+    QuorumDescription,
+    RaftVoter,
+    Reassignment,
+    TopicPartitionReplica,
+)
 from log_service.client.admin_values import (
     ClusterDescription,
     ConfigChange,
@@ -25,6 +37,7 @@ from log_service.client.admin_values import (
     OffsetAndMetadata,
     OffsetSpec,
     PartitionOffsets,
+    ResourceType,
     RetentionResult,
     TopicDescription,
     TopicListing,
@@ -111,6 +124,89 @@ class Admin:
             KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog: its brokers clean by themselves.
         """
         return await admin_topics.apply_retention(self.cluster, topics, self._limit(timeout_ms))
+
+    async def list_config_resources(self, types: Iterable[ResourceType] = (), *, timeout_ms: int | None = None) -> list[ConfigResource]:
+        """Return what has, or may have, configuration: topics, brokers, groups, ...; only of ``types``, if any are given (KIP-1142)."""
+        return await admin_cluster.list_config_resources(self.cluster, types, self._limit(timeout_ms))
+
+    # Log directories, leaders, replicas
+
+    async def describe_log_dirs(
+        self, node_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[int, dict[str, LogDirDescription]]:
+        """Return the log directories of brokers (None: of all) by broker and path, with the sizes of the replicas in them (KIP-113)."""
+        return await admin_cluster.describe_log_dirs(self.cluster, node_ids, self._limit(timeout_ms))
+
+    async def alter_replica_log_dirs(self, targets: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None) -> None:
+        """Begin to move replicas to other log directories of their brokers; ``describe_log_dirs`` shows how far they are.
+
+        LOG_DIR_NOT_FOUND where a broker has no such directory.
+        """
+        await admin_cluster.alter_replica_log_dirs(self.cluster, targets, self._limit(timeout_ms))
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        election_type: ElectionType = ElectionType.PREFERRED,
+        *,
+        timeout_ms: int | None = None,
+    ) -> set[TopicPartition]:
+        """Elect leaders (None: of all partitions that need it) and return who got one (KIP-460).
+
+        ELECTION_NOT_NEEDED where the leader is right; PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE where nobody can lead.
+        """
+        return await admin_cluster.elect_leaders(self.cluster, partitions, election_type, self._limit(timeout_ms))
+
+    async def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, is_factor_kept: bool = False, timeout_ms: int | None = None
+    ) -> None:
+        """Begin to move partitions to those brokers, the preferred leader first; None takes a move back (KIP-455).
+
+        INVALID_REPLICA_ASSIGNMENT where a broker is not there; NO_REASSIGNMENT_IN_PROGRESS; with ``is_factor_kept``
+        INVALID_REPLICATION_FACTOR where the number of replicas would change (KIP-860).
+        """
+        limit_ms = self._limit(timeout_ms)
+        await admin_cluster.alter_partition_reassignments(self.cluster, targets, limit_ms, is_factor_kept=is_factor_kept)
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """Return the moves that are under way, of all partitions or of some."""
+        return await admin_cluster.list_partition_reassignments(self.cluster, partitions, self._limit(timeout_ms))
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
+        """Return the idempotent and transactional producers that each partition remembers (KIP-664)."""
+        return await admin_cluster.describe_producers(self.cluster, partitions, self._limit(timeout_ms))
+
+    # Quorum, features, brokers
+
+    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        """Return the leader of the metadata quorum and how far its voters and observers are (KIP-595)."""
+        return await admin_cluster.describe_metadata_quorum(self.cluster, self._limit(timeout_ms))
+
+    async def describe_features(self, node_id: int | None = None, *, timeout_ms: int | None = None) -> FeatureDescription:
+        """Return the levels that a broker (None: any) keeps, and those of the cluster (KIP-584)."""
+        return await admin_cluster.describe_features(self.cluster, node_id, self._limit(timeout_ms))
+
+    async def update_features(
+        self, updates: Mapping[str, FeatureUpdate], *, is_validated_only: bool = False, timeout_ms: int | None = None
+    ) -> None:
+        """Change the cluster's feature levels, all or none. INVALID_UPDATE_VERSION where one cannot be."""
+        await admin_cluster.update_features(self.cluster, updates, self._limit(timeout_ms), is_validated_only=is_validated_only)
+
+    async def unregister_broker(self, node_id: int, *, timeout_ms: int | None = None) -> None:
+        """Have the cluster forget a broker that is gone for good. BROKER_ID_NOT_REGISTERED where it does not know it."""
+        await admin_cluster.unregister_broker(self.cluster, node_id, self._limit(timeout_ms))
+
+    async def add_raft_voter(self, voter: RaftVoter, *, timeout_ms: int | None = None) -> None:
+        """Make a controller that follows the metadata log a voter (KIP-853): DUPLICATE_VOTER, REQUEST_TIMED_OUT where it does not."""
+        await admin_cluster.add_raft_voter(self.cluster, voter, self._limit(timeout_ms))
+
+    async def remove_raft_voter(self, node_id: int, directory_id: UUID) -> None:
+        """Take a voter out of the metadata quorum (KIP-853). VOTER_NOT_FOUND where there is none, and for the last one."""
+        await admin_cluster.remove_raft_voter(self.cluster, node_id, directory_id)
 
     # Offsets
 

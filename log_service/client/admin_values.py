@@ -101,6 +101,21 @@ class OffsetSpec:
         return cls(timestamp=-3)
 
     @classmethod
+    def earliest_local(cls) -> "OffsetSpec":
+        """The first offset on the broker's own disks (KIP-405)."""
+        return cls(timestamp=-4)
+
+    @classmethod
+    def latest_tiered(cls) -> "OffsetSpec":
+        """The last offset in remote storage; -1 where nothing is tiered (KIP-1005)."""
+        return cls(timestamp=-5)
+
+    @classmethod
+    def earliest_pending_upload(cls) -> "OffsetSpec":
+        """The first offset that is not in remote storage yet; -1 where nothing is tiered (KIP-1023)."""
+        return cls(timestamp=-6)
+
+    @classmethod
     def at(cls, timestamp_ms: int) -> "OffsetSpec":
         """The first record whose timestamp is at least ``timestamp_ms``; offset -1 if there is none."""
         if timestamp_ms < 0:

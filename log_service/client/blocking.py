@@ -31,6 +31,19 @@ class BlockingAdmin(Blocking[Admin]):
     describe_configs = blocking(Admin.describe_configs)
     alter_configs = blocking(Admin.alter_configs)
     apply_retention = blocking(Admin.apply_retention)
+    list_config_resources = blocking(Admin.list_config_resources)
+    describe_log_dirs = blocking(Admin.describe_log_dirs)
+    alter_replica_log_dirs = blocking(Admin.alter_replica_log_dirs)
+    elect_leaders = blocking(Admin.elect_leaders)
+    alter_partition_reassignments = blocking(Admin.alter_partition_reassignments)
+    list_partition_reassignments = blocking(Admin.list_partition_reassignments)
+    describe_producers = blocking(Admin.describe_producers)
+    describe_metadata_quorum = blocking(Admin.describe_metadata_quorum)
+    describe_features = blocking(Admin.describe_features)
+    update_features = blocking(Admin.update_features)
+    unregister_broker = blocking(Admin.unregister_broker)
+    add_raft_voter = blocking(Admin.add_raft_voter)
+    remove_raft_voter = blocking(Admin.remove_raft_voter)
     list_offsets = blocking(Admin.list_offsets)
     describe_offsets = blocking(Admin.describe_offsets)
     wait_for_records = blocking(Admin.wait_for_records)
@@ -72,6 +85,7 @@ class BlockingConsumer(Blocking[Consumer]):
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **settings: Any) -> None:
         super().__init__(Consumer(bootstrap_servers, **settings))
+        self._is_woken = False
 
     subscribe = blocking(Consumer.subscribe)
     unsubscribe = blocking(Consumer.unsubscribe)
@@ -81,6 +95,10 @@ class BlockingConsumer(Blocking[Consumer]):
     seek_to_beginning = blocking(Consumer.seek_to_beginning)
     seek_to_end = blocking(Consumer.seek_to_end)
     seek_to_time = blocking(Consumer.seek_to_time)
+    current_lag = blocking(Consumer.current_lag)
+    beginning_offsets = blocking(Consumer.beginning_offsets)
+    end_offsets = blocking(Consumer.end_offsets)
+    offsets_for_times = blocking(Consumer.offsets_for_times)
     partitions_for = blocking(Consumer.partitions_for)
     commit = blocking(Consumer.commit)
     committed = blocking(Consumer.committed)
@@ -89,6 +107,7 @@ class BlockingConsumer(Blocking[Consumer]):
     resume = blocking_sync(Consumer.resume)
     lag = blocking_sync(Consumer.lag)
     commit_soon = blocking_sync(Consumer.commit_soon)
+    metrics = blocking_sync(Consumer.metrics)
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -105,11 +124,20 @@ class BlockingConsumer(Blocking[Consumer]):
         """The partitions that are paused."""
         return self._portal.call_sync(lambda: self._client.paused)
 
+    def wakeup(self) -> None:
+        """End the poll that waits, or else the next one, at once; a loop over the consumer ends. For any thread and signal handlers."""
+        self._is_woken = True
+        self._portal.submit(self._client.wakeup)
+
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield one record after the other, for ever. Leaving the loop moves positions back to the first record that was not yielded."""
+        """Yield one record after the other, until ``wakeup``.
+
+        Leaving the loop moves positions back to the first record that was not yielded.
+        """
         waiting: deque[ConsumerRecord] = deque()
+        self._is_woken = False
         try:
-            while True:
+            while not self._is_woken:
                 waiting.extend(self.poll())
                 while waiting:
                     yield waiting.popleft()

@@ -9,6 +9,7 @@ Invariants: a batch is settled once, with an offset or an error, and its callbac
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import trio
 
@@ -39,25 +40,22 @@ DeliveryCallback = Callable[[RecordMetadata | None, KafkaError | None], None]
 RecordCallback = tuple[int, int, DeliveryCallback]
 
 
-class Delivery:
-    """The receipt of one record."""
+class Delivery(NamedTuple):
+    """The receipt of one record: a tuple, because one is made for every record."""
 
-    __slots__ = ("_batch", "_index", "_timestamp_ms")
-
-    def __init__(self, batch: "ProducerBatch", index: int, timestamp_ms: int) -> None:
-        self._batch = batch
-        self._index = index
-        self._timestamp_ms = timestamp_ms
+    batch: "ProducerBatch"
+    record_index: int
+    timestamp_ms: int
 
     def __repr__(self) -> str:
-        batch, index = self._batch.part_of(self._index)
+        batch, index = self.batch.part_of(self.record_index)
         state = "waiting" if not batch.is_settled else repr(batch.error) if batch.error else f"offset={batch.offset_of(index)}"
-        return f"<Delivery {batch.topic_partition} {state}>"
+        return f"<{type(self).__name__} {batch.topic_partition} {state}>"
 
     @property
     def is_done(self) -> bool:
         """Whether the record was delivered or given up."""
-        return self._batch.part_of(self._index)[0].is_settled
+        return self.batch.part_of(self.record_index)[0].is_settled
 
     def result(self) -> RecordMetadata:
         """Return where the record is.
@@ -66,10 +64,10 @@ class Delivery:
             KafkaError: it was given up.
             trio.WouldBlock: nobody knows yet.
         """
-        batch, index = self._batch.part_of(self._index)
+        batch, index = self.batch.part_of(self.record_index)
         if not batch.is_settled:
             raise trio.WouldBlock
-        return batch.metadata_of(index, self._timestamp_ms)
+        return batch.metadata_of(index, self.timestamp_ms)
 
     async def wait(self) -> RecordMetadata:
         """Wait until the record is acknowledged, and return where it is. A cancelled wait does not cancel the delivery.
@@ -78,9 +76,9 @@ class Delivery:
             KafkaError: it was given up: refused, or ``delivery_timeout_ms`` passed.
         """
         while True:
-            batch, index = self._batch.part_of(self._index)
+            batch, index = self.batch.part_of(self.record_index)
             if batch.is_settled:
-                return batch.metadata_of(index, self._timestamp_ms)
+                return batch.metadata_of(index, self.timestamp_ms)
             await batch.changed().wait()
 
 
@@ -88,7 +86,6 @@ class ProducerBatch:
     """Records of one partition that travel together."""
 
     __slots__ = (
-        "_builder",
         "_callbacks",
         "_changed",
         "_encoded",
@@ -97,6 +94,7 @@ class ProducerBatch:
         "_timestamp_ms",
         "attempt_count",
         "base_sequence",
+        "builder",
         "created_ms",
         "error",
         "is_closed",
@@ -126,7 +124,7 @@ class ProducerBatch:
         self.is_settled = False
         self.error: KafkaError | None = None
         self.last_error: KafkaError | None = None  # of the last try
-        self._builder: BatchBuilder | None = builder
+        self.builder: BatchBuilder | None = builder  # until the first ``encoded``
         self._encoded = bytearray()
         self._callbacks: list[RecordCallback] | None = None
         self._changed: trio.Event | None = None
@@ -137,12 +135,6 @@ class ProducerBatch:
     def __repr__(self) -> str:
         state = "settled" if self.is_settled else f"attempts={self.attempt_count}"
         return f"<ProducerBatch {self.topic_partition} records={self.record_count} sequence={self.base_sequence} {state}>"
-
-    @property
-    def builder(self) -> BatchBuilder:
-        """What records are appended to; only before the first ``encoded``."""
-        assert self._builder is not None, "the batch was built"
-        return self._builder
 
     @property
     def has_sequence(self) -> bool:
@@ -158,17 +150,17 @@ class ProducerBatch:
     def number(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Give the batch its producer and sequence; may be done again before it is sent again."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
-        if self._builder is None:
+        if self.builder is None:
             stamp_producer(self._encoded, 0, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
 
     def encoded(self) -> bytearray:
         """Return the batch as it goes over the wire; built, and compressed, at the first call."""
-        if self._builder is not None:
+        if self.builder is not None:
             self.is_closed = True
-            self._encoded = self._builder.build(
+            self._encoded = self.builder.build(
                 producer_id=self.producer_id, producer_epoch=self.producer_epoch, base_sequence=self.base_sequence
             )
-            self._builder = None
+            self.builder = None
         return self._encoded
 
     def complete(self, base_offset: int, append_time_ms: int) -> None:
@@ -186,7 +178,9 @@ class ProducerBatch:
         half = (self.record_count + 1) // 2
         parts = self._new_part(0, half, codec, level), self._new_part(half, self.record_count - half, codec, level)
         for record in iterate_records(self.encoded()):
-            parts[record.offset >= half].builder.append(record.timestamp, record.key, record.value, record.headers)
+            builder = parts[record.offset >= half].builder
+            assert builder is not None, "the parts are built below"
+            builder.append(record.timestamp, record.key, record.value, record.headers)
         for index, timestamp_ms, callback in self._callbacks or ():
             parts[index >= half].add_callback(index - half if index >= half else index, timestamp_ms, callback)
         if self.has_sequence:
@@ -250,7 +244,7 @@ class ProducerBatch:
     def _settle(self) -> None:
         assert not self.is_settled, "a batch is settled once"
         self.is_settled = True
-        self._builder, self._encoded = None, bytearray()
+        self.builder, self._encoded = None, bytearray()
         callbacks, self._callbacks = self._callbacks, None
         self._wake()
         for index, timestamp_ms, callback in callbacks or ():

@@ -68,16 +68,13 @@ class StickyPlacement:
         self._current: dict[str, int] = {}
         self._bytes: dict[str, int] = {}
 
-    def partition(self, topic: str, partition_count: int, available: Sequence[int]) -> int:
-        """Return the partition for the next keyless record: one with a leader, if any has one."""
+    def place(self, topic: str, size_bytes: int, partition_count: int, available: Sequence[int]) -> int:
+        """Return the partition of the next keyless record, of ``size_bytes``: one with a leader, if any has one."""
         current = self._current.get(topic, -1)
         if current < 0 or current >= partition_count or self._bytes[topic] >= self._switch_bytes:
-            return self._move(topic, partition_count, available, current)
-        return current
-
-    def record_added(self, topic: str, size_bytes: int) -> None:
-        """Count what went to the current partition."""
+            current = self._move(topic, partition_count, available, current)
         self._bytes[topic] += size_bytes
+        return current
 
     def leave(self, topic: str, partition: int) -> None:
         """Choose anew with the next record: ``partition`` has no leader now."""

@@ -3,14 +3,15 @@
 Decides how a call gets there, how its result comes back, and what an interrupted wait does: it cancels the call. Knows no clients.
 
 Invariants: a call that was accepted is answered, with a result or an error, also when the run ends; the thread ends with ``close`` and is a
-daemon, so that it never keeps a process alive.
+daemon, so that it never keeps a process alive. A forked process has no such thread: there every call is refused, and closing does nothing.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager
 from functools import partial, update_wrapper
-from threading import Thread
+from os import getpid
+from threading import Thread, current_thread
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
@@ -42,14 +43,38 @@ class Portal(Generic[C]):
         self._failure: BaseException | None = None
         self._departure: BaseException | None = None
         self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._process_id = getpid()
+        self.is_running = False
 
     @property
     def is_open(self) -> bool:
         """Whether calls are taken."""
-        return self._token is not None and self._thread.is_alive()
+        return self.is_running and self._process_id == getpid()
+
+    def require_open(self) -> None:
+        """Raise unless calls are taken.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the client is closed, or belongs to the process that this one was forked from.
+        """
+        if self._process_id != getpid():
+            text = f"the client was opened in process {self._process_id} and this is its child {getpid()}: open one after the fork"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        if not self.is_running:
+            raise _closed()
+
+    def require_other_thread(self) -> None:
+        """Raise if the caller is the client's own thread: a delivery callback that waits would wait for itself.
+
+        Raises:
+            KafkaError: INVALID_REQUEST.
+        """
+        if current_thread() is self._thread:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a callback runs in the client's own thread and must not wait for the client")
 
     def open(self) -> C:
         """Start the thread and return the opened client; raises what opening it raised."""
+        self._process_id = getpid()
         self._thread.start()
         return self._started.result()
 
@@ -58,7 +83,10 @@ class Portal(Generic[C]):
 
         ``error`` is what left the ``with`` block: the client's own block is then left with an exception as well.
         """
+        if self._process_id != getpid():
+            return
         if self._token is not None:
+            self.require_other_thread()
             if error is not None:
                 self._departure = Departed() if isinstance(error, Exception) else DepartedAtOnce()
             self._submit(self._stop.set)
@@ -72,8 +100,9 @@ class Portal(Generic[C]):
         """Run an async function over there and return its result, or raise what it raised; Ctrl-C cancels it.
 
         Raises:
-            KafkaError: INVALID_REQUEST, the client is closed.
+            KafkaError: INVALID_REQUEST, the client is closed, of another process, or the caller is its own thread.
         """
+        self.require_other_thread()
         future: Future[T] = Future()
         scope = trio.CancelScope()
         self.submit(partial(self._spawn, function, future, scope))
@@ -101,7 +130,8 @@ class Portal(Generic[C]):
         Raises:
             KafkaError: INVALID_REQUEST, the client is closed.
         """
-        if self._token is None or not self._submit(function):
+        self.require_open()
+        if not self._submit(function):
             raise _closed()
 
     def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
@@ -147,12 +177,15 @@ class Portal(Generic[C]):
                 self._failure = error
             else:
                 self._started.set_exception(error)
+        finally:
+            self.is_running = False
 
     async def _main(self) -> None:
         try:
             async with self._opened as client:
                 async with trio.open_nursery() as self._nursery:
                     self._token = trio.lowlevel.current_trio_token()
+                    self.is_running = True
                     self._started.set_result(client)
                     await self._stop.wait()
                     self._nursery.cancel_scope.cancel()

@@ -25,9 +25,9 @@ from log_service.client.idempotence import Sequences
 from log_service.client.interception import ProducerInterceptor, ProducerRecord, Serializer, checked_headers, serializing
 from log_service.client.partitioning import KeyPlacement, Partitioner, StickyPlacement
 from log_service.client.sender import Sender
+from log_service.client.shared_accumulator import SharedAccumulator
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import TopicPartition
 from log_service.config.client import ProducerConfig
 from log_service.records.record import RecordHeader
 
@@ -55,6 +55,7 @@ class Producer:
         value_serializer: Serializer | None = None,
         interceptors: Iterable[ProducerInterceptor] = (),
         env: Env | None = None,
+        is_shared: bool = False,
         **settings: Any,
     ) -> None:
         self.config = ProducerConfig.of(bootstrap_servers, settings)
@@ -65,30 +66,31 @@ class Producer:
         self.serialize_key = serializing(key_serializer)
         self.serialize_value = serializing(value_serializer)
         self.interceptors = tuple(interceptors)
+        self.is_plain = not self.interceptors and key_serializer is None and value_serializer is None
         self._meter = ProducerMeter(self._monotonic_ms, self.config.enable_metrics)
         self._sequences = Sequences() if self.config.enable_idempotence else None
-        self._accumulator = Accumulator(self.config, self._sequences)
+        kind = SharedAccumulator if is_shared else Accumulator
+        self.accumulator = kind(self.config, self._sequences, self._monotonic_ms)
         self._keyed = KeyPlacement()
-        load = self._accumulator.waiting_count if self.config.partitioner_adaptive_partitioning_enable else None
+        load = self.accumulator.waiting_count if self.config.partitioner_adaptive_partitioning_enable else None
         self._sticky = StickyPlacement(self._env.rng, self.config.batch_size, load)
         self._stack = AsyncExitStack()
         self._blocked_count = 0
-        self._flushing_count = 0
-        self._is_closed = True
+        self.is_closed = True
         self._is_yield_due = False
         self._yield_ms = 0
 
     def __repr__(self) -> str:
-        return f"<Producer {'closed' if self._is_closed else 'open'} buffered={self._accumulator.buffered_bytes}>"
+        return f"<Producer {'closed' if self.is_closed else 'open'} buffered={self.accumulator.buffered_bytes}>"
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self.cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=True)
-        self._sender = Sender(self.cluster, self.config, self._accumulator, self._sequences, self._meter)
+        self._sender = Sender(self.cluster, self.config, self.accumulator, self._sequences, self._meter)
         self._sender.on_leaderless = lambda missing: self._sticky.leave(missing.topic, missing.partition)
         self._nursery.start_soon(self._sender.run)
         self._nursery.start_soon(self.cluster.keep_fresh)
-        self._is_closed = False
+        self.is_closed = False
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -150,25 +152,20 @@ class Producer:
         Raises:
             KafkaError: REQUEST_TIMED_OUT, ``timeout_ms`` passed first; nothing is lost by that.
         """
-        self._flushing_count += 1
-        self._update_urgency()
-        try:
-            with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1_000):
-                for queue in self._accumulator:
-                    for batch in (*queue.in_flight, *queue.waiting):
-                        while not batch.is_fully_settled:
-                            await batch.next_unsettled().changed().wait()
-                return
-        finally:
-            self._flushing_count -= 1
-            self._update_urgency()
+        with self.accumulator.urgent(), trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1_000):
+            self._sender.wake()
+            for batch in self.accumulator.unsettled():
+                while not batch.is_fully_settled:
+                    await batch.next_unsettled().changed().wait()
+            return
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not everything was delivered within {timeout_ms} ms")
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
+        with self.accumulator.guarded():
+            self.is_closed = True  # whoever appends looked at it under the same guard
         limit_ms = self.config.delivery_timeout_ms if timeout_ms is None else timeout_ms
         try:
             with trio.move_on_after(limit_ms / 1_000):
@@ -176,15 +173,16 @@ class Producer:
         finally:
             text = f"the producer was closed, and {limit_ms} ms did not suffice to deliver"
             self._sender.give_up(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text), is_in_flight_included=True)
+            self.accumulator.wake_all()
 
     def metrics(self) -> ProducerMetrics:
         """Return what the producer counted so far; see ``client_metrics``."""
         return self._meter.metrics(
             self.cluster.metrics(),
             in_flight=self._sender.in_flight_count,
-            waiting=self._blocked_count,
+            waiting=self._blocked_count + self.accumulator.waiting_thread_count,
             buffer_total_bytes=self.config.buffer_memory,
-            buffered_bytes=self._accumulator.buffered_bytes,
+            buffered_bytes=self.accumulator.buffered_bytes,
         )
 
     def intercepted(  # noqa: PLR0917 - one argument per field, as they were given
@@ -210,13 +208,13 @@ class Producer:
     ) -> Delivery:
         """``send`` for a record whose key and value are bytes already."""
         size_bytes = self.size_of(key, value, headers)
-        view = self.cluster.view.topics.get(topic) if not self._is_closed else None
+        view = self.cluster.view.topics.get(topic) if not self.is_closed else None
         limit_ms = self.config.max_block_ms
         if view is None or (partition is not None and not 0 <= partition < len(view.partitions)):
             started_ms = self._monotonic_ms()
-            view = await self._find_topic(topic, partition)
+            view = await self.find_topic(topic, partition)
             limit_ms = max(limit_ms - (self._monotonic_ms() - started_ms), 0)
-        if not self._accumulator.has_room_for(size_bytes):
+        if not self.accumulator.has_room_for(size_bytes):
             await self._wait_for_room(size_bytes, limit_ms)
         delivery = self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
         if self._is_yield_due:
@@ -236,9 +234,9 @@ class Producer:
     ) -> Delivery:
         """``send_nowait`` for a record whose key and value are bytes already."""
         size_bytes = self.size_of(key, value, headers)
-        view = self.cluster.view.topics.get(topic) if not self._is_closed else None
+        view = self.cluster.view.topics.get(topic) if not self.is_closed else None
         is_unknown = view is None or (partition is not None and not 0 <= partition < len(view.partitions))
-        if view is None or is_unknown or not self._accumulator.has_room_for(size_bytes):
+        if view is None or is_unknown or not self.accumulator.has_room_for(size_bytes):
             self._require_open()
             raise trio.WouldBlock
         return self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
@@ -249,7 +247,11 @@ class Producer:
         Raises:
             KafkaError: MESSAGE_TOO_LARGE, more than ``max_request_size``.
         """
-        size_bytes = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+        size_bytes = RECORD_OVERHEAD_BYTES
+        if key is not None:
+            size_bytes += len(key)
+        if value is not None:
+            size_bytes += len(value)
         if headers:
             size_bytes += sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
         if size_bytes > self.config.max_request_size:
@@ -268,21 +270,39 @@ class Producer:
         size_bytes: int,
         on_delivery: DeliveryCallback | None,
     ) -> Delivery:
+        delivery, due_ms = self.place(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
+        if due_ms < NEVER_MS and self._sender.is_late_for(due_ms):
+            self._sender.wake()
+        now_ms = self._monotonic_ms()
+        if due_ms <= now_ms or now_ms >= self._yield_ms:
+            # A loop that only sends must let the sender run: when it has something to send, and every linger_ms.
+            self._is_yield_due = True
+            self._yield_ms = now_ms + self.config.linger_ms
+        return delivery
+
+    def place(  # noqa: PLR0917 - called for every record, where keywords cost
+        self,
+        view: TopicView,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[RecordHeader, ...],
+        timestamp_ms: int | None,
+        size_bytes: int,
+        on_delivery: DeliveryCallback | None,
+    ) -> tuple[Delivery, int]:
+        """Put a record into a batch, for which there is room. Returns its receipt, and when the sender has to look at the latest.
+
+        Raises:
+            KafkaError: INVALID_TIMESTAMP, INVALID_PARTITIONS.
+            TypeError: partition or timestamp is no whole number.
+        """
         partition = self._choose(view, key, value, size_bytes) if partition is None else index(partition)
         if timestamp_ms is None:
             timestamp_ms = self.wall_ms()
         elif not 0 <= index(timestamp_ms) < MAX_TIMESTAMP_MS:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"a timestamp is from 0 to {MAX_TIMESTAMP_MS - 1} ms, not {timestamp_ms}")
-        topic_partition = TopicPartition(view.name, partition)
-        now_ms = self._monotonic_ms()
-        delivery, due_ms = self._accumulator.append(topic_partition, timestamp_ms, key, value, headers, now_ms, on_delivery)
-        if due_ms < NEVER_MS:
-            self._sender.wake_by(due_ms)
-        if due_ms == now_ms or now_ms >= self._yield_ms:
-            # A loop that only sends must let the sender run: when it has something to send, and every linger_ms.
-            self._is_yield_due = True
-            self._yield_ms = now_ms + self.config.linger_ms
-        return delivery
+        return self.accumulator.append(view.name, partition, timestamp_ms, key, value, headers, on_delivery)
 
     def _choose(self, view: TopicView, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
         count = len(view.partitions)
@@ -296,11 +316,18 @@ class Producer:
                 return chosen
         if key is not None and not self.config.partitioner_ignore_keys:
             return self._keyed.partition(key, count)
-        chosen = self._sticky.partition(view.name, count, view.available)
-        self._sticky.record_added(view.name, size_bytes)
-        return chosen
+        return self._sticky.place(view.name, size_bytes, count, view.available)
 
-    async def _find_topic(self, topic: str, partition: int | None) -> TopicView:
+    def is_sender_late_for(self, due_ms: int) -> bool:
+        """Whether the sender has to be woken for what is due then; from any thread."""
+        return due_ms < NEVER_MS and self._sender.is_late_for(due_ms)
+
+    def wake_sender(self) -> None:
+        """Let the sender look."""
+        self._sender.wake()
+
+    async def find_topic(self, topic: str, partition: int | None) -> TopicView:
+        """Return a topic that has that partition. Raises as ``send``."""
         self._require_open()
         view = await self.cluster.topic(topic, self.config.max_block_ms)
         if partition is not None and partition >= len(view.partitions):
@@ -313,18 +340,21 @@ class Producer:
     async def _wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
         """Wait until enough was settled; lingering ends for everybody meanwhile."""
         self._blocked_count += 1
-        self._update_urgency()
         try:
-            with trio.move_on_after(limit_ms / 1_000):
-                while not self._accumulator.has_room_for(size_bytes):
+            with self.accumulator.urgent(), trio.move_on_after(limit_ms / 1_000):
+                self._sender.wake()
+                while not self.accumulator.has_room_for(size_bytes):
                     await self._sender.wait_settled()
                     self._require_open()
                 return
         finally:
             self._blocked_count -= 1
-            self._update_urgency()
-        text = f"no room for {size_bytes} bytes within {self.config.max_block_ms} ms: buffer_memory {self.config.buffer_memory} is full"
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+        raise self.no_room(size_bytes, limit_ms)
+
+    def no_room(self, size_bytes: int, limit_ms: int) -> KafkaError:
+        """Return the error of a record for which there was no room in time."""
+        text = f"no room for {size_bytes} bytes within {limit_ms} ms: buffer_memory {self.config.buffer_memory} is full"
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
     def _patience_ms(self, error: BaseException | None) -> int:
         """Return how long leaving may take: an exception waits for one request at most, a cancellation for nothing."""
@@ -332,13 +362,8 @@ class Producer:
             return self.config.delivery_timeout_ms
         return self.config.request_timeout_ms if isinstance(error, Exception) else 0
 
-    def _update_urgency(self) -> None:
-        self._accumulator.is_urgent = self._blocked_count > 0 or self._flushing_count > 0
-        if self._accumulator.is_urgent:
-            self._sender.wake()
-
     def _require_open(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'async with'")
         if self._sender.refusal is not None:
             raise self._sender.refusal

@@ -145,10 +145,9 @@ class Sender:
         """There is something new to look at."""
         self._wakeup.set()
 
-    def wake_by(self, due_ms: int) -> None:
-        """There will be something to look at by then."""
-        if due_ms < self._asleep_until_ms:
-            self._wakeup.set()
+    def is_late_for(self, due_ms: int) -> bool:
+        """Whether it would sleep beyond ``due_ms``; may be asked from any thread."""
+        return due_ms < self._asleep_until_ms
 
     async def wait_settled(self) -> None:
         """Wait until some batch is settled."""
@@ -158,6 +157,7 @@ class Sender:
         """Send for ever; the caller cancels."""
         async with trio.open_nursery() as nursery:
             while True:
+                self._asleep_until_ms = NEVER_MS  # whoever adds something while this looks wakes it again
                 self._asleep_until_ms = self._look(nursery)
                 with trio.move_on_after(max(self._asleep_until_ms - self._now_ms(), 0) / 1_000):
                     await self._wakeup.wait()
@@ -173,6 +173,7 @@ class Sender:
             for node_id, batches in drained.requests.items():
                 self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
                 for batch in batches:
+                    self._accumulator.seal(batch)
                     self._meter.note_sent(batch.topic_partition.topic, batch.size_bytes, now_ms - batch.created_ms)
                 turn = _Turn(self._turns.get(node_id))
                 self._turns[node_id] = turn
@@ -309,7 +310,8 @@ class Sender:
         assert self._sequences is not None, "only numbered batches get here"
         failed = ProducerIdentity(batch.producer_id, batch.producer_epoch)
         queue = self._accumulator.queue_of(batch)
-        self._sequences.start_again(queue.sequence, [each for each in queue.waiting if each.has_sequence], failed)
+        with self._accumulator.guarded():
+            self._sequences.start_again(queue.sequence, [each for each in queue.waiting if each.has_sequence], failed)
         if is_identity_lost and self._sequences.identity is not None and self._sequences.identity.producer_id == failed.producer_id:
             self._sequences.identity = None
 

@@ -94,6 +94,37 @@ class BatchBuilder:
         self.record_count = offset_delta + 1
         return offset_delta
 
+    def append_within(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Sequence[RecordHeader] = ()) -> int:
+        """Add a record and return the size of the batch as if it were not compressed; 0 if the record has no room.
+
+        The first record always has room. This is ``has_room_for`` and ``append`` in one call, for producers.
+        """
+        offset_delta = self.record_count
+        timestamp_delta = timestamp_ms - self.base_timestamp if offset_delta else 0
+        if key is None:
+            key_length, key = _NULL, b""
+        else:
+            key_length = VARINTS[len(key)]
+        if value is None:
+            value_length, value = _NULL, b""
+        else:
+            value_length = VARINTS[len(value)]
+        tail = encode_headers(headers) if headers else b"\0"
+        record = b"".join((b"\0", VARINTS[timestamp_delta], VARINTS[offset_delta], key_length, key, value_length, value, tail))
+        length = VARINTS[len(record)]
+        buffer = self._buffer
+        size_bytes = len(buffer) + len(length) + len(record)
+        if offset_delta == 0:
+            self.base_timestamp = self.max_timestamp = timestamp_ms
+        elif size_bytes > self.max_size_bytes:
+            return 0
+        elif timestamp_ms > self.max_timestamp:
+            self.max_timestamp = timestamp_ms
+        buffer += length
+        buffer += record
+        self.record_count = offset_delta + 1
+        return size_bytes
+
     def build(
         self,
         *,

@@ -30,35 +30,30 @@ def test_key_placement_ignores_the_sign_bit() -> None:
 
 def test_keyless_records_stay_until_a_batch_is_full_and_then_move() -> None:
     sticky = StickyPlacement(Random(1), switch_bytes=100)
-    first = sticky.partition("t", 3, (0, 1, 2))
-    sticky.record_added("t", 60)
-    assert sticky.partition("t", 3, (0, 1, 2)) == first
-    sticky.record_added("t", 60)
-    assert sticky.partition("t", 3, (0, 1, 2)) != first
+    first = sticky.place("t", 60, 3, (0, 1, 2))
+    assert sticky.place("t", 60, 3, (0, 1, 2)) == first
+    assert sticky.place("t", 60, 3, (0, 1, 2)) != first
 
 
 def test_keyless_records_avoid_partitions_without_leader() -> None:
     sticky = StickyPlacement(Random(1), switch_bytes=1)
     for _ in range(20):
-        assert sticky.partition("t", 4, (1, 3)) in {1, 3}
-        sticky.record_added("t", 1)
+        assert sticky.place("t", 1, 4, (1, 3)) in {1, 3}
 
 
 def test_a_partition_that_lost_its_leader_is_left_at_once() -> None:
     sticky = StickyPlacement(Random(1), switch_bytes=1_000)
-    first = sticky.partition("t", 2, (0, 1))
+    first = sticky.place("t", 1, 2, (0, 1))
     sticky.leave("t", first)
-    assert sticky.partition("t", 2, (1 - first,)) == 1 - first
+    assert sticky.place("t", 1, 2, (1 - first,)) == 1 - first
 
 
 def test_topics_stick_independently() -> None:
     sticky = StickyPlacement(Random(1), switch_bytes=10)
-    first = sticky.partition("a", 2, (0, 1))
-    sticky.record_added("a", 100)
-    other = sticky.partition("b", 2, (0, 1))
-    sticky.record_added("b", 1)
-    assert sticky.partition("b", 2, (0, 1)) == other
-    assert sticky.partition("a", 2, (0, 1)) == 1 - first
+    first = sticky.place("a", 100, 2, (0, 1))
+    other = sticky.place("b", 1, 2, (0, 1))
+    assert sticky.place("b", 1, 2, (0, 1)) == other
+    assert sticky.place("a", 1, 2, (0, 1)) == 1 - first
 
 
 def test_backoff_doubles_within_its_jitter_up_to_its_maximum() -> None:

@@ -155,7 +155,7 @@ def test_what_cannot_become_a_record_is_told_to_the_sender_and_harms_no_other(
             await producer.send(**{"topic": "t", "value": b"x", **record})
         with pytest.raises(expected):
             producer.send_nowait(**{"topic": "t", "value": b"x", **record})
-        assert producer._accumulator.is_empty, "nothing of it was taken"
+        assert producer.accumulator.is_empty, "nothing of it was taken"
         producer.interceptors = ()
         producer.serialize_value = producer.serialize_key = lambda content: content
         producer._partitioner = None
@@ -220,7 +220,7 @@ def test_a_partition_for_which_many_batches_wait_is_chosen_less_often() -> None:
     counts = [0, 0, 0]
     for _ in range(8_000):
         placement._current.clear()
-        counts[placement.partition("t", 3, (0, 1, 2))] += 1
+        counts[placement.place("t", 10, 3, (0, 1, 2))] += 1
     assert [count / 1_000 for count in counts] == pytest.approx([4, 3, 1], rel=0.15)
 
 

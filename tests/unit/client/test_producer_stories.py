@@ -252,7 +252,7 @@ def test_send_waits_for_room_and_gives_up_in_time() -> None:
         broker.delay_s = 0.5
         for _ in range(20):
             await producer.send("t", b"x" * 1_000)
-        assert producer._accumulator.buffered_bytes <= 4_000
+        assert producer.accumulator.buffered_bytes <= 4_000
         broker.delay_s = 10
         with pytest.raises(KafkaError, match="buffer_memory 4000 is full"):
             await send_many(producer, 400)
