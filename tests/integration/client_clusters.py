@@ -26,7 +26,7 @@ PROPERTIES = {"num.partitions": "4", "group.min.session.timeout.ms": "1000"}
 KAFKA_PROPERTIES = """
 process.roles=broker,controller
 node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
@@ -65,7 +65,7 @@ def apache_kafka(directory: Path, more: Mapping[str, str] = NO_PROPERTIES) -> It
     lines = [f"{name}={value}\n" for name, value in _placed(more, directory).items()]
     properties.write_text(KAFKA_PROPERTIES.format(port=port, controller=controller, directory=directory) + "".join(lines))
     cluster_id = _java("kafka.tools.StorageTool", "random-uuid").stdout.split()[-1]
-    _java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+    _java("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id, "-c", str(properties))
     command = [*_java_command(), "kafka.Kafka", str(properties)]
     with (directory / "kafka.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
