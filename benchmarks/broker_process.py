@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import psutil
 from confluent_kafka import KafkaException, Producer
@@ -32,14 +33,16 @@ class BrokerProcess:
     def rss_bytes(self) -> int:
         return int(self.process.memory_info().rss)
 
-    def create_topic(self, name: str, partition_count: int = 1) -> None:
+    @contextlib.contextmanager
+    def topic(self, partition_count: int = 1) -> Iterator[str]:
+        """Create a topic of a new name and delete it afterwards, so that disk space is given back between figures."""
+        name = f"bench-{uuid4().hex[:8]}"
         admin = AdminClient({"bootstrap.servers": self.address})
         admin.create_topics([NewTopic(name, partition_count, 1)])[name].result(timeout=30)
-
-    def delete_topic(self, name: str) -> None:
-        """Disk space is given back between figures."""
-        admin = AdminClient({"bootstrap.servers": self.address})
-        admin.delete_topics([name])[name].result(timeout=30)
+        try:
+            yield name
+        finally:
+            admin.delete_topics([name])[name].result(timeout=30)
 
 
 def touch_memory(size_bytes: int) -> float:
@@ -89,29 +92,42 @@ def wait_for_first_produce(address: str, child: subprocess.Popen[bytes]) -> None
         raise KafkaException(failures[0] if failures else "the first record was not acknowledged")
 
 
+def write_properties(directory: Path, address: str, **more: str) -> Path:
+    """Write what both brokers are told, and ``more``; underscores stand for dots."""
+    properties = directory / "server.properties"
+    settings = {
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://{address}",
+        "log.dirs": f"{directory}/logs",
+        "log.segment.delete.delay.ms": "0",
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return properties
+
+
 @contextlib.contextmanager
-def running_broker(**overrides: str) -> Iterator[BrokerProcess]:
-    """Start ``tidelog serve`` on a free port with an empty directory, and stop it in order."""
+def running(argv: list[str], address: str) -> Iterator[BrokerProcess]:
+    """Start a broker, and stop it in order."""
+    started = time.monotonic()
+    child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for_first_produce(address, child)
+        yield BrokerProcess(address=address, process=psutil.Process(child.pid), start_to_first_produce_s=time.monotonic() - started)
+    finally:
+        child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(30)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+@contextlib.contextmanager
+def running_broker() -> Iterator[BrokerProcess]:
+    """Start ``tidelog serve`` on a free port with an empty directory."""
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
         address = f"127.0.0.1:{free_port()}"
-        properties = Path(directory) / "server.properties"
-        settings = {
-            "node.id": "1",
-            "listeners": f"PLAINTEXT://{address}",
-            "log.dirs": f"{directory}/logs",
-            "log.segment.delete.delay.ms": "0",
-            **overrides,
-        }
-        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        started = time.monotonic()
-        child = subprocess.Popen([sys.executable, "-m", "log_service.cli.main", "serve", str(properties)], stderr=subprocess.DEVNULL)
-        try:
-            wait_for_first_produce(address, child)
-            yield BrokerProcess(address=address, process=psutil.Process(child.pid), start_to_first_produce_s=time.monotonic() - started)
-        finally:
-            child.send_signal(signal.SIGTERM)
-            try:
-                child.wait(30)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+        properties = write_properties(Path(directory), address)
+        with running([sys.executable, "-m", "log_service.cli.main", "serve", str(properties)], address) as broker:
+            yield broker

@@ -36,20 +36,16 @@ def consume_values(address: str, topic: str, count: int) -> float:
     return seconds
 
 
-def measure(broker: BrokerProcess, *, round_count: int, scale: float) -> list[Row]:
+def measure(broker: BrokerProcess, *, scale: float) -> list[Row]:
+    """Measure one round."""
     rows = []
     for name, (size_bytes, full_count) in SIZES.items():
         count = max(20_000, int(full_count * scale))
-        topic = f"consume-{size_bytes}"
-        broker.create_topic(topic)
-        produce_values(broker.address, topic, size_bytes, count)
-        speeds, costs = [], []
-        for _ in range(round_count):
+        with broker.topic() as topic:
+            produce_values(broker.address, topic, size_bytes, count)
             cpu_before = broker.cpu_s()
             seconds = consume_values(broker.address, topic, count)
-            speeds.append(size_bytes * count / seconds / MEGABYTE)
-            costs.append((broker.cpu_s() - cpu_before) / (size_bytes * count / 1e9))
-        broker.delete_topic(topic)
-        rows.append(Row(figure=f"consume {name}", unit="MB/s", rounds=tuple(speeds)))
-        rows.append(Row(figure=f"broker CPU of consume {name}", unit="s per GB", rounds=tuple(costs)))
+            cpu_s = broker.cpu_s() - cpu_before
+        rows.append(Row(figure=f"consume {name}", unit="MB/s", rounds=(size_bytes * count / seconds / MEGABYTE,)))
+        rows.append(Row(figure=f"  broker CPU of consume {name}", unit="s per GB", rounds=(cpu_s / (size_bytes * count / 1e9),)))
     return rows

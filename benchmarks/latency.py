@@ -43,14 +43,14 @@ def latencies_ms(address: str, topic: str, rate: int, seconds: float) -> list[fl
     return sorted(seen)
 
 
-def measure(broker: BrokerProcess, *, round_count: int, scale: float) -> list[Row]:
+def measure(broker: BrokerProcess, *, scale: float) -> list[Row]:
+    """Measure one round."""
     rows = []
     for rate in RATES:
-        topic = f"latency-{rate}"
-        broker.create_topic(topic)
-        rounds = [latencies_ms(broker.address, topic, rate, SECONDS * scale) for _ in range(round_count)]
-        broker.delete_topic(topic)
-        for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)):
-            figures = tuple(percentile(ordered, share) for ordered in rounds)
-            rows.append(Row(figure=f"latency {name} at {rate:,} records/s", unit="ms", rounds=figures))
+        with broker.topic() as topic:
+            ordered = latencies_ms(broker.address, topic, rate, SECONDS * scale)
+        rows += [
+            Row(figure=f"latency {name} at {rate:,} records/s", unit="ms", rounds=(percentile(ordered, share),))
+            for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999))
+        ]
     return rows

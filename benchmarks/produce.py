@@ -1,6 +1,9 @@
 """Throughput of acknowledged produces, and what they cost the broker in CPU."""
 
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import Producer
 
@@ -9,23 +12,29 @@ from benchmarks.table import Row
 
 MEGABYTE = 1e6
 SIZES = {"100 B": (100, 2_000_000), "1 KiB": (1024, 600_000), "10 KiB": (10_240, 80_000)}
-CHUNK = 2_000
+SPREAD_PARTITIONS, SPREAD_COUNT = 100, 200_000
+PRODUCERS, SINGLE_COUNT = 16, 100_000
+CHUNK, TURN = 2_000, 64
 
 
-def produce_values(address: str, topic: str, size_bytes: int, count: int) -> float:
+def producer_of(address: str, **settings: str | float) -> Producer:
+    """Return a producer that batches as much as it can; ``settings`` as librdkafka names them, with underscores for dots."""
+    chosen = {
+        "bootstrap.servers": address,
+        "acks": "all",
+        "linger.ms": 5,
+        "batch.size": 1 << 20,
+        "batch.num.messages": 100_000,
+        "queue.buffering.max.messages": 500_000,
+        "queue.buffering.max.kbytes": 512 << 10,
+        "delivery.report.only.error": True,
+    }
+    return Producer({**chosen, **{name.replace("_", "."): value for name, value in settings.items()}})
+
+
+def produce_values(address: str, topic: str, size_bytes: int, count: int, **settings: str | float) -> float:
     """Send ``count`` values and return the seconds until the last was acknowledged."""
-    producer = Producer(
-        {
-            "bootstrap.servers": address,
-            "acks": "all",
-            "linger.ms": 5,
-            "batch.size": 1 << 20,
-            "batch.num.messages": 100_000,
-            "queue.buffering.max.messages": 500_000,
-            "queue.buffering.max.kbytes": 512 << 10,
-            "delivery.report.only.error": True,
-        }
-    )
+    producer = producer_of(address, **settings)
     value = bytes(size_bytes)
     started = time.monotonic()
     sent_count = 0
@@ -39,23 +48,72 @@ def produce_values(address: str, topic: str, size_bytes: int, count: int) -> flo
     return time.monotonic() - started
 
 
-def measure(broker: BrokerProcess, *, round_count: int, scale: float) -> list[Row]:
-    rows = []
-    for name, (size_bytes, full_count) in SIZES.items():
+def produce_alone(address: str, topic: str, size_bytes: int, count: int) -> float:
+    """Send one-record batches from ``PRODUCERS`` producers and return the seconds until the last was acknowledged."""
+    producers = [producer_of(address, linger_ms=0, batch_num_messages=1) for _ in range(PRODUCERS)]
+    value = bytes(size_bytes)
+    share = count // PRODUCERS
+    started = time.monotonic()
+    for start in range(0, share, TURN):
+        for producer in producers:
+            producer.produce_batch(topic, [{"value": value} for _ in range(min(TURN, share - start))])
+            producer.poll(0)
+    if any(producer.flush(120) for producer in producers):
+        raise SystemExit("records were not acknowledged within two minutes")
+    return time.monotonic() - started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one figure produces."""
+
+    name: str
+    size_bytes: int
+    count: int
+    partition_count: int
+    produce: Callable[[str, str, int, int], float] = produce_values
+
+
+def loads() -> Iterator[Load]:
+    """Yield what is measured, in the order of the table."""
+    for name, (size_bytes, count) in SIZES.items():
         for partition_count in (1, 6):
-            count = max(1, int(full_count * scale))
-            speeds, costs, floors = [], [], []
-            for index in range(round_count):
-                topic = f"produce-{size_bytes}-{partition_count}-{index}"
-                broker.create_topic(topic, partition_count)
-                floors.append(touch_memory(int(size_bytes * count * 1.2)))
-                cpu_before = broker.cpu_s()
-                seconds = produce_values(broker.address, topic, size_bytes, count)
-                speeds.append(size_bytes * count / seconds / MEGABYTE)
-                costs.append((broker.cpu_s() - cpu_before) / (size_bytes * count / 1e9))
-                broker.delete_topic(topic)
             where = f"{partition_count} partition{'s' if partition_count > 1 else ''}"
-            rows.append(Row(figure=f"produce {name}, acks=all, {where}", unit="MB/s", rounds=tuple(speeds)))
-            rows.append(Row(figure=f"broker CPU of produce {name}, {where}", unit="s per GB", rounds=tuple(costs)))
-            rows.append(Row(figure="  of the same minute: writing as many bytes, nothing else", unit="s per GB", rounds=tuple(floors)))
-    return rows
+            yield Load(name=f"produce {name}, acks=all, {where}", size_bytes=size_bytes, count=count, partition_count=partition_count)
+    yield Load(
+        name=f"produce 1 KiB spread over {SPREAD_PARTITIONS} partitions",
+        size_bytes=1024,
+        count=SPREAD_COUNT,
+        partition_count=SPREAD_PARTITIONS,
+        produce=partial(produce_values, sticky_partitioning_linger_ms=0),
+    )
+
+
+def measure(broker: BrokerProcess, *, scale: float) -> list[Row]:
+    """Measure one round."""
+    rows = []
+    for load in loads():
+        count = max(1, int(load.count * scale))
+        size_bytes = load.size_bytes * count
+        with broker.topic(load.partition_count) as topic:
+            floor = touch_memory(int(size_bytes * 1.2))
+            cpu_before = broker.cpu_s()
+            seconds = load.produce(broker.address, topic, load.size_bytes, count)
+            cpu_s = broker.cpu_s() - cpu_before
+        rows.append(Row(figure=load.name, unit="MB/s", rounds=(size_bytes / seconds / MEGABYTE,)))
+        rows.append(Row(figure=f"  broker CPU of {load.name}", unit="s per GB", rounds=(cpu_s / (size_bytes / 1e9),)))
+        rows.append(Row(figure=f"  writing those bytes alone, {load.name}", unit="s per GB", rounds=(floor,)))
+    return [*rows, *measure_alone(broker, scale=scale)]
+
+
+def measure_alone(broker: BrokerProcess, *, scale: float) -> list[Row]:
+    """Measure what a request costs that carries one record."""
+    count = max(1, int(SINGLE_COUNT * scale) // PRODUCERS) * PRODUCERS
+    with broker.topic(PRODUCERS) as topic:
+        cpu_before = broker.cpu_s()
+        seconds = produce_alone(broker.address, topic, 100, count)
+        cpu_s = broker.cpu_s() - cpu_before
+    return [
+        Row(figure=f"one-record batches of 100 B from {PRODUCERS} producers", unit="records/s", rounds=(count / seconds,)),
+        Row(figure="  broker CPU of each", unit="us", rounds=(cpu_s / count * 1e6,)),
+    ]
