@@ -17,6 +17,7 @@ from types import MappingProxyType
 import trio
 
 from log_service.broker.bound_network import BoundNetwork
+from log_service.broker.controller_apis import CONTROLLER_APIS
 from log_service.broker.dispatch import Dispatcher
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.handler_table import HANDLERS
@@ -78,6 +79,7 @@ class Broker:
         self._budget = ServerBudget(config.limits)
         self._servers: list[Server] = []
         self._listeners: list[Listener] = []
+        self._controller_listener: Listener | None = None
         self._metrics_listener: Listener | None = None
         self.is_stopped_gracefully = False
         self._stop_requested = trio.Event()
@@ -125,6 +127,12 @@ class Broker:
         """Host and port of the metrics page, if there is one."""
         return None if self._metrics_listener is None else (self._metrics_listener.host, self._metrics_listener.port)
 
+    @property
+    def controller_address(self) -> tuple[str, int] | None:
+        """Host and port of the listener of the controller, as admin clients are told; None where there is none."""
+        config, listener = self._config.controller_listener, self._controller_listener
+        return None if config is None or listener is None else (config.advertised_host, config.advertised_port or listener.port)
+
     # Running
 
     async def run(self, *, task_status: trio.TaskStatus["Broker"] = trio.TASK_STATUS_IGNORED) -> None:
@@ -144,8 +152,9 @@ class Broker:
                     self.is_stopped_gracefully = True
                     nursery.cancel_scope.cancel()
         finally:
-            for listener in self._listeners:
-                listener.close()
+            for listener in (*self._listeners, self._controller_listener):
+                if listener is not None:
+                    listener.close()
             if self._metrics_listener is not None:
                 self._metrics_listener.close()
             if hasattr(self, "_logs"):
@@ -231,9 +240,14 @@ class Broker:
 
     async def _bind(self) -> None:
         for listener in self._config.listeners:
-            self._listeners.append(await self.env.network.listen(listener.host, listener.port, backlog=self._config.limits.backlog))
+            self._listeners.append(await self._listen(listener))
+        if self._config.controller_listener is not None:
+            self._controller_listener = await self._listen(self._config.controller_listener)
         if self._config.metrics_listener is not None:
             self._metrics_listener = await bind_metrics(self.env.network, *self._config.metrics_listener)
+
+    async def _listen(self, listener: ListenerConfig) -> Listener:
+        return await self.env.network.listen(listener.host, listener.port, backlog=self._config.limits.backlog)
 
     async def _join(self, identity: NodeIdentity) -> None:
         self._lifecycle = Lifecycle(self._config, self._controller, lambda: self.image)
@@ -319,6 +333,7 @@ class Broker:
             controller=self._controller,
             fetch_sessions=FetchSessionCache(self._config.fetch, self.env.rng),
             producer_ids=ProducerIds(self._next_producer_ids),
+            controller_address=self.controller_address,
         )
 
     async def _next_producer_ids(self) -> tuple[int, int]:
@@ -328,6 +343,8 @@ class Broker:
     async def _serve(self, nursery: trio.Nursery, dispatcher: Dispatcher) -> None:
         for config, listener in zip(self._config.listeners, self._listeners, strict=True):
             await self._serve_one(nursery, dispatcher, config, listener)
+        if self._config.controller_listener is not None and self._controller_listener is not None:
+            await self._serve_one(nursery, dispatcher.only(CONTROLLER_APIS), self._config.controller_listener, self._controller_listener)
 
     async def _serve_one(self, nursery: trio.Nursery, dispatcher: Dispatcher, config: ListenerConfig, listener: Listener) -> None:
         env = Env(clock=self.env.clock, rng=self.env.rng, network=BoundNetwork(self.env.network, listener))

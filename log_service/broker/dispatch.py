@@ -7,7 +7,7 @@ traceback), or, in an async handler, becomes the API's own error response. Knows
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import CoroutineType
@@ -61,6 +61,12 @@ class Dispatcher:
     def meters(self) -> dict[ApiKey, RequestMeter]:
         """What was counted of each API's requests."""
         return {key: route.meter for key, route in self._routes.items()}
+
+    def only(self, keys: Collection[ApiKey]) -> "Dispatcher":
+        """Return one that answers these APIs and no other."""
+        fewer = Dispatcher(self._node, {}, self._start_task)
+        fewer._routes = {key: route for key, route in self._routes.items() if key in keys}
+        return fewer
 
     def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Answer:
         """Answer one request.

@@ -44,6 +44,8 @@ class Node:
     controller: ControllerDriver
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
+    controller_address: tuple[str, int] | None = None
+    """Where admin clients reach the controller, as they are told."""
 
 
 @dataclass(slots=True, eq=False)

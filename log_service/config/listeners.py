@@ -1,7 +1,7 @@
 """Listeners: what the listener keys together mean.
 
-Decides which listeners clients get, what they are told, and which belong to the controller; binds nothing. A listener of the controller is
-accepted and checked, and left out of the result: a quorum of one talks to itself without a socket. Combinations that cannot be honoured are
+Decides which listeners clients get, what they are told, and which belongs to the controller; binds nothing. The controller's is for admin
+clients (KIP-919): a quorum of one talks to itself without a socket. Combinations that cannot be honoured are
 ``ConfigError``: another protocol than PLAINTEXT, an address that nobody can connect to, a name or port given twice.
 """
 
@@ -112,13 +112,28 @@ def broker_listeners(keys: ListenerKeys) -> tuple[ListenerConfig, ...]:
     )
 
 
-def controller_end_point(keys: ListenerKeys) -> EndPoint | None:
-    """Return the first listener of the controller, or None where there is none."""
-    for end_point in keys.listeners:
-        if end_point.name in keys.controller_names:
-            _plaintext(end_point.name, keys.protocols)
-            return end_point
-    return None
+def controller_listener(keys: ListenerKeys) -> ListenerConfig | None:
+    """Return the listener of the controller, or None where there is none.
+
+    Raises:
+        ConfigError: there are several, or it asks for what is not there.
+    """
+    own = [end_point for end_point in keys.listeners if end_point.name in keys.controller_names]
+    if not own:
+        return None
+    if len(own) > 1:
+        names = ", ".join(end_point.name for end_point in own)
+        raise ConfigError(f"listeners has several listeners of the controller ({names}); name one in controller.listener.names")
+    (bound,) = own
+    told = next((end_point for end_point in keys.advertised or () if end_point.name == bound.name), bound)
+    return ListenerConfig(
+        name=bound.name,
+        host=bound.host,
+        port=bound.port,
+        advertised_host=keys.host_name if told.host in EVERY_ADDRESS else told.host,
+        advertised_port=told.port,
+        security_protocol=_plaintext(bound.name, keys.protocols),
+    )
 
 
 def inter_broker_listener(keys: ListenerKeys, listeners: tuple[ListenerConfig, ...]) -> str:

@@ -4,8 +4,8 @@ Decides what the keys of a file mean together; reads no file and knows no machin
 for what is not there are ``ConfigError`` (several voters, an authorizer, remote storage), harmless ones are accepted, names that nobody
 knows are returned in ``ServerSettings.unknown_keys`` for one warning.
 
-A listener of the controller may stand in the file, as in Kafka's own sample of a combined node: it is checked, goes into the voter record,
-and is bound only when a quorum has more voters than this node.
+A listener of the controller may stand in the file, as in Kafka's own sample of a combined node: it goes into the voter record, and answers
+admin clients that ask a controller (KIP-919).
 """
 
 import re
@@ -21,7 +21,7 @@ from log_service.config.dynamic_keys import PER_LISTENER_ACTING, base_name
 from log_service.config.listeners import (
     ListenerKeys,
     broker_listeners,
-    controller_end_point,
+    controller_listener,
     inter_broker_listener,
     parse_end_points,
     parse_metrics_listener,
@@ -36,7 +36,6 @@ from log_service.config.views import (
     ConnectionLimits,
     FetchConfig,
     GroupConfig,
-    ListenerConfig,
     LiveConfig,
     LogManagerConfig,
     MetadataLogConfig,
@@ -151,7 +150,6 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
     _validate_voters(values, node_id)
     keys = _listener_keys(values, host_name)
     listeners = broker_listeners(keys)
-    controller = controller_end_point(keys)
     log_dirs = _log_dirs(values)
     live = live_config(log_dirs, texts)
     metadata_log_dir = Path(values.optional_text("metadata.log.dir") or log_dirs[0])
@@ -164,15 +162,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         rack=values.optional_text("broker.rack"),
         cluster_id=values.optional_text("cluster.id"),
         inter_broker_listener_name=inter_broker_listener(keys, listeners),
-        controller_listener=ListenerConfig(
-            name=controller.name,
-            host=controller.host,
-            port=controller.port,
-            advertised_host=controller.host,
-            advertised_port=controller.port,
-        )
-        if controller
-        else None,
+        controller_listener=controller_listener(keys),
         log=log_defaults(texts),
         metadata_log=_metadata_log(values, is_directory_apart=metadata_log_dir not in log_dirs),
         limits=_limits(values, live.connections),

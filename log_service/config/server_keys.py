@@ -91,7 +91,7 @@ LISTENERS = (
           "the one whose protocol is security.inter.broker.protocol"),
     _text("security.inter.broker.protocol", "PLAINTEXT", "Security protocol of the listener between nodes, where none is named.",
           "the only one that there is"),
-    _list("controller.listener.names", "CONTROLLER", "Listeners of the controller; they are bound when a quorum has more than one voter.",
+    _list("controller.listener.names", "CONTROLLER", "The listener of the controller, for tools that ask one (--bootstrap-controller).",
           "the name in Kafka's own samples"),
     _list("controller.quorum.voters", "", "Voters of the metadata quorum, id@host:port; only this node may stand here.",
           "this node alone is the quorum"),

@@ -190,7 +190,7 @@ class NodeConfig:
     cluster_id: str | None = None
     inter_broker_listener_name: str = "PLAINTEXT"
     metrics_listener: tuple[str, int] | None = None  # host and port of the metrics page
-    controller_listener: ListenerConfig | None = None  # bound once the quorum has more than one voter
+    controller_listener: ListenerConfig | None = None  # where admin clients ask the controller (KIP-919)
     log: LogConfig = field(default_factory=LogConfig)
     metadata_log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
     limits: NetworkLimits = field(default_factory=NetworkLimits)

@@ -206,12 +206,12 @@ class SocketNetwork:
         self._receive_buffer_bytes = receive_buffer_bytes
 
     async def listen(self, host: str, port: int, *, backlog: int = 128) -> SocketListener:
-        """Bind and listen; an empty host is every address of this machine, IPv4 and IPv6.
+        """Bind and listen; an empty host, or ``::``, is every address of this machine, IPv4 and IPv6; ``0.0.0.0`` is IPv4 alone.
 
         Raises:
             OSError: the address is in use or not ours.
         """
-        if not host and socket.has_dualstack_ipv6():
+        if host in {"", "::"} and socket.has_dualstack_ipv6():
             listening = socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
         else:
             listening = await _bind(host, port, backlog)

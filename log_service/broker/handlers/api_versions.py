@@ -1,6 +1,6 @@
 """ApiVersions (API key 18), versions 0-4.
 
-Behaviour: tells every API of the table with its versions, the features that this broker knows and those that the cluster has finalized.
+Behaviour: tells every API of the listener with its versions, the features that this broker knows and those that the cluster has finalized.
 A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION and our own range, so that the client can step down; the
 response header is always version 0 (KIP-511). A client that names itself in a way that KIP-511 does not allow gets INVALID_REQUEST.
 
@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from log_service.broker.controller_apis import CONTROLLER_APIS, asks_controller
 from log_service.broker.node import Call, Node
 from log_service.common.errors import ErrorCode
 from log_service.metadata.features import SUPPORTED_FEATURES
@@ -27,7 +28,7 @@ from log_service.protocol.messages.api_versions import (
 FIRST_VERSION_WITH_CLIENT = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
 
-OWN_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({"tidelog.maintenance": (1, 1)})
+OWN_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({"tidelog.maintenance": (1, 2)})
 """By these our own clients know that they talk to this software; everybody else passes over names that it does not know."""
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -41,8 +42,9 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         call.connection.attributes["client_software"] = names
     features = node.image().features
+    is_controller = asks_controller(node, call)
     return ApiVersionsResponse(
-        api_keys=[_told(spec.key) for spec in advertised()],
+        api_keys=[_told(spec.key) for spec in advertised() if not is_controller or spec.key in CONTROLLER_APIS],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in sorted({**SUPPORTED_FEATURES, **OWN_FEATURES}.items())
