@@ -39,7 +39,8 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 def _encode_entries(entry: ProducerEntry) -> Iterator[bytes]:
     for batch in list(entry.batches)[:-1]:
         yield _encode_entry(entry, batch, batch.timestamp, NO_OFFSET)
-    yield _encode_entry(entry, entry.batches[-1] if entry.batches else None, entry.last_ms, entry.current_txn_first_offset)
+    newest = entry.batches[-1] if entry.batches else None
+    yield _encode_entry(entry, newest, entry.last_timestamp, entry.current_txn_first_offset)
 
 
 def _encode_entry(entry: ProducerEntry, batch: RememberedBatch | None, timestamp: int, txn_offset: int) -> bytes:

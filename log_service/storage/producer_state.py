@@ -52,6 +52,11 @@ class ProducerEntry:
         return f"<ProducerEntry {self.producer_id} epoch={self.epoch} last={self.batches[-1] if self.batches else None}>"
 
     @property
+    def last_timestamp(self) -> int:
+        """Latest timestamp of the last batch, as DescribeProducers tells it; when it wrote where no batch is known."""
+        return self.batches[-1].timestamp if self.batches else self.last_ms
+
+    @property
     def last_sequence(self) -> int:
         """Sequence of the last record, -1 where none is known."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE

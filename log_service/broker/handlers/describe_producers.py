@@ -46,7 +46,7 @@ def _producers(log: Log) -> list[ProducerState]:
             producer_id=entry.producer_id,
             producer_epoch=entry.epoch,
             last_sequence=entry.last_sequence,
-            last_timestamp=entry.last_ms,
+            last_timestamp=entry.last_timestamp,
             coordinator_epoch=entry.coordinator_epoch,
             current_txn_start_offset=entry.current_txn_first_offset,
         )
