@@ -5,11 +5,15 @@ Invariant: a partition that was never committed counts from its log start.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestration.checkpoints import Checkpoint, PartitionOffsets
-from orchestration.log_client import LogClient
+from orchestration.log_client import LogClient, LogServiceError
+from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
+
+MAX_LOOKED_AT = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +89,21 @@ def measure_lag(log: LogClient, lake: Lake, *, topic: str, table: str) -> TopicL
     snapshot = lake.snapshot(table)
     committed = snapshot.checkpoints(description.topic_id, [one.partition for one in offsets]) if snapshot else {}
     return lag_of(topic, description.topic_id, offsets, committed)
+
+
+def seconds_behind(log: LogClient, lag: TopicLag, now_s: float) -> float | None:
+    """Return how long the oldest record waits that is not committed; 0.0 where none waits, None where that cannot be told.
+
+    Looks at the partitions that lag most, up to ``MAX_LOOKED_AT``. A record without timestamp, or compacted away, tells nothing.
+    """
+    waiting = sorted((one for one in lag.partitions if one.pending), key=lambda one: one.pending, reverse=True)[:MAX_LOOKED_AT]
+    if not waiting:
+        return 0.0
+    read = log.range_reader()
+    times_s: list[float] = []
+    for one in waiting:
+        start = max(one.committed_offset, one.log_start_offset)
+        first = OffsetRange(partition=one.partition, start=start, end=start + 1)
+        with suppress(LogServiceError):  # retention was faster, or the log went away: lag is told all the same
+            times_s += [moment.timestamp() for batch in read(lag.topic, first) for moment in batch["timestamp"].to_pylist() if moment]
+    return max(round(now_s - min(times_s), 3), 0.0) if times_s else None

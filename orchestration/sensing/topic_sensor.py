@@ -14,7 +14,7 @@ from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
 
 from orchestration.checkpoints import Checkpoint
 from orchestration.instance import UNFINISHED
-from orchestration.lag import TopicLag, measure_lag
+from orchestration.lag import TopicLag, measure_lag, seconds_behind
 from orchestration.log_client import LogClient, LogServiceError
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
@@ -187,24 +187,25 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
                     clock=used,
                 )
                 findings = watch_until(watch, deadline_s)
+                requests = [run_request(feed, context.repository_def) for feed in feeds if feed.table in findings.decision.start]
+                return sensor_result(watch, findings, requests, Progress.from_cursor(context.cursor))
         except LogServiceError as error:
             return dg.SkipReason(str(error))
-        requests = [run_request(feed, context.repository_def) for feed in feeds if feed.table in findings.decision.start]
-        return sensor_result(findings, feeds, requests, Progress.from_cursor(context.cursor), used.now_s())
 
     return follow_topics
 
 
-def sensor_result(
-    findings: Findings, feeds: Sequence[TopicFeed], requests: Sequence[dg.RunRequest], progress: Progress, now_s: float
-) -> dg.SensorResult:
+def sensor_result(watch: Watch, findings: Findings, requests: Sequence[dg.RunRequest], progress: Progress) -> dg.SensorResult:
     """Return what a tick tells Dagster: runs to start, watermarks, lag, verdicts."""
+    feeds, now_s = watch.feeds, watch.clock.now_s()
     by_table = {feed.table: feed for feed in feeds}
     told = decide_events(findings.lags, progress, now_s, {table: one.text for table, one in findings.verdicts.items()})
     watermarks = {lag.topic: lag for lag in findings.lags.values()}
     events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = []
     events += [watermark_event(watermarks[topic]) for topic in told.topics]
-    events += [lag_event(by_table[table], findings.lags[table]) for table in told.tables]
+    for table in told.tables:
+        lag = findings.lags[table]
+        events.append(lag_event(by_table[table], lag, seconds_behind(watch.log, lag, now_s)))
     events += [verdict_event(by_table[table], findings.verdicts[table]) for table in told.judged]
     return dg.SensorResult(
         run_requests=list(requests),
@@ -236,14 +237,15 @@ def watermark_event(lag: TopicLag) -> dg.AssetMaterialization:
     )
 
 
-def lag_event(feed: TopicFeed, lag: TopicLag) -> dg.AssetObservation:
-    """Return the sample of a table's lag."""
+def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.AssetObservation:
+    """Return the sample of a table's lag; ``behind_s`` is how long the oldest record waits, None where nobody knows."""
     rows = [dg.TableRecord(dict(row)) for row in partition_rows(lag)]
     return dg.AssetObservation(
         asset_key=feed.asset_key,
         description="Lag behind the topic",
         metadata={
             "lag": lag.lag,
+            **({} if behind_s is None else {"seconds_behind": behind_s}),
             "high_watermark": lag.high_watermark,
             "committed_offset": sum(one.committed_offset for one in lag.partitions),
             "offsets": dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("no partitions"),

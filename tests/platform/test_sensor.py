@@ -122,13 +122,14 @@ def told(result: Any) -> dict[str, dict[str, Any]]:
 
 def test_records_start_one_run_of_their_table_and_are_told(world: World) -> None:
     append(world, 3)
+    oldest_s = world.log.topics["orders"].partitions[0].records[0][0] / 1000
     result = world.tick()
     assert started(result) == ["clean_orders"]
     assert result.run_requests[0].asset_selection == [KEY]
     assert result.run_requests[0].run_key is None
     assert told(result) == {
         "AssetMaterialization": {"high_watermark": 3, "records_retained": 3, "partitions": 1},
-        "AssetObservation": {"lag": 3, "high_watermark": 3, "committed_offset": 0},
+        "AssetObservation": {"lag": 3, "seconds_behind": pytest.approx(world.now_s - oldest_s), "high_watermark": 3, "committed_offset": 0},
         "AssetCheckEvaluation": {"late_records": 3, "lag": 3, "within_seconds": 60},
     }
     assert {event.asset_key for event in result.asset_events} == {KEY, TOPIC_KEY}
@@ -164,7 +165,7 @@ def test_what_was_read_starts_nothing_and_lag_is_told_to_be_zero(world: World) -
     result = world.tick()
     assert started(result) == []
     assert told(result) == {
-        "AssetObservation": {"lag": 0, "high_watermark": 3, "committed_offset": 3},
+        "AssetObservation": {"lag": 0, "seconds_behind": 0.0, "high_watermark": 3, "committed_offset": 3},
         "AssetCheckEvaluation": {"late_records": 0, "lag": 0, "within_seconds": 60},
     }
     assert told(world.tick()) == {}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from orchestration.checkpoints import Checkpoint
-from orchestration.lag import lag_of, measure_lag
+from orchestration.lag import MAX_LOOKED_AT, TopicLag, lag_of, measure_lag, seconds_behind
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.tables import Lake, append_with_offsets
 from tests.unit.orchestration.memory_log import MemoryLog
@@ -35,3 +35,46 @@ def test_lag_is_measured_from_the_table_and_there_is_none_without_a_topic(tmp_pa
     assert before is not None
     assert after is not None
     assert (before.lag, after.lag, after.committed) == (7, 2, {0: Checkpoint(next_offset=5)})
+
+
+def lag_behind(log: MemoryLog, **committed: int) -> TopicLag:
+    checkpoints = {int(name.removeprefix("p")): Checkpoint(next_offset=offset) for name, offset in committed.items()}
+    return lag_of("t", "id-of-t", log.partition_offsets("t"), checkpoints)
+
+
+def test_seconds_behind_is_the_age_of_the_oldest_record_that_waits() -> None:
+    log = MemoryLog()
+    first, second = log.add_topic("t", 2).partitions
+    for seconds in (100, 200, 300):
+        first.append(b"", timestamp_ms=seconds * 1000)
+    second.append(b"", timestamp_ms=250_000)
+    assert seconds_behind(log, lag_behind(log, p0=1, p1=1), 500.0) == 300.0
+    assert seconds_behind(log, lag_behind(log, p0=2), 500.0) == 250.0
+    assert log.reads == [("t", 0, 1, 2), ("t", 0, 2, 3), ("t", 1, 0, 1)]
+
+
+def test_nothing_is_read_where_nothing_waits() -> None:
+    log = MemoryLog()
+    log.add_topic("t").partitions[0].append(b"")
+    assert seconds_behind(log, lag_behind(log, p0=1), 500.0) == 0.0
+    assert log.reads == []
+
+
+def test_records_that_are_gone_tell_nothing_and_harm_nothing() -> None:
+    log = MemoryLog()
+    gap, cut = log.add_topic("t", 2).partitions
+    gap.skip(5)
+    cut.append(b"", timestamp_ms=1_000)
+    cut.append(b"", timestamp_ms=2_000)
+    lag = lag_behind(log)
+    cut.log_start_offset = 1
+    assert seconds_behind(log, lag, 10.0) is None
+
+
+def test_only_the_partitions_that_lag_most_are_looked_at() -> None:
+    log = MemoryLog()
+    for number, partition in enumerate(log.add_topic("t", MAX_LOOKED_AT + 3).partitions):
+        partition.append(b"", timestamp_ms=1_000)
+        partition.skip(number)
+    assert seconds_behind(log, lag_behind(log), 4.0) == 3.0
+    assert sorted(partition for _, partition, _, _ in log.reads) == list(range(3, MAX_LOOKED_AT + 3))
