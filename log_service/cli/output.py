@@ -127,6 +127,18 @@ def readable(value: Any) -> str:
     return str(value)
 
 
+def sized(size_bytes: int) -> str | None:
+    """Return a number of bytes as people read it: 512 B, 1.5 KiB, 20 GiB; None where it is not known."""
+    if size_bytes < 0:
+        return None
+    value = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: 1 record, 2,000 records."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

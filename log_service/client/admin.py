@@ -190,6 +190,10 @@ class Admin:
         """Return the levels that a broker (None: any) keeps, and those of the cluster (KIP-584)."""
         return await admin_cluster.describe_features(self.cluster, node_id, self._limit(timeout_ms))
 
+    async def describe_api_versions(self, node_id: int | None = None, *, timeout_ms: int | None = None) -> dict[str, tuple[int, int]]:
+        """Return the first and last version of each API that a broker (None: any) speaks, by the API's name."""
+        return await admin_cluster.describe_api_versions(self.cluster, node_id, self._limit(timeout_ms))
+
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate], *, is_validated_only: bool = False, timeout_ms: int | None = None
     ) -> None:

@@ -28,6 +28,7 @@ from log_service.client.connection_pool import SOFTWARE_NAME, raise_for
 from log_service.client.fan_out import Collected, by_topic, gather
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicPartition
+from log_service.protocol.api_versions import SERVED
 from log_service.protocol.messages import alter_partition_reassignments as alter_reassignments
 from log_service.protocol.messages import alter_replica_log_dirs as alter_dirs
 from log_service.protocol.messages import describe_log_dirs as log_dirs
@@ -303,6 +304,17 @@ async def describe_features(cluster: ClusterMetadata, node_id: int | None, timeo
             finalized={each.name: each.max_version_level for each in response.finalized_features},
             finalized_epoch=response.finalized_features_epoch,
         )
+
+    return await cluster.retry(attempt, timeout_ms)
+
+
+async def describe_api_versions(cluster: ClusterMetadata, node_id: int | None, timeout_ms: int) -> dict[str, tuple[int, int]]:
+    """Return the versions of each API that a broker speaks; see ``Admin.describe_api_versions``."""
+
+    async def attempt() -> dict[str, tuple[int, int]]:
+        connection = await (cluster.any_node() if node_id is None else cluster.node(node_id))
+        known = {int(key): SERVED[key].name for key in SERVED}
+        return {known.get(key, f"api {key}"): versions for key, versions in sorted(connection.versions.ranges.items())}
 
     return await cluster.retry(attempt, timeout_ms)
 

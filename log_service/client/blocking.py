@@ -40,6 +40,7 @@ class BlockingAdmin(Blocking[Admin]):
     describe_producers = blocking(Admin.describe_producers)
     describe_metadata_quorum = blocking(Admin.describe_metadata_quorum)
     describe_features = blocking(Admin.describe_features)
+    describe_api_versions = blocking(Admin.describe_api_versions)
     update_features = blocking(Admin.update_features)
     unregister_broker = blocking(Admin.unregister_broker)
     add_raft_voter = blocking(Admin.add_raft_voter)

@@ -1,0 +1,303 @@
+"""``tidelog cluster``: brokers, what they speak, the metadata quorum, features, log directories, leaders and reassignments."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from log_service.cli.connection import open_admin
+from log_service.cli.names import complete_topics, matching_topics, partitions_named
+from log_service.cli.output import bootstrap_option, confirm, counted, json_option, key_values, print_json, print_rows, sized
+from log_service.client.admin_cluster_values import ElectionType, FeatureUpdate, LogDirDescription, QuorumReplica, UpgradeType
+from log_service.client.admin_values import ItemsFailed
+from log_service.client.blocking import BlockingAdmin
+from log_service.common.errors import ErrorCode
+from log_service.common.types import TopicPartition
+
+broker_option = click.option("--broker", "node_id", type=click.IntRange(min=0), metavar="ID", help="Ask this broker.")
+
+
+@click.group()
+def cluster() -> None:
+    """Show the cluster: brokers, APIs, quorum, features, log directories."""
+
+
+@cluster.command(short_help="Show the cluster's id and brokers.")
+@json_option
+@bootstrap_option
+def describe(*, as_json: bool, bootstrap_servers: str) -> None:
+    """Show the cluster's id, its controller and its brokers."""
+    with open_admin(bootstrap_servers) as admin:
+        found = admin.describe_cluster()
+    rows = [
+        {
+            "node_id": node.node_id,
+            "host": node.host,
+            "port": node.port,
+            "rack": node.rack,
+            "controller": node.node_id == found.controller_id,
+        }
+        for node in found.nodes
+    ]
+    if as_json:
+        told = {"cluster_id": found.cluster_id, "controller_id": found.controller_id, "is_tidelog": found.is_tidelog}
+        print_json(told | {"brokers": rows})
+        return
+    click.echo(f"cluster {found.cluster_id}  {counted(len(rows), 'broker')}  {'tidelog' if found.is_tidelog else 'not tidelog'}")
+    print_rows(rows, ["node_id", "host", "port", "rack", "controller"], as_json=False)
+
+
+@cluster.command("api-versions", short_help="Show which APIs a broker speaks.")
+@broker_option
+@json_option
+@bootstrap_option
+def api_versions(*, node_id: int | None, as_json: bool, bootstrap_servers: str) -> None:
+    """Show each API that a broker speaks, and in which versions."""
+    with open_admin(bootstrap_servers) as admin:
+        require_broker(admin, node_id)
+        found = admin.describe_api_versions(node_id)
+    rows = [{"api": name, "first": first, "last": last} for name, (first, last) in found.items()]
+    print_rows(rows, ["api", "first", "last"], as_json=as_json)
+
+
+@cluster.command(short_help="Show or change feature levels.")
+@broker_option
+@click.option("--set", "updates", multiple=True, metavar="NAME=LEVEL", help="Set the cluster's level of a feature; may be repeated.")
+@click.option("--downgrade", is_flag=True, help="Let levels go down where nothing is lost by it.")
+@click.option("--unsafe-downgrade", is_flag=True, help="Let levels go down even where something is lost by it.")
+@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@json_option
+@bootstrap_option
+def features(
+    *,
+    node_id: int | None,
+    updates: tuple[str, ...],
+    downgrade: bool,
+    unsafe_downgrade: bool,
+    dry_run: bool,
+    as_json: bool,
+    bootstrap_servers: str,
+) -> None:
+    """Show which feature levels a broker keeps and which the cluster has, or change the cluster's."""
+    wanted = levels_of(updates, UpgradeType(1 + downgrade if not unsafe_downgrade else UpgradeType.UNSAFE_DOWNGRADE))
+    with open_admin(bootstrap_servers) as admin:
+        require_broker(admin, node_id)
+        if wanted:
+            admin.update_features(wanted, is_validated_only=dry_run)
+            click.echo(f"{'this would be accepted: ' if dry_run else ''}set {', '.join(updates)}")
+            return
+        found = admin.describe_features(node_id)
+    rows = [
+        {"feature": name, "first": first, "last": last, "level": found.finalized.get(name)}
+        for name, (first, last) in sorted(found.supported.items())
+    ]
+    print_rows(rows, ["feature", "first", "last", "level"], as_json=as_json, empty="the broker tells no features")
+
+
+def levels_of(updates: Sequence[str], upgrade_type: UpgradeType) -> dict[str, FeatureUpdate]:
+    """Return the updates that NAME=LEVEL texts ask for."""
+    levels = key_values(updates, "--set")
+    for name, level in levels.items():
+        if not level.isdecimal():
+            raise click.BadParameter(f"the level of {name} is {level!r}, not a number", param_hint="--set")
+    return {name: FeatureUpdate(level=int(level), upgrade_type=upgrade_type) for name, level in levels.items()}
+
+
+def require_broker(admin: BlockingAdmin, node_id: int | None) -> None:
+    """Refuse a broker that the cluster does not have."""
+    known = [node.node_id for node in admin.describe_cluster().nodes] if node_id is not None else []
+    if node_id is not None and node_id not in known:
+        raise click.ClickException(f"there is no broker {node_id}; there are {', '.join(map(str, known))}")
+
+
+@cluster.command(short_help="Show the metadata quorum.")
+@json_option
+@bootstrap_option
+def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
+    """Show who leads the metadata quorum, and how far its voters and observers are."""
+    with open_admin(bootstrap_servers) as admin:
+        found = admin.describe_metadata_quorum()
+    replicas: list[tuple[str, QuorumReplica]] = [
+        ("leader" if each.node_id == found.leader_id else "follower", each) for each in found.voters
+    ]
+    replicas += [("observer", each) for each in found.observers]
+    end = max((each.log_end_offset for _, each in replicas), default=found.high_watermark)
+    rows = [
+        {
+            "node_id": each.node_id,
+            "role": role,
+            "log_end_offset": each.log_end_offset,
+            "lag": end - each.log_end_offset,
+            "last_caught_up_ms": each.last_caught_up_ms,
+            "endpoints": dict(found.endpoints.get(each.node_id, {})),
+        }
+        for role, each in replicas
+    ]
+    if as_json:
+        told = {"leader_id": found.leader_id, "leader_epoch": found.leader_epoch, "high_watermark": found.high_watermark}
+        print_json(told | {"replicas": rows})
+        return
+    click.echo(f"leader {found.leader_id}  epoch {found.leader_epoch}  high watermark {found.high_watermark}")
+    print_rows(rows, ["node_id", "role", "log_end_offset", "lag"], as_json=False)
+
+
+@cluster.command("log-dirs", short_help="Show log directories and what is in them.")
+@click.argument("names", nargs=-1, metavar="[TOPICS...]", shell_complete=complete_topics)
+@broker_option
+@click.option("--replicas", "with_replicas", is_flag=True, help="Show every replica; so do TOPICS, by name or pattern.")
+@json_option
+@bootstrap_option
+def log_dirs(*, names: tuple[str, ...], node_id: int | None, with_replicas: bool, as_json: bool, bootstrap_servers: str) -> None:
+    """Show the log directories of all brokers, or what is in them."""
+    with open_admin(bootstrap_servers) as admin:
+        require_broker(admin, node_id)
+        wanted = set(matching_topics(admin, names, is_internal_included=True)) if names else None
+        found = admin.describe_log_dirs(None if node_id is None else [node_id])
+    directories = [(broker, directory) for broker, by_path in sorted(found.items()) for directory in by_path.values()]
+    if with_replicas or names:
+        rows = [row for broker, directory in directories for row in replica_rows(broker, directory, wanted)]
+        columns = ["broker", "topic", "partition", "size", "lag", "future"] + (["path"] if len(directories) > 1 else [])
+        print_rows(rows, columns, as_json=as_json, empty="there is nothing in them", flexible=["path", "topic"])
+        return
+    rows = [directory_row(broker, directory) for broker, directory in directories]
+    print_rows(rows, ["broker", "path", "state", "replicas", "size", "usable", "total"], as_json=as_json, flexible=["path"])
+
+
+def directory_row(broker: int, directory: LogDirDescription) -> dict[str, Any]:
+    """Return a log directory as a row."""
+    size = sum(replica.size_bytes for replica in directory.replicas.values())
+    return {
+        "broker": broker,
+        "path": directory.path,
+        "state": "online" if directory.error is ErrorCode.NONE else directory.error.name,
+        "replicas": len(directory.replicas),
+        "size_bytes": size,
+        "usable_bytes": directory.usable_bytes,
+        "total_bytes": directory.total_bytes,
+        "size": sized(size),
+        "usable": sized(directory.usable_bytes),
+        "total": sized(directory.total_bytes),
+    }
+
+
+def replica_rows(broker: int, directory: LogDirDescription, wanted: set[str] | None) -> list[dict[str, Any]]:
+    """Return the replicas in a log directory as rows."""
+    return [
+        {
+            "broker": broker,
+            "path": directory.path,
+            "topic": where.topic,
+            "partition": where.partition,
+            "size_bytes": replica.size_bytes,
+            "size": sized(replica.size_bytes),
+            "lag": replica.offset_lag,
+            "future": replica.is_future,
+        }
+        for where, replica in sorted(directory.replicas.items())
+        if wanted is None or where.topic in wanted
+    ]
+
+
+@cluster.command(short_help="Show the producers that partitions remember.")
+@click.argument("partitions", nargs=-1, required=True, metavar="TOPIC[:0,2-4]...", shell_complete=complete_topics)
+@json_option
+@bootstrap_option
+def producers(*, partitions: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+    """Show the idempotent and transactional producers that partitions remember."""
+    with open_admin(bootstrap_servers) as admin:
+        found = admin.describe_producers(partitions_named(admin, partitions, "TOPIC"))
+    rows = [
+        {
+            "topic": where.topic,
+            "partition": where.partition,
+            "producer_id": each.producer_id,
+            "epoch": each.producer_epoch,
+            "last_sequence": each.last_sequence,
+            "last_timestamp": each.last_timestamp_ms,
+            "transaction_start": each.transaction_start_offset if each.transaction_start_offset >= 0 else None,
+        }
+        for where, remembered in sorted(found.items())
+        for each in remembered
+    ]
+    columns = ["topic", "partition", "producer_id", "epoch", "last_sequence", "last_timestamp"]
+    print_rows(rows, columns, as_json=as_json, empty="no producers are remembered")
+
+
+@cluster.command(short_help="Elect leaders.")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC[:0,2-4]...]", shell_complete=complete_topics)
+@click.option("--unclean", is_flag=True, help="Elect any replica where nobody leads; records may be lost.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before an unclean election.")
+@json_option
+@bootstrap_option
+def elect(*, partitions: tuple[str, ...], unclean: bool, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
+    """Give partitions, or all that need it, their preferred leader back."""
+    if unclean and not yes:
+        confirm("Elect leaders that may lack records?", "nothing was elected")
+    kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+    with open_admin(bootstrap_servers) as admin:
+        wanted = partitions_named(admin, partitions, "TOPIC") if partitions else None
+        elected = elected_of(admin, wanted, kind)
+    rows = [{"topic": where.topic, "partition": where.partition} for where in sorted(elected)]
+    print_rows(rows, ["topic", "partition"], as_json=as_json, empty="no election was needed")
+
+
+def elected_of(admin: BlockingAdmin, wanted: Sequence[TopicPartition] | None, kind: ElectionType) -> set[TopicPartition]:
+    """Elect, and return who got a leader; that a leader was right already is no error to a person."""
+    try:
+        return set(admin.elect_leaders(wanted, kind))
+    except ItemsFailed as error:
+        if any(each.code is not ErrorCode.ELECTION_NOT_NEEDED for each in error.errors.values()):
+            raise
+        return set(error.results)
+
+
+@cluster.command(short_help="Show or begin moves to other brokers.")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC[:0,2-4]...]", shell_complete=complete_topics)
+@click.option("--to", "targets", metavar="1,2,3", help="Move to these brokers, the preferred leader first.")
+@click.option("--cancel", is_flag=True, help="Take moves back.")
+@json_option
+@bootstrap_option
+def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, as_json: bool, bootstrap_servers: str) -> None:
+    """Show the moves of partitions that are under way, or begin some, or take them back."""
+    if (targets is not None or cancel) and not partitions:
+        raise click.UsageError("say what to move: TOPIC or TOPIC:0,2-4")
+    if targets is not None and cancel:
+        raise click.UsageError("--to and --cancel exclude each other")
+    brokers = brokers_of(targets) if targets is not None else None
+    with open_admin(bootstrap_servers) as admin:
+        wanted = partitions_named(admin, partitions, "TOPIC") if partitions else None
+        if wanted is not None and (brokers is not None or cancel):
+            admin.alter_partition_reassignments(dict.fromkeys(wanted, brokers))
+        moving = admin.list_partition_reassignments(wanted)
+    rows = [
+        {
+            "topic": where.topic,
+            "partition": where.partition,
+            "replicas": list(each.replicas),
+            "adding": list(each.adding_replicas),
+            "removing": list(each.removing_replicas),
+        }
+        for where, each in sorted(moving.items())
+    ]
+    print_rows(rows, ["topic", "partition", "replicas", "adding", "removing"], as_json=as_json, empty="nothing moves")
+
+
+def brokers_of(text: str) -> list[int]:
+    """Return node ids that are written with commas between them."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise click.BadParameter(f"{text!r} is not a list of node ids like 1,2,3", param_hint="--to")
+    return [int(part) for part in parts]
+
+
+@cluster.command(short_help="Forget a broker that is gone for good.")
+@click.argument("node_id", type=click.IntRange(min=0))
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@bootstrap_option
+def unregister(*, node_id: int, yes: bool, bootstrap_servers: str) -> None:
+    """Have the cluster forget broker NODE_ID, which must be gone for good."""
+    if not yes:
+        confirm(f"Forget broker {node_id}?", "nothing was forgotten")
+    with open_admin(bootstrap_servers) as admin:
+        admin.unregister_broker(node_id)
+    click.echo(f"broker {node_id} is forgotten")
