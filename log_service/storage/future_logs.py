@@ -119,12 +119,20 @@ class FutureLogs:
         known = OpenedFrom(is_clean=True, log_start_offset=log.log_start_offset, recovery_point=log.log_end_offset)
         try:
             replacement = manager.open_at(copy.home, final, topic_partition, log.config, known=known, topic_id=log.topic_id)
-            manager.replace_log(log, replacement)
-            files.remove(final / MOVED_HERE)
         except OSError as error:
             raise copy.home.answer_to(error) from error
+        self._take_place(log, replacement)
         _log.info("%s was moved from %s to %s", topic_partition, log.home.path, copy.home.path)
         return replacement
+
+    def _take_place(self, old: Log, log: Log) -> None:
+        """Serve ``log``, and rename the old directory away, durably, before the one that stays forgets that it was moved."""
+        try:
+            self._manager.replace_log(old, log)
+            self._manager.env.files.sync_directory(old.home.path)
+            self._manager.env.files.remove(log.directory / MOVED_HERE)
+        except (KafkaError, OSError) as error:
+            _log.warning("%s: the next start finishes the move to %s: %s", log.topic_partition, log.home.path, error)
 
     def _drop(self, copy: Log) -> None:
         """Close a copy, and have its files removed."""
@@ -160,15 +168,14 @@ class FutureLogs:
 
         Raises:
             StorageError: neither says that it was moved here.
-            OSError: the disk failed.
+            KafkaError: the disk failed.
         """
         files = self._manager.env.files
         moved = [log for log in (one, other) if files.exists(log.directory / MOVED_HERE)]
         if len(moved) != 1:
             raise StorageError(f"{one.topic_partition} is in {one.directory} and in {other.directory}: move one of them away")
         stays, goes = (one, other) if moved[0] is one else (other, one)
-        self._manager.replace_log(goes, stays)
-        files.remove(stays.directory / MOVED_HERE)
+        self._take_place(goes, stays)
         return stays
 
     def find_target(self, path: str) -> LogDirectory:

@@ -286,9 +286,9 @@ class LogManager:
 
     def replace_log(self, old: Log, log: Log) -> None:
         """Put ``log`` in the place of an old one of the same partition, whose files go ``file.delete.delay.ms`` later."""
-        target = self._rename(old.topic_partition, old.directory, old.home, DELETE_DIRECTORY_SUFFIX)
-        old.close_files()
         self.logs[log.topic_partition] = log
+        old.close_files()
+        target = self._rename(old.topic_partition, old.directory, old.home, DELETE_DIRECTORY_SUFFIX)
         self.removals.schedule([target], self.env.clock.monotonic_ms() + old.config.file_delete_delay_ms)
         self._upkeep.wake()
 

@@ -5,7 +5,7 @@ and what is free there, and the size of every partition in it that was asked for
 (0 on a leader), or, for a copy that is on its way between directories, behind the log that it will replace. Partitions that are not on
 this node are left out.
 
-Versions: 2 flexible; 3 an error at the top; 4 total and usable bytes (KIP-827); 5 cordoned directories (KIP-1066; none is here).
+Versions: 2 flexible; 3 an error at the top; 4 total and usable bytes (KIP-827); 5 cordoned directories (KIP-1066).
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,8 @@ async def handle_describe_log_dirs(node: Node, call: Call, request: DescribeLogD
 
 
 async def _described(node: Node, directory: LogDirectory, asked: Asked) -> DescribeLogDirsResult:
-    result = DescribeLogDirsResult(log_dir=str(directory.path))
+    is_cordoned = directory.path in node.logs.config.cordoned_log_dirs
+    result = DescribeLogDirsResult(log_dir=str(directory.path), is_cordoned=is_cordoned)
     try:
         result.total_bytes, result.usable_bytes = await node.run_in_pool(
             lambda: (node.logs.env.files.total_bytes(directory.path), node.logs.env.files.free_bytes(directory.path))
