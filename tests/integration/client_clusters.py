@@ -66,7 +66,7 @@ def apache_kafka(directory: Path, more: Mapping[str, str] = NO_PROPERTIES) -> It
     properties.write_text(KAFKA_PROPERTIES.format(port=port, controller=controller, directory=directory) + "".join(lines))
     cluster_id = _java("kafka.tools.StorageTool", "random-uuid").stdout.split()[-1]
     _java("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id, "-c", str(properties))
-    command = [*_java_command(), "kafka.Kafka", str(properties)]
+    command = [*java_command(), "kafka.Kafka", str(properties)]
     with (directory / "kafka.log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
             _wait_for_port(port, process)
@@ -92,12 +92,13 @@ def free_port() -> int:
         return port
 
 
-def _java_command() -> list[str]:
+def java_command() -> list[str]:
+    """Return how a class of Kafka's is run; its name and arguments follow."""
     return ["java", "-Xmx512m", "-cp", f"{os.environ[KAFKA_LIBS]}/*"]
 
 
 def _java(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*_java_command(), *arguments], check=True, capture_output=True, text=True, timeout=START_SECONDS)
+    return subprocess.run([*java_command(), *arguments], check=True, capture_output=True, text=True, timeout=START_SECONDS)
 
 
 def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:

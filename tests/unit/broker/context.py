@@ -148,8 +148,8 @@ class Story:
         self.broker = broker
         self.client = client
 
-    async def connect(self) -> RawClient:
-        return RawClient(await self.world.client_env().network.connect(HOST, PORT))
+    async def connect(self, port: int = PORT) -> RawClient:
+        return RawClient(await self.world.client_env().network.connect(HOST, port))
 
     async def ask(self, request: Any, version: int) -> Any:
         return await self.client.ask(request, version)
