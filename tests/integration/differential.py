@@ -138,7 +138,7 @@ class Duel:
         assert shown == recorded[position], self._difference("Apache Kafka answered", recorded[position], shown)
 
     def _difference(self, title: str, theirs: Any, ours: Any) -> str:
-        lines = [json.dumps(said, indent=1).splitlines() for said in (theirs, ours)]
+        lines = [json.dumps(said, indent=1, sort_keys=True).splitlines() for said in (theirs, ours)]
         return "\n".join([f"question {len(self._answers) - 1}", *unified_diff(*lines, title, "tidelog answers", n=12, lineterm="")])
 
     def finish(self) -> None:

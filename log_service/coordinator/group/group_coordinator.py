@@ -111,12 +111,13 @@ class GroupCoordinatorShard:
 
     def handle_leave_group(self, request: LeaveGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
         """LeaveGroup 0-5: versions below 3 name one member and have one error."""
+        if request.group_id == "":
+            decision.reply(context.reply_to, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+            return
         group = self._groups.get(request.group_id)
         is_one = context.api_version < FIRST_LEAVE_VERSION_WITH_MEMBERS
         leavers = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
         response = LeaveGroupResponse()
-        if group is None and request.group_id == "":
-            response.error_code = ErrorCode.INVALID_GROUP_ID
         errors = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers) if group is None else self._membership.handle_leave(group, leavers, decision)
         if is_one:
             response.error_code = errors[0]
@@ -206,15 +207,21 @@ class GroupCoordinatorShard:
 
     def handle_offset_delete(self, request: OffsetDeleteRequest, context: RequestContext, decision: GroupDecision) -> None:
         """OffsetDelete 0: take positions back, except in topics that members are subscribed to (KIP-496)."""
-        group = self._groups.get(request.group_id)
-        if group is None and not self._offsets.of(request.group_id):
-            decision.reply(context.reply_to, OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+        error = self._validate_offset_delete(request.group_id)
+        if error is not ErrorCode.NONE:
+            decision.reply(context.reply_to, OffsetDeleteResponse(error_code=error))
             return
-        group = group or ClassicGroup(request.group_id)
-        if not group.is_in(GroupState.EMPTY) and not group.is_of_consumers:
-            decision.reply(context.reply_to, OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
-            return
+        group = self._groups.get(request.group_id) or ClassicGroup(request.group_id)
         decision.reply(context.reply_to, self._offsets.delete(request, group.subscription_test(), decision))
+
+    def _validate_offset_delete(self, group_id: str) -> ErrorCode:
+        group = self._groups.get(group_id)
+        if group_id == "":
+            return ErrorCode.INVALID_GROUP_ID
+        if group is None:
+            return ErrorCode.NONE if self._offsets.of(group_id) else ErrorCode.GROUP_ID_NOT_FOUND
+        has_strangers = not group.is_in(GroupState.EMPTY) and not group.is_of_consumers
+        return ErrorCode.NON_EMPTY_GROUP if has_strangers else ErrorCode.NONE
 
     # -- time
 
