@@ -18,7 +18,7 @@ from tests.integration.record_requests import THEN, batch, idempotent, offsets_r
 from tests.integration.wire import Wire
 
 OUT_OF_ORDER, BAD_EPOCH = 45, 47
-KEPT = {"retention_ms": "-1"}
+FOREVER = "-1"
 
 
 def kill(broker: BrokerProcess) -> None:
@@ -72,7 +72,7 @@ def told(wire: Wire, records: bytes) -> tuple[int, int, int]:
 )
 def test_producers_are_known_again(broker: BrokerProcess, kind: str, end: Callable[[BrokerProcess], None]) -> None:
     """All five batches in flight are answered with their first offset and time; gaps and old epochs are refused."""
-    confluent.create_topic(broker.bootstrap, "t", message_timestamp_type=kind, **KEPT)
+    confluent.create_topic(broker.bootstrap, "t", message_timestamp_type=kind, retention_ms=FOREVER)
     sequences = range(0, 14, 2)
     with Wire(broker.bootstrap) as wire:
         first = {sequence: told(wire, idempotent(1, sequence, 2)) for sequence in sequences}
@@ -102,7 +102,7 @@ def test_producers_are_known_again(broker: BrokerProcess, kind: str, end: Callab
 )
 def test_times_are_found_again(broker: BrokerProcess, end: Callable[[BrokerProcess], None]) -> None:
     """Over several segments, compressed batches, times that go back and equal ones."""
-    confluent.create_topic(broker.bootstrap, "t", segment_bytes="1048576", index_interval_bytes="100", **KEPT)
+    confluent.create_topic(broker.bootstrap, "t", segment_bytes="1048576", index_interval_bytes="100", retention_ms=FOREVER)
     with Wire(broker.bootstrap) as wire:
         for number in range(16):
             time_ms = THEN + (number * 7) % 11
@@ -129,7 +129,7 @@ def offsets(wire: Wire) -> dict[int, Any]:
 
 def test_every_leader_epoch_ends_where_the_next_begins(broker: BrokerProcess) -> None:
     """An unclean stop begins a new epoch; a clean one may."""
-    confluent.create_topic(broker.bootstrap, "t", **KEPT)
+    confluent.create_topic(broker.bootstrap, "t", retention_ms=FOREVER)
     starts = []
     for end in (kill, stop, kill, None):
         with Wire(broker.bootstrap) as wire:

@@ -81,7 +81,7 @@ class Reading:
 class DelayedFetch:
     """A fetch that waits for records; each partition tells how many bytes became visible since the fetch was read."""
 
-    __slots__ = ("_call", "_missing_bytes", "_request", "_seen_bytes", "context", "later", "node")
+    __slots__ = ("_call", "_leader_epochs", "_missing_bytes", "_request", "_seen_bytes", "context", "later", "node")
 
     def __init__(self, node: Node, call: Call, request: FetchRequest, context: FetchContext, later: Later) -> None:
         self.node = node
@@ -91,16 +91,18 @@ class DelayedFetch:
         self.later = later
         self._missing_bytes = request.min_bytes
         self._seen_bytes: dict[TopicPartition, int] = {}
+        self._leader_epochs: dict[TopicPartition, int] = {}
 
     def expect(self, missing_bytes: int, partitions: list[Partition]) -> None:
         """Wait for that many bytes more than what is visible now."""
         self._missing_bytes = missing_bytes
         self._seen_bytes = {partition.topic_partition: partition.visible_bytes for partition in partitions}
+        self._leader_epochs = {partition.topic_partition: partition.leader_epoch for partition in partitions}
 
     def is_ready(self, key: TopicPartition) -> bool:
-        """Whether enough became visible, or the partition cannot be read any more."""
+        """Whether enough became visible, or the partition is not the one it was: gone, offline, led elsewhere or anew."""
         partition = self.node.replicas.partitions.get(key)
-        if partition is None or not partition.is_leader or partition.is_offline:
+        if partition is None or not partition.is_leader or partition.is_offline or partition.leader_epoch != self._leader_epochs[key]:
             return True
         visible_bytes = partition.visible_bytes
         self._missing_bytes -= visible_bytes - self._seen_bytes[key]

@@ -1,0 +1,131 @@
+"""Fetches that wait: what ends the wait, and what waiting costs while nothing happens."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from log_service.common.errors import ErrorCode
+from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tests.unit.broker.context import Story, batch, fetch_request, tell, values_of
+
+WAIT_MS = 600_000
+
+
+class Steps(trio.abc.Instrument):
+    """Counts how often any task of the run goes on."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+
+
+async def steps_of_five_minutes() -> int:
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    await trio.sleep(300)
+    trio.lowlevel.remove_instrument(steps)
+    return steps.count
+
+
+def test_fetches_that_wait_cost_nothing_while_nothing_happens() -> None:
+    """A long poll is an entry in a list and a timer in a heap: nobody wakes up for it before its time."""
+
+    async def story(node: Story) -> None:
+        await node.create_topic("idle", 10)
+        await trio.sleep(1)
+        alone = await steps_of_five_minutes()
+        for number in range(100):
+            client = await node.connect()
+            await client.send(fetch_request("idle", 0, partition=number % 10, max_wait_ms=WAIT_MS), 12)
+        await trio.sleep(1)
+        waiting = await steps_of_five_minutes()
+        assert waiting - alone < 50, f"{waiting} steps with 100 fetches that wait, {alone} without"
+
+    tell(story)
+
+
+def test_records_wake_only_those_who_wait_for_their_partition() -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a", 2)
+        clients = [await node.connect() for _ in range(4)]
+        for number, client in enumerate(clients):
+            await client.send(fetch_request("a", 0, partition=number % 2, max_wait_ms=WAIT_MS), 12)
+        await trio.sleep(1)
+        await node.produce("a", batch(b"one"), partition=1)
+        for number, client in enumerate(clients):
+            with trio.move_on_after(1) as waited:
+                response: FetchResponse = await client.receive()
+                assert values_of(response.responses[0].partitions[0].records) == [b"one"]
+            assert waited.cancelled_caught is (number % 2 == 0)
+
+    tell(story)
+
+
+def test_nobody_waits_for_more_bytes_than_may_be_sent() -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        await node.produce("a", batch(b"x" * 100))
+        began = trio.current_time()
+        found = await node.fetch("a", 0, min_bytes=1_000_000, max_bytes=50, max_wait_ms=WAIT_MS)
+        assert values_of(found.records) == [b"x" * 100]
+        assert trio.current_time() - began < 1
+
+    tell(story)
+
+
+def two_partitions(second: int) -> FetchRequest:
+    partitions = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in (0, second)]
+    return FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic="a", partitions=partitions)])
+
+
+def test_a_partition_that_is_not_there_lets_the_others_wait() -> None:
+    """As in Apache Kafka, its error comes along with the answer of the rest."""
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        waiting = await node.connect()
+        await waiting.send(two_partitions(9), 12)
+        await trio.sleep(10)
+        await node.produce("a", batch(b"one"))
+        response: FetchResponse = await waiting.receive()
+        codes = {found.partition_index: found.error_code for found in response.responses[0].partitions}
+        assert codes == {0: 0, 9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+    tell(story)
+
+
+def test_where_no_partition_is_there_nobody_waits() -> None:
+    async def story(node: Story) -> None:
+        began = trio.current_time()
+        assert (await node.fetch("nowhere", 0, max_wait_ms=WAIT_MS)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert trio.current_time() - began < 1
+
+    tell(story)
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_a_new_leader_epoch_ends_the_wait(epoch: int) -> None:
+    """A consumer that named the old one is fenced, the other finds nothing new."""
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        waiting = await node.connect()
+        await waiting.send(fetch_request("a", 0, max_wait_ms=WAIT_MS, current_leader_epoch=epoch), 12)
+        await trio.sleep(10)
+        lead_anew(node)
+        response: FetchResponse = await waiting.receive()
+        assert response.responses[0].partitions[0].error_code == (0 if epoch < 0 else ErrorCode.FENCED_LEADER_EPOCH)
+
+    tell(story)
+
+
+def lead_anew(node: Story) -> None:
+    """Let the metadata say that the partition's leader leads in a later epoch."""
+    replicas: Any = node.broker.replicas
+    topic = replicas._image.topics.by_name["a"]
+    registration = topic.partitions[0]
+    replicas._apply(topic, 0, replace(registration, leader_epoch=registration.leader_epoch + 1))
