@@ -15,6 +15,7 @@ from typing import BinaryIO
 import click
 
 from log_service.cli.connection import client_settings, open_admin
+from log_service.cli.names import complete_groups, complete_topics
 from log_service.cli.output import bootstrap_option, counted
 from log_service.cli.record_lines import Render, renderer
 from log_service.cli.times import TimeParameter
@@ -36,8 +37,15 @@ class Limits:
 
 
 @click.command()
-@click.argument("topic")
-@click.option("-g", "--group", "group_id", metavar="ID", help="Read as a member of this group, and commit what was printed.")
+@click.argument("topic", shell_complete=complete_topics)
+@click.option(
+    "-g",
+    "--group",
+    "group_id",
+    metavar="ID",
+    shell_complete=complete_groups,
+    help="Read as a member of this group, and commit what was printed.",
+)
 @click.option("-B", "--from-beginning", is_flag=True, help="Start at the first record (a group: only where it has committed nothing).")
 @click.option(
     "-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N", help="Read only this one; may be repeated."

@@ -26,7 +26,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cluster": ("log_service.cli.cluster:cluster", "Brokers, APIs, quorum, features, log directories, reassignments."),
     "produce": ("log_service.cli.produce:produce", "Send records from standard input or a file."),
     "consume": ("log_service.cli.consume:consume", "Print the records of a topic."),
+    "top": ("log_service.cli.top:top", "Watch brokers, topics and groups in a terminal."),
     "log": ("log_service.cli.log_dump:log", "Look into a log's files on disk."),
+    "completion": ("log_service.cli.completion:completion", "Print a script that makes a shell complete commands."),
 }
 
 

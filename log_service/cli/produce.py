@@ -7,6 +7,7 @@ from typing import BinaryIO
 import click
 
 from log_service.cli.connection import API_TIMEOUT_MS, client_settings
+from log_service.cli.names import complete_topics
 from log_service.cli.output import bootstrap_option, counted
 from log_service.cli.record_lines import LineError, NewRecord, Parse, parser
 from log_service.client.blocking_producer import BlockingProducer
@@ -45,7 +46,7 @@ class Deliveries:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option("-f", "--file", "source", type=click.File("rb"), default="-", help="Read lines from here (default: standard input).")
 @click.option("-k", "--key-separator", metavar="TEXT", help="Each line is key, this text, value; without it records have no key.")
 @click.option("--json", "as_json", is_flag=True, help="Each line is an object as 'tidelog consume --json' prints it; only value is needed.")

@@ -1,0 +1,157 @@
+"""``tidelog top``: brokers, topics and groups of a running cluster, with their rates, in a terminal.
+
+Asks with the client's API alone, so that it works on any Kafka cluster: offsets tell how fast topics grow, commits how fast groups read. A
+broker's metrics page adds bytes. Decides what is looked at and when; ``top_rates`` turns two looks into rates, ``top_view`` into a screen.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from log_service.cli.connection import open_admin
+from log_service.cli.output import bootstrap_option, print_json
+from log_service.cli.top_metrics import TopicBytes, read_topic_bytes
+from log_service.cli.top_rates import GroupLook, Look, Screen, TopicLook, screen_of
+from log_service.cli.top_view import SORT_KEYS, show_live, table_text
+from log_service.client.admin_values import PartitionOffsets
+from log_service.client.blocking import BlockingAdmin
+from log_service.common.errors import KafkaError
+from log_service.common.types import TopicPartition
+
+FIRST_PAUSE_S = 1.0
+
+
+@click.command()
+@click.option(
+    "-n", "--interval", type=click.FloatRange(min=0.2), default=2.0, show_default=True, metavar="SECONDS", help="Time between looks."
+)
+@click.option("-s", "--sort", "sort_key", type=click.Choice(sorted(SORT_KEYS)), default="in", show_default=True, help="Order of topics.")
+@click.option("-l", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of each table.")
+@click.option(
+    "--metrics",
+    "metrics_urls",
+    multiple=True,
+    metavar="URL",
+    help="A broker's metrics page, for bytes: http://127.0.0.1:9404/metrics; may be repeated.",
+)
+@click.option("--internal", is_flag=True, help="Show the topics that brokers keep for themselves, too.")
+@click.option("--once", is_flag=True, help="Show one screen and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and end.")
+@bootstrap_option
+def top(
+    *,
+    interval: float,
+    sort_key: str,
+    limit: int,
+    metrics_urls: tuple[str, ...],
+    internal: bool,
+    once: bool,
+    as_json: bool,
+    bootstrap_servers: str,
+) -> None:
+    """Watch brokers, topics and groups, until q or Ctrl-C. Works on every Kafka cluster.
+
+    \b
+    Keys: s sorts by the next column, r turns the order around, q ends.
+    tidelog top --once --sort size
+    tidelog top --json -b kafka:9092
+    """
+    with open_admin(bootstrap_servers) as admin:
+        before = look(admin, metrics_urls, is_internal_included=internal)
+        if not (once or as_json):
+            show_live(lambda: look(admin, metrics_urls, is_internal_included=internal), before, interval, sort_key, limit)
+            return
+        time.sleep(min(interval, FIRST_PAUSE_S))
+        screen = screen_of(before, look(admin, metrics_urls, is_internal_included=internal))
+    if as_json:
+        print_json(as_values(screen))
+    else:
+        click.echo(table_text(screen, sort_key, limit))
+
+
+def look(admin: BlockingAdmin, metrics_urls: Sequence[str], *, is_internal_included: bool) -> Look:
+    """Return the cluster as it is now.
+
+    Raises:
+        TidelogError: nobody answers, or a metrics page cannot be read.
+    """
+    cluster = admin.describe_cluster()
+    listed = admin.list_topics(is_internal_included=is_internal_included)
+    described = admin.describe_topics([topic.name for topic in listed]) if listed else {}
+    sizes = maybe(lambda: sizes_of(admin), {})
+    topics: dict[str, TopicLook] = {}
+    offsets = admin.describe_offsets(list(described)) if described else {}
+    for name, topic in described.items():
+        found = [offsets[where] for where in topic.topic_partitions if where in offsets]
+        topics[name] = TopicLook(
+            partition_count=len(topic.partitions),
+            under_replicated_count=sum(len(each.isr) < len(each.replicas) for each in topic.partitions),
+            leaderless_count=sum(each.leader < 0 for each in topic.partitions),
+            end_sum=sum(each.high_watermark for each in found),
+            record_count=sum(each.high_watermark - each.log_start_offset for each in found),
+            size_bytes=sizes.get(name),
+            leaders=tuple(each.leader for each in topic.partitions),
+        )
+    traffic: dict[str, TopicBytes] = {}
+    for url in metrics_urls:
+        for name, counted in read_topic_bytes(url).items():
+            traffic[name] = traffic.get(name, TopicBytes()) + counted
+    return Look(
+        at_s=time.monotonic(),
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller_id,
+        brokers={node.node_id: f"{node.host}:{node.port}" for node in cluster.nodes},
+        topics=topics,
+        groups=groups_of(admin, offsets),
+        traffic=traffic,
+    )
+
+
+def groups_of(admin: BlockingAdmin, ends: Mapping[TopicPartition, PartitionOffsets]) -> dict[str, GroupLook]:
+    """Return every group with its positions, and its lag behind ``ends``."""
+    names = [group.group_id for group in admin.list_groups()]
+    described = admin.describe_groups(names) if names else {}
+    found: dict[str, GroupLook] = {}
+    for name, group in described.items():
+        committed = admin.list_group_offsets(name)
+        lags = [max(0, ends[where].high_watermark - each.offset) for where, each in committed.items() if where in ends]
+        found[name] = GroupLook(
+            state=group.state,
+            member_count=len(group.members),
+            committed_sum=sum(each.offset for each in committed.values()),
+            lag=sum(lags),
+            topics=tuple(sorted({where.topic for where in committed})),
+        )
+    return found
+
+
+def sizes_of(admin: BlockingAdmin) -> dict[str, int]:
+    """Return the bytes that each topic has on all brokers together."""
+    sizes: dict[str, int] = {}
+    for directories in admin.describe_log_dirs().values():
+        for directory in directories.values():
+            for where, replica in directory.replicas.items():
+                sizes[where.topic] = sizes.get(where.topic, 0) + max(0, replica.size_bytes)
+    return sizes
+
+
+def maybe(ask: Callable[[], Any], otherwise: Any) -> Any:
+    """Return an answer that a screen can do without: a topic just went, or an old broker does not know the question."""
+    try:
+        return ask()
+    except KafkaError:
+        return otherwise
+
+
+def as_values(screen: Screen) -> dict[str, Any]:
+    """Return a screen as plain values."""
+    return {
+        "cluster_id": screen.cluster_id,
+        "controller_id": screen.controller_id,
+        "interval_s": round(screen.interval_s, 3),
+        "brokers": screen.brokers,
+        "topics": screen.topics,
+        "groups": screen.groups,
+    }

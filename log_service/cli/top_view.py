@@ -1,0 +1,152 @@
+"""The screen of ``tidelog top``: three tables, redrawn in place, and the keys that change their order.
+
+Decides what fits: tables are cut to the terminal's rows, names to its columns. Without a terminal there are no keys.
+"""
+
+import select
+import sys
+import termios
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from log_service.cli.explain import explain
+from log_service.cli.output import aligned, counted, narrowed, sized, terminal_width
+from log_service.cli.top_rates import Look, Row, Screen, screen_of
+from log_service.common.errors import TidelogError
+
+SORT_KEYS = {"in": "in", "name": "topic", "size": "size_bytes", "records": "records", "partitions": "partitions"}
+GROUP_ORDER = "lag"
+HEADER_LINES = 8
+
+
+class Order:
+    """How topics are sorted: a key that may be changed while the screen is up."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.is_reversed = False
+
+    def press(self, key: str) -> bool:
+        """Take note of a key; whether it ends the screen."""
+        if key == "s":
+            keys = sorted(SORT_KEYS)
+            self.key = keys[(keys.index(self.key) + 1) % len(keys)]
+        elif key == "r":
+            self.is_reversed = not self.is_reversed
+        return key in {"q", "\x03"}
+
+    def __call__(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows in order: the largest first, names from a to z."""
+        column = SORT_KEYS[self.key]
+        by_name = sorted(rows, key=lambda row: str(row["topic"]))
+        if self.key == "name":
+            return by_name[::-1] if self.is_reversed else by_name
+        return sorted(by_name, key=lambda row: row[column] or 0, reverse=not self.is_reversed)
+
+
+def headline(screen: Screen) -> str:
+    """Return the first line of the screen."""
+    total = sum(row["in"] or 0 for row in screen.topics)
+    partitions = sum(row["partitions"] for row in screen.topics)
+    lag = sum(row["lag"] for row in screen.groups)
+    return (
+        f"cluster {screen.cluster_id}  {counted(len(screen.brokers), 'broker')}  {counted(len(screen.topics), 'topic')}"
+        f"  {counted(partitions, 'partition')}"
+        f"  {total:,.0f} records/s  lag {lag:,}"
+    )
+
+
+def tables(screen: Screen, order: Order, limit: int) -> Iterator[str]:
+    """Yield the tables of a screen as texts."""
+    width = terminal_width()
+    yield _table(screen.brokers[:limit], ["broker", "address", "leads", "controller"], [], width)
+    has_bytes = any(row["bytes_in"] is not None for row in screen.topics)
+    topics = [_shown_topic(row) for row in order(screen.topics)[:limit]]
+    columns = ["topic", "partitions", "records", "in/s", *(["bytes in/s", "bytes out/s"] if has_bytes else []), "size", "trouble"]
+    yield _table(topics, columns, ["topic"], width) if topics else "there are no topics"
+    groups = sorted(screen.groups, key=lambda row: (-row["lag"], row["group"]))[:limit]
+    shown = [{**row, "out/s": row["out"]} for row in groups]
+    yield (
+        _table(shown, ["group", "state", "members", "topics", "out/s", "lag"], ["topics", "group"], width)
+        if shown
+        else "there are no groups"
+    )
+
+
+def _table(rows: Sequence[Row], columns: Sequence[str], flexible: Sequence[str], width: int | None) -> str:
+    fitting: Sequence[Any] = rows
+    for column in flexible:
+        if width is not None:
+            fitting = narrowed(fitting, columns, column, width)
+    return aligned(fitting, columns)
+
+
+def _shown_topic(row: Row) -> Row:
+    trouble = [
+        f"{row[name]} {text}" for name, text in (("leaderless", "without leader"), ("under_replicated", "under-replicated")) if row[name]
+    ]
+    size = None if row["size_bytes"] is None else sized(row["size_bytes"])
+    rates = {f"bytes {way}/s": None if row[f"bytes_{way}"] is None else sized(int(row[f"bytes_{way}"])) for way in ("in", "out")}
+    return {**row, **rates, "in/s": row["in"], "size": size, "trouble": ", ".join(trouble) or None}
+
+
+def table_text(screen: Screen, sort_key: str, limit: int) -> str:
+    """Return a screen as text."""
+    return "\n\n".join([headline(screen), *tables(screen, Order(sort_key), limit)])
+
+
+def show_live(look: Callable[[], Look], before: Look, interval_s: float, sort_key: str, limit: int) -> None:
+    """Redraw until a key or Ctrl-C ends it; what goes wrong is shown in place of the screen, and tried again."""
+    console = Console(highlight=False)
+    order = Order(sort_key)
+    first, failure = before, ""
+    with keys() as pressed, Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+        screen = screen_of(before, before)
+        while True:
+            rows = max(3, min(limit, (console.height - HEADER_LINES) // 3)) if console.is_terminal else limit
+            texts = [headline(screen), *tables(screen, order, rows), failure or f"sorted by {order.key}: s next, r turns around, q ends"]
+            live.update(Group(*(Text(f"{text}\n", no_wrap=True, overflow="ellipsis") for text in texts)), refresh=True)
+            key = pressed(interval_s)
+            if key is not None and order.press(key):
+                return
+            if key is None:
+                try:
+                    now = look()
+                    screen, first, failure = screen_of(first, now), now, ""
+                except TidelogError as error:
+                    failure = f"cannot be reached, trying again: {explain(error)}"
+
+
+@contextmanager
+def keys() -> Iterator[Callable[[float], str | None]]:
+    """Yield what waits for a key for so many seconds, None where none was pressed; the terminal is as before afterwards."""
+    if not sys.stdin.isatty():
+        yield _no_key
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        yield _next_key
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _next_key(seconds: float) -> str | None:
+    ready, _, _ = select.select([sys.stdin], [], [], seconds)
+    return sys.stdin.read(1) if ready else None
+
+
+def _no_key(seconds: float) -> str | None:
+    try:
+        select.select([], [], [], seconds)
+    except KeyboardInterrupt as error:
+        raise click.Abort from error
+    return None
