@@ -5,10 +5,11 @@ were checked by the log.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from log_service.common.env import FileSlice
-from log_service.records.batch import BatchHeader, iterate_headers, iterate_records
+from log_service.records.batch import BatchHeader, CorruptBatch, iterate_headers, iterate_records
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
 from log_service.storage.recent_places import BatchPlace
@@ -129,6 +130,23 @@ def _first_record(segment: Segment, position: int, header: BatchHeader, timestam
         if record.timestamp >= timestamp and record.offset >= start_offset:
             return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
     return None
+
+
+def has_holes(segment: Segment) -> bool:
+    """Whether offsets are missing between or inside the batches of a segment, as only compaction leaves it."""
+    expected_offset = segment.base_offset
+    with suppress(CorruptBatch):
+        for _, header in segment.headers(0):
+            if header.base_offset != expected_offset or header.record_count != header.last_offset_delta + 1:
+                return True
+            expected_offset = header.next_offset
+    return False
+
+
+def is_segment_missing(segments: Segments, offset: int) -> bool:
+    """Whether no segment holds ``offset``, which lies between two of them, though neither shows the holes of compaction."""
+    index = segments.index_of(offset)
+    return not any(has_holes(segments[each]) for each in (index, index + 1))
 
 
 def reload_producers(

@@ -4,6 +4,7 @@ Decides which reads are refused. Where the bytes lie is ``log_reader``'s; everyt
 here changes the log, but that a read error takes the directory offline; a lease that was handed out is the caller's to release.
 """
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.segments import Segments
+
+_log = logging.getLogger(__name__)
 
 
 class ReadableLog:
@@ -70,6 +73,7 @@ class ReadableLog:
         self._truncation_count = 0
         self._older_synced: trio.Event | None = None
         self._clean_end_offset = clean_end_offset
+        self._told_hole = -1
 
     def __repr__(self) -> str:
         return (
@@ -106,15 +110,19 @@ class ReadableLog:
         if start_offset >= upper_offset or start_offset == log_end_offset:
             return log_reader.NOTHING
         try:
-            return log_reader.read(
+            found = log_reader.read(
                 self.segments,
                 start_offset,
                 max_bytes=max_bytes,
                 upper_offset=upper_offset if upper_offset < log_end_offset else None,
                 is_one_batch_guaranteed=is_one_batch_guaranteed,
             )
+            if found.segment_base_offset > start_offset:
+                self._check_hole(start_offset, found)
         except OSError as error:
             raise self.home.answer_to(error) from error
+        else:
+            return found
 
     def read_batches(self, start_offset: int, end_offset: int | None = None, *, chunk_bytes: int = 1 << 20) -> Iterator[bytes]:
         """Yield chunks of whole batches that hold [start_offset, end_offset); the first and last batch may hold more. May run in the pool.
@@ -158,6 +166,19 @@ class ReadableLog:
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """Return (largest epoch at or below ``leader_epoch``, the offset where it ends); (-1, -1) where that cannot be said."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    def _check_hole(self, offset: int, found: LogSlice) -> None:
+        """Refuse to skip offsets that nothing of ours removed: only compaction leaves room between two segments."""
+        if self.config.is_compacted or self.cleaned_offset is not None or not log_reader.is_segment_missing(self.segments, offset):
+            return
+        if found.file_slice is not None:
+            found.file_slice.release()
+        last_offset = found.segment_base_offset - 1
+        text = f"{self.directory} has no segment for offsets {offset} to {last_offset}: restore it; who can do without reads on behind them"
+        if self._told_hole != offset:
+            self._told_hole = offset
+            _log.error("%s", text)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
     def _check_readable(self) -> None:
         if self.home.is_offline or self.is_closed:

@@ -11,7 +11,7 @@ read: it is written once more (``sync_failures``).
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from log_service.common.env import Clock, Files
 from log_service.common.errors import KafkaError, StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig
-from log_service.records.batch import CorruptBatch
 from log_service.storage import log_reader
 from log_service.storage.cleaner.swap import finish_exchanges
 from log_service.storage.file_names import (
@@ -175,6 +174,7 @@ class _Loader:
             self._complete_indexes(segments, set(names))
             with _damage_named(segments[-1]):
                 log_end_offset = segments[-1].next_offset()
+            self._check_synced(segments[-1], log_end_offset, None, is_last=True)
             return Segments(segments), log_end_offset
         return self._recover(segments, set(names))
 
@@ -200,11 +200,17 @@ class _Loader:
         forget_failed_sync(self._files, self._directory)
 
     def _remove_orphans(self, names: list[str], base_offsets: set[int]) -> None:
+        """Remove indexes that retention left before the first segment. One behind it says that a segment vanished."""
+        first_offset = min(base_offsets, default=-1)
         for name in names:
             for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
                 offset = parse_file_name(name, suffix)
-                if offset is not None and offset not in base_offsets:
-                    self._files.remove(self._directory / name)
+                if offset is None or offset in base_offsets:
+                    continue
+                if offset > first_offset and suffix != TXN_INDEX_SUFFIX:
+                    text = f"{self._directory} holds {name} and not {file_name(offset, LOG_SUFFIX)}, with the records from {offset} on"
+                    raise StorageError(f"{text}; restore it, or move the directory away to start without its records")
+                self._files.remove(self._directory / name)
 
     def _new_segment(self, base_offset: int) -> Segment:
         return Segment(self._files, self._directory, base_offset, self._config, created_ms=self._now_ms)
@@ -247,7 +253,11 @@ class _Loader:
         """
         known, base_offset = self._known, segments[index].base_offset
         is_hole = base_offset > max(expected_offset, known.recovery_point, known.cleaned_offset or 0)
-        if is_hole and not self._config.is_compacted and not any(has_holes(segment) for segment in segments[max(index - 1, 0) :]):
+        if (
+            is_hole
+            and not self._config.is_compacted
+            and not any(log_reader.has_holes(segment) for segment in segments[max(index - 1, 0) :])
+        ):
             return f"the segment before it ends at {expected_offset}"
         return f"the segment before it ends at {expected_offset}" if base_offset < expected_offset else None
 
@@ -279,14 +289,3 @@ class _Loader:
         segment.close_file()
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, LOG_SUFFIX):
             self._files.remove(segment.path(suffix))
-
-
-def has_holes(segment: Segment) -> bool:
-    """Whether offsets are missing between or inside the batches of a segment, as only compaction leaves it."""
-    expected_offset = segment.base_offset
-    with suppress(CorruptBatch):
-        for _, header in segment.headers(0):
-            if header.base_offset != expected_offset or header.record_count != header.last_offset_delta + 1:
-                return True
-            expected_offset = header.next_offset
-    return False

@@ -78,6 +78,8 @@ class Segment:
             self._file = files.open(self.path())
             self._file.truncate(0)
             self._indexes.reset()
+            if not tail:
+                self._indexes.offset_index.flush()  # an index alone tells that the file of batches vanished
 
     def __repr__(self) -> str:
         return f"<Segment {self.base_offset} size={self.size_bytes}>"
@@ -379,14 +381,13 @@ class Segment:
             file.close()
 
     def rename(self, tail: str) -> list[Path]:
-        """Let ``tail`` follow the names of the segment's files, the file of batches first; return the new paths."""
+        """Let ``tail`` follow the names of the files; return the new paths. An index that stays alone accuses: it goes first."""
         renamed = []
-        for suffix in SEGMENT_SUFFIXES:
+        for suffix in reversed(SEGMENT_SUFFIXES) if tail == DELETED_SUFFIX else SEGMENT_SUFFIXES:
             source = self.path(suffix)
             if self.files.exists(source):
-                target = self.directory / file_name(self.base_offset, suffix + tail)
-                self.files.rename(source, target)
-                renamed.append(target)
+                renamed.append(self.directory / file_name(self.base_offset, suffix + tail))
+                self.files.rename(source, renamed[-1])
         self.tail = tail
         self._indexes.rename(tail)
         return renamed
@@ -394,7 +395,6 @@ class Segment:
     def set_aside(self, *, is_kept_open: bool = False) -> list[Path]:
         """Rename the segment's files to ``.deleted`` and return the new paths."""
         self.is_removed = True
-        renamed = self.rename(DELETED_SUFFIX)
         if not is_kept_open:
             self.close_file()
-        return renamed
+        return self.rename(DELETED_SUFFIX)

@@ -1,11 +1,12 @@
 """Opening a log after a crash: what is cut, what is refused, what is built again."""
 
+from functools import partial
 from random import Random
 
 import pytest
 import trio
 
-from log_service.common.errors import StorageError
+from log_service.common.errors import KafkaError, StorageError
 from log_service.common.types import TopicId
 from log_service.storage.recovery import OpenedFrom, open_log
 from tests.sim.disk import Crashed
@@ -79,7 +80,7 @@ def test_a_directory_that_lost_its_segments_is_refused() -> None:
     context = LogContext()
     context.append_records(1)
     context.files.remove(context.directory / ACTIVE)
-    with pytest.raises(StorageError, match="no segment"):
+    with pytest.raises(StorageError, match=r"and not 0{20}\.log"):
         context.open(recovery_point=1)
 
 
@@ -91,14 +92,66 @@ def test_segments_below_the_recovery_point_are_not_read() -> None:
     assert context.log.log_end_offset == 6
 
 
-def test_a_missing_segment_above_the_recovery_point_ends_the_log() -> None:
+def remove_segment(context: LogContext, base_offset: int, *suffixes: str) -> None:
+    for suffix in suffixes:
+        context.files.remove(context.directory / f"{base_offset:020d}{suffix}")
+
+
+def test_a_segment_above_the_recovery_point_that_never_was_durable_ends_the_log() -> None:
     context = LogContext(segment_bytes=2 * SIZE)
     context.append_records(*[1] * 6)
-    context.files.remove(context.directory / "00000000000000000002.log")
+    remove_segment(context, 2, ".index", ".timeindex", ".log")
     context.open(recovery_point=1)
     assert context.segment_offsets() == [0]
     assert context.log.log_end_offset == 2
     assert context.append(batch(1)).base_offset == 2
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("base_offset", [2, 4])
+def test_a_segment_whose_index_is_there_vanished_and_is_named(base_offset: int, *, is_clean: bool) -> None:
+    """Files of batches are created first and removed last: an index alone means that somebody took its records away."""
+    context = LogContext(segment_bytes=2 * SIZE)
+    context.append_records(*[1] * 6)
+    if is_clean:
+        trio.run(context.log.close)
+    remove_segment(context, base_offset, ".log")
+    with pytest.raises(StorageError, match=rf"not {base_offset:020d}\.log, with the records from {base_offset} on"):
+        context.open(recovery_point=1, is_clean=is_clean)
+
+
+def test_an_index_before_the_first_segment_is_left_of_retention_and_goes() -> None:
+    context = LogContext(segment_bytes=2 * SIZE)
+    context.append_records(*[1] * 6)
+    remove_segment(context, 0, ".log")
+    context.open(recovery_point=3)
+    assert context.segment_offsets() == [2, 4]
+    assert not any(name.startswith("0" * 20) for name in context.names())
+
+
+def test_a_log_that_was_closed_further_on_than_it_ends_is_refused() -> None:
+    context = LogContext(segment_bytes=2 * SIZE)
+    context.append_records(*[1] * 6)
+    trio.run(context.log.close)
+    remove_segment(context, 4, ".index", ".timeindex", ".log")
+    with pytest.raises(StorageError, match="up to which it was synced: it ends at 4"):
+        context.open(recovery_point=6, is_clean=True)
+
+
+def test_a_read_does_not_step_over_a_segment_that_vanished() -> None:
+    """Nobody looks into the older segments of a log that was closed in order: the reader who comes there is told."""
+    context = LogContext(segment_bytes=2 * SIZE)
+    context.append_records(*[1] * 6)
+    trio.run(context.log.close)
+    remove_segment(context, 2, ".index", ".timeindex", ".log")
+    context.open(recovery_point=6, is_clean=True)
+    read = partial(context.log.read, max_bytes=1_000, upper_offset=6, is_one_batch_guaranteed=True)
+    for offset in (2, 3):
+        with pytest.raises(KafkaError, match=f"no segment for offsets {offset} to 3"):
+            read(offset)
+    assert context.files.lease_count == 0
+    read(1).file_slice.release()  # type: ignore[union-attr]  # there is one
+    assert read(4).segment_base_offset == 4
 
 
 def test_offsets_that_go_back_end_the_log() -> None:
@@ -167,7 +220,7 @@ def test_missing_index_files_are_built_again_at_the_start() -> None:
 def test_leftovers_go() -> None:
     context = LogContext()
     context.append_records(1)
-    for name in ("00000000000000000007.log.deleted", "00000000000000000007.index", "00000000000000000009.log.cleaned", "x.tmp"):
+    for name in ("00000000000000000007.log.deleted", "00000000000000000009.log.cleaned", "x.tmp"):
         context.files.open(context.directory / name).append_gathered([b"x"])
     context.open()
     assert [name for name in context.names() if not name.startswith("00000000000000000000")] == []
