@@ -151,6 +151,8 @@ class Committer:
     async def commit_consumed(self) -> None:
         """Commit the positions, if that is automatic; failing is not the end: others will read those records again."""
         offsets = self.start_interval()
+        if not offsets:
+            return
         try:
             await self.commit(offsets, self._config.request_timeout_ms)
         except KafkaError as error:
