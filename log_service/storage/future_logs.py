@@ -83,15 +83,14 @@ class FutureLogs:
         def begin() -> Log:
             known = OpenedFrom(is_clean=True, log_start_offset=base_offset, recovery_point=base_offset)
             copy = manager.open_at(target, path, topic_partition, log.config, known=known, topic_id=log.topic_id)
+            self.logs[topic_partition] = copy  # here, so that whoever is cancelled while waiting drops it
             manager.env.files.write_atomically(path / MOVED_HERE, b"")
             return copy
 
         try:
-            copy = await manager.env.files.run_in_pool(begin)
+            return await manager.env.files.run_in_pool(begin)
         except OSError as error:
             raise target.answer_to(error) from error
-        self.logs[topic_partition] = copy
-        return copy
 
     async def _copy_some(self, log: Log, copy: Log) -> None:
         copy.append_as_follower(await self._read(log, copy.log_end_offset))

@@ -31,6 +31,7 @@ from tests.sim import MemoryFiles, MemoryNetwork, VirtualClock
 
 NODE = NodeId(1)
 LOG_DIR = Path("/data/kafka")
+OTHER_DIR = Path("/data/other")
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -116,13 +117,15 @@ def key_of(name: str = "a", index: int = 0) -> TopicPartition:
 
 
 @asynccontextmanager
-async def running(files: MemoryFiles | None = None, config: LogConfig | None = None) -> AsyncIterator[ReplicaContext]:
+async def running(
+    files: MemoryFiles | None = None, config: LogConfig | None = None, log_dirs: tuple[Path, ...] = (LOG_DIR,)
+) -> AsyncIterator[ReplicaContext]:
     """Run a replica manager; leaving cancels it and closes nothing, as a crash would."""
     clock = VirtualClock()
     files = files or MemoryFiles(clock=clock)
     env = NodeEnv(clock=clock, rng=Random(7), network=MemoryNetwork(Random(7)).host("node"), files=files)
     log_config = config or LogConfig()
-    logs = LogManager(env, LogManagerConfig(log_dirs=(LOG_DIR,)), log_config, node_id=NODE, cluster_id=CLUSTER_ID)
+    logs = LogManager(env, LogManagerConfig(log_dirs=log_dirs), log_config, node_id=NODE, cluster_id=CLUSTER_ID)
     await logs.load()
     timers = TimerQueue()
     replicas = ReplicaManager(

@@ -1,6 +1,6 @@
 """A log that moves to another directory of its node, and what a crash or a broken disk leaves of the move (KIP-113)."""
 
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -115,22 +115,25 @@ def test_a_large_log_is_copied_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
     assert content(log) == before
 
 
+def when_the_copy_begins(node: Node, act: Callable[[], object]) -> None:
+    """Act once, as soon as something is written below the second directory."""
+
+    def look(operation: str, path: Path) -> None:
+        if operation == "rename" and "-future" in str(path):
+            node.files.on_operation = lambda _operation, _path: None
+            act()
+
+    node.files.on_operation = look
+
+
 def test_the_copy_of_a_log_that_is_deleted_goes() -> None:
     node = filled()
-    log, replaced = node.manager.logs[A], list[Log]()
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(node.manager.futures.move, log, second(node), replaced.append)
-            while not node.manager.futures.logs:
-                await trio.lowlevel.checkpoint()
-            node.manager.delete_log(A)
-
-    with suppress(BaseExceptionGroup):  # the copy's next read finds the log closed, or does not come to it
-        run(main)
-    assert not replaced
+    when_the_copy_begins(node, lambda: node.manager.delete_log(A))
+    assert not moved(node)
     assert not node.manager.futures.logs
     assert A not in node.manager.logs
+    trio.run(node.manager.removals.run_due, NOW_MS)
+    assert not copies(node.files, SECOND)
 
 
 def test_a_move_that_is_cancelled_leaves_the_log_where_it_is() -> None:
@@ -138,14 +141,12 @@ def test_a_move_that_is_cancelled_leaves_the_log_where_it_is() -> None:
     log, replaced = node.manager.logs[A], list[Log]()
 
     async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(node.manager.futures.move, log, second(node), replaced.append)
-            while not node.manager.futures.logs:
-                await trio.lowlevel.checkpoint()
-            nursery.cancel_scope.cancel()
-        await node.manager.removals.run_due(node.clock.monotonic_ms())
+        with trio.CancelScope() as scope:
+            when_the_copy_begins(node, scope.cancel)
+            await node.manager.futures.move(log, second(node), replaced.append)
 
     run(main)
+    trio.run(node.manager.removals.run_due, NOW_MS)
     assert not replaced
     assert not copies(node.files, SECOND)
     write(log, 7)
@@ -187,21 +188,14 @@ def test_only_directories_of_the_configuration_are_targets() -> None:
 
 def test_a_start_throws_an_unfinished_copy_away_and_knows_what_it_was_for() -> None:
     node = filled()
-    log = node.manager.logs[A]
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(node.manager.futures.move, log, second(node), lambda _log: None)
-            while not node.manager.futures.logs:
-                await trio.lowlevel.checkpoint()
-            node.files.disk.kill()
-            nursery.cancel_scope.cancel()
-
-    with suppress(Crashed, BaseExceptionGroup):  # whether the dead disk is noticed depends on what the move was at
-        run(main)
-    again = Node(MemoryFiles(node.files.disk, rng=Random(1), clock=node.clock), dirs=BOTH)
+    run(node.manager.close)
+    ours, foreign = f"a-0.{'0a' * 16}-future", f"a-0.{'0b' * 16}-future"
+    for name in (ours, foreign):
+        node.files.make_directory(SECOND / name)
+    node.files.write_atomically(SECOND / ours / future_logs.MOVED_HERE, b"")
+    again = Node(node.files, dirs=BOTH)
     run(again.manager.load)
-    assert not copies(again.files, SECOND)
+    assert copies(again.files, SECOND) == [foreign], "whose that is nobody knows"
     assert {key: directory.path for key, directory in again.manager.futures.unfinished.items()} == {A: SECOND}
     assert again.manager.logs[A].home.path == FIRST
 

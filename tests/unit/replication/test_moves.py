@@ -1,0 +1,139 @@
+"""Replicas that move between the log directories of their node, and topics whose many logs go in turns."""
+
+from itertools import pairwise
+from uuid import UUID
+
+import pytest
+import trio
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicId
+from log_service.replication.replica_manager import DELETED_AT_ONCE
+from tests.unit.replication.context import LOG_DIR, OTHER_DIR, ReplicaContext, key_of, run_story, running
+
+
+async def settled(context: ReplicaContext) -> None:
+    while context.logs.futures.logs:  # noqa: ASYNC110 - nothing tells that a copy has gone
+        await trio.sleep(0.01)
+
+
+def test_a_partition_is_served_from_where_it_moved_to() -> None:
+    async def main() -> None:
+        async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic()
+            told: list[str] = []
+            context.replicas.on_moved = lambda partition: told.append(str(partition.topic_partition))
+            context.produce(b"one")
+            partition = context.partition()
+            assert partition.log is not None
+            other = OTHER_DIR if partition.log.home.path == LOG_DIR else LOG_DIR
+            context.replicas.move("a", 0, str(other))
+            context.produce(b"two")
+            await trio.sleep(0.1)
+            await settled(context)
+            assert partition.log.home.path == other
+            assert partition.high_watermark == 2
+            assert context.produce(b"three") == 2
+            assert told == ["a-0"]
+
+    run_story(main)
+
+
+def test_a_change_of_mind_gives_the_move_up() -> None:
+    async def main() -> None:
+        async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic()
+            log = context.partition().log
+            assert log is not None
+            other = OTHER_DIR if log.home.path == LOG_DIR else LOG_DIR
+            context.replicas.move("a", 0, str(other))
+            context.replicas.move("a", 0, str(log.home.path))
+            await trio.sleep(0.1)
+            await settled(context)
+            assert context.partition().log is log
+
+    run_story(main)
+
+
+def test_a_topic_that_is_deleted_on_its_way_leaves_nothing() -> None:
+    async def main() -> None:
+        async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic()
+            context.produce(b"one")
+            log = context.partition().log
+            assert log is not None
+            context.replicas.move("a", 0, str(OTHER_DIR if log.home.path == LOG_DIR else LOG_DIR))
+            await trio.lowlevel.checkpoint()
+            context.delete_topic()
+            await trio.sleep(0.1)
+            await settled(context)
+            assert key_of() not in context.logs.logs
+            await context.logs.removals.run_due(context.env.clock.monotonic_ms() + 120_000)
+            names = [name for path in (LOG_DIR, OTHER_DIR) for name in context.files.list_directory(path)]
+            assert not [name for name in names if name.startswith("a-0")]
+
+    run_story(main)
+
+
+def test_what_is_not_there_cannot_move() -> None:
+    async def main() -> None:
+        async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic()
+            cases = {
+                ("a", 0, "/elsewhere"): ErrorCode.LOG_DIR_NOT_FOUND,
+                ("a", 9, str(LOG_DIR)): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ("b", 0, str(LOG_DIR)): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            }
+            for case, code in cases.items():
+                with pytest.raises(KafkaError) as caught:
+                    context.replicas.move(*case)
+                assert caught.value.code == code
+
+    run_story(main)
+
+
+def test_a_topic_of_thousands_of_partitions_goes_in_turns() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("wide", partitions=1_000)
+            await trio.sleep(1)
+            assert len(context.logs.logs) == 1_000
+            context.delete_topic("wide")
+            assert not context.replicas.partitions, "nothing is served any more"
+            left = [len(context.logs.logs)]
+            while context.logs.logs:
+                await trio.lowlevel.checkpoint()
+                left.append(len(context.logs.logs))
+            assert left[0] == 1_000 - DELETED_AT_ONCE
+            assert max(before - after for before, after in pairwise(left)) <= 2 * DELETED_AT_ONCE  # two turns of the other task, at most
+
+    run_story(main)
+
+
+def test_a_topic_may_come_back_while_the_logs_of_the_old_one_go() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("wide", partitions=300)
+            await trio.sleep(1)
+            context.produce(b"old", name="wide", index=299)
+            context.delete_topic("wide")
+            context.create_topic("wide", partitions=300, identity=TopicId(UUID(int=77)))
+            await trio.sleep(1)
+            assert len(context.replicas.partitions) == len(context.logs.logs) == 300
+            assert context.partition("wide", 299).log_start_offset == 0
+            assert context.produce(b"new", name="wide", index=299) == 0
+            assert not [name for name in context.files.list_directory(LOG_DIR) if name.endswith("-stray")]
+
+    run_story(main)
+
+
+def test_what_is_left_of_a_deleted_topic_goes_before_a_stop() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("wide", partitions=300)
+            await trio.sleep(1)
+            context.delete_topic("wide")
+            context.replicas.finish_deletions()
+            assert not context.logs.logs
+
+    run_story(main)
