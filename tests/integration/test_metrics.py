@@ -1,6 +1,7 @@
 """The metrics page of a running broker: the names that dashboards ask for, true numbers, and a server that nothing upsets."""
 
 import http.client
+import json
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -12,6 +13,10 @@ from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer
 from tests.helpers.broker_process import BrokerThread, run_to_its_end
 
 LINE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (-?[0-9.e+-]+|NaN|[+-]Inf)')
+METRIC = re.compile(r"\b(?:kafka|process|python|tidelog)_[a-z0-9_]+")
+DASHBOARD = Path(__file__).resolve().parent.parent.parent / "dashboards" / "tidelog.json"
+SCRAPE_LABELS = {"job", "instance"}
+"""Labels that Prometheus itself adds."""
 GROUP = 'lag "in" words'
 
 
@@ -142,6 +147,29 @@ def test_counters_do_not_fall_when_a_topic_goes(broker: BrokerThread) -> None:
     after = Page(ask(broker)[1])
     assert after.of(total) >= before.of(total)
     assert (total, 'topic="short-lived"') not in after.values
+
+
+def queries(value: object) -> Iterator[str]:
+    """Every query of a dashboard: of panels and of variables."""
+    if isinstance(value, dict):
+        yield from (text for key in ("expr", "definition") if isinstance(text := value.get(key), str))
+        for inner in value.values():
+            yield from queries(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from queries(inner)
+
+
+def test_the_dashboard_asks_only_for_what_there_is(page: Page) -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    asked = {name for query in queries(dashboard) for name in METRIC.findall(query)}
+    assert len(asked) >= 25
+    assert asked - {name for name, _ in page.values} == set()
+    labels = {label for _, text in page.values for label in re.findall(r'(\w+)="', text)} | SCRAPE_LABELS
+    used = {label for query in queries(dashboard) for label in re.findall(r'(\w+)(?:=|!=)~?"', query)}
+    assert used - labels == set()
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize(("path", "method", "status"), [("/", "GET", 404), ("/metrics", "POST", 405), ("/metrics?x=1", "HEAD", 200)])
