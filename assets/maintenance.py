@@ -1,10 +1,16 @@
-"""Upkeep of the example: retention of topics, files of the lake, Dagster's history; and when it is done."""
+"""Upkeep of the example: retention and compaction of topics, files of the lake, Dagster's history; and when it is done."""
 
-from orchestration.maintenance import Limits, history_asset, lake_asset, retention_asset
+from orchestration.maintenance import Limits, compaction_asset, history_asset, lake_asset, retention_asset
 from orchestration.schedules import HOURLY, NIGHTLY, asset_schedule
 
 retention = retention_asset()
+compaction = compaction_asset()
 lake = lake_asset()
 history = history_asset(limits=Limits(days=7, event_days=2, succeeded_runs=2_000))
 
-schedules = [asset_schedule(retention, HOURLY), asset_schedule(lake, NIGHTLY), asset_schedule(history, HOURLY)]
+schedules = [
+    asset_schedule(retention, HOURLY),
+    asset_schedule(compaction, HOURLY),
+    asset_schedule(lake, NIGHTLY),
+    asset_schedule(history, HOURLY),
+]

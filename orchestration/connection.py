@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from log_service.client import (
     BlockingAdmin,
+    CompactionResult,
     ConfigError,
     ConfigResource,
     ErrorCode,
@@ -23,7 +24,7 @@ from log_service.client import (
     read_range_arrow,
 )
 from orchestration.checkpoints import PartitionOffsets
-from orchestration.log_client import LogServiceError, RangeReader, RetentionPass, TopicDescription
+from orchestration.log_client import CompactionPass, LogServiceError, RangeReader, RetentionPass, TopicDescription
 from orchestration.offsets import OffsetRange
 
 UNREACHABLE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE})
@@ -152,6 +153,17 @@ class Connection:
             for one in found
         )
 
+    def apply_compaction(self, timeout_ms: int) -> tuple[CompactionPass, ...] | None:
+        """Let the brokers compact now what is due; None where they cannot be asked, because they clean by themselves."""
+        with _explained(self._bootstrap_servers):
+            try:
+                found = self._admin.apply_compaction(timeout_ms=timeout_ms)
+            except KafkaError as error:
+                if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                    return None
+                raise
+        return tuple(_compaction_pass(one) for one in found)
+
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
         """Delete the records below an offset, by partition, and return the new log starts."""
         wanted = {TopicPartition(topic, partition): offset for partition, offset in before.items()}
@@ -191,3 +203,22 @@ def _explained(bootstrap_servers: str) -> Iterator[None]:
     except KafkaError as error:
         advice = ". Is it running? TIDELOG_BOOTSTRAP_SERVERS names its address" if error.code in UNREACHABLE else ""
         raise LogServiceError(f"the log service at {bootstrap_servers} answered {error.code.name}: {error}{advice}") from error
+
+
+def _compaction_pass(one: CompactionResult) -> CompactionPass:
+    return CompactionPass(
+        topic=one.topic,
+        partition=one.partition,
+        records_before=one.records_before,
+        records_after=one.records_after,
+        bytes_before=one.bytes_before,
+        bytes_after=one.bytes_after,
+        tombstones_removed=one.tombstones_removed,
+        tombstones_kept=one.tombstones_kept,
+        dirty_ratio_before=one.dirty_ratio_before,
+        dirty_ratio_after=one.dirty_ratio_after,
+        seconds=one.duration_ms / 1000,
+        passes=one.pass_count,
+        is_under_way=one.is_under_way,
+        reason=one.reason,
+    )

@@ -50,6 +50,29 @@ class RetentionPass:
     log_start_offset: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPass:
+    """What compaction did to one partition: figures of what was written anew, none where nothing was due.
+
+    ``reason`` says why it could not be compacted; ``is_under_way``: it goes on, and its figures are not there yet.
+    """
+
+    topic: str
+    partition: int
+    records_before: int
+    records_after: int
+    bytes_before: int
+    bytes_after: int
+    tombstones_removed: int
+    tombstones_kept: int
+    dirty_ratio_before: float
+    dirty_ratio_after: float
+    seconds: float
+    passes: int
+    is_under_way: bool = False
+    reason: str | None = None
+
+
 class RangeReader(Protocol):
     """Reads the records of one offset range. Has to survive pickling: Spark's Python workers call it, too."""
 
@@ -106,6 +129,10 @@ class LogClient(Protocol):
 
     def apply_retention(self) -> tuple[RetentionPass, ...] | None:
         """Let the brokers apply retention to all topics now; None where they cannot be asked, because they clean by themselves."""
+        ...
+
+    def apply_compaction(self, timeout_ms: int) -> tuple[CompactionPass, ...] | None:
+        """Let the brokers compact now what is due; None where they cannot be asked, because they clean by themselves."""
         ...
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:

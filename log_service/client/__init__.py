@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from log_service.client.admin_values import (
         ClusterDescription,
+        CompactionResult,
         ConfigChange,
         ConfigEntry,
         ConfigOperation,
@@ -92,6 +93,7 @@ _HOMES = {
     ),
     "log_service.client.admin_values": (
         "ClusterDescription",
+        "CompactionResult",
         "ConfigChange",
         "ConfigEntry",
         "ConfigOperation",
@@ -139,6 +141,7 @@ __all__ = [
     "ClientMetrics",
     "ClusterDescription",
     "CommitCallback",
+    "CompactionResult",
     "ConfigChange",
     "ConfigEntry",
     "ConfigError",

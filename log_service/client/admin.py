@@ -12,7 +12,7 @@ from uuid import UUID
 
 import trio
 
-from log_service.client import admin_cluster, admin_groups, admin_topics, offsets
+from log_service.client import admin_cluster, admin_groups, admin_maintenance, admin_topics, offsets
 from log_service.client.admin_cluster_values import (
     ElectionType,
     FeatureDescription,
@@ -26,6 +26,7 @@ from log_service.client.admin_cluster_values import (
 )
 from log_service.client.admin_values import (
     ClusterDescription,
+    CompactionResult,
     ConfigChange,
     ConfigEntry,
     ConfigResource,
@@ -123,7 +124,16 @@ class Admin:
         Raises:
             KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog: its brokers clean by themselves.
         """
-        return await admin_topics.apply_retention(self.cluster, topics, self._limit(timeout_ms))
+        return await admin_maintenance.apply_retention(self.cluster, topics, self._limit(timeout_ms))
+
+    async def apply_compaction(self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> list[CompactionResult]:
+        """Let the brokers compact now what is due by each topic's configuration (None: of all compacted topics), and return the figures.
+
+        Raises:
+            KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog: its brokers clean by themselves; POLICY_VIOLATION, the cleaner is
+                disabled. ItemsFailed: INVALID_CONFIG, a topic that was named is not compacted.
+        """
+        return await admin_maintenance.apply_compaction(self.cluster, topics, self._limit(timeout_ms))
 
     async def list_config_resources(self, types: Iterable[ResourceType] = (), *, timeout_ms: int | None = None) -> list[ConfigResource]:
         """Return what has, or may have, configuration: topics, brokers, groups, ...; only of ``types``, if any are given (KIP-1142)."""

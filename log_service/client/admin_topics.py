@@ -15,15 +15,14 @@ from log_service.client.admin_values import (
     ConfigResource,
     NewTopic,
     ResourceType,
-    RetentionResult,
     TopicDescription,
     TopicListing,
 )
 from log_service.client.cluster_metadata import ClusterMetadata
-from log_service.client.connection_pool import MAINTENANCE_FEATURE, raise_for
+from log_service.client.connection_pool import MAINTENANCE_FEATURE
 from log_service.client.fan_out import Collected, gather
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import TopicId, TopicPartition
+from log_service.common.types import TopicId
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic
 from log_service.protocol.messages.create_topics import (
@@ -46,9 +45,7 @@ from log_service.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from log_service.protocol.messages.maintenance import MaintenanceRequest, MaintenanceResponse, MaintenanceResult
 
-APPLY_RETENTION = 0
 FIRST_DELETE_VERSION_WITH_STATES = 6
 ONE_NODE = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER})
 
@@ -276,44 +273,3 @@ def _config_entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
         documentation=entry.documentation or None,
         synonyms=tuple((each.name, each.value, CONFIG_SOURCES.get(each.source, "UNKNOWN")) for each in entry.synonyms),
     )
-
-
-# Maintenance
-
-
-def _answered(answer: MaintenanceResult) -> TopicPartition | str:
-    """Return the partition that an answer is about; without one it is about its topic."""
-    return TopicPartition(answer.topic, answer.partition) if answer.partition >= 0 else answer.topic
-
-
-async def apply_retention(cluster: ClusterMetadata, topics: Sequence[str] | None, timeout_ms: int) -> list[RetentionResult]:
-    """Let every broker apply retention now; see ``Admin.apply_retention``."""
-
-    async def ask(node_id: int) -> list[RetentionResult]:
-        connection = await cluster.node(node_id)
-        if MAINTENANCE_FEATURE not in connection.versions.features:
-            text = "this cluster is not tidelog: it has no request to apply retention now; its brokers clean by themselves"
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
-        request = MaintenanceRequest(operation=APPLY_RETENTION, topics=None if topics is None else list(topics))
-        response = await connection.request(request, MaintenanceResponse, waits_ms=timeout_ms)
-        raise_for(response.error_code, response.error_message, "apply retention")
-        collected = Collected()
-        results = {
-            TopicPartition(answer.topic, answer.partition): RetentionResult(
-                topic=answer.topic,
-                partition=answer.partition,
-                segments_deleted=answer.segments_deleted,
-                bytes_deleted=answer.bytes_deleted,
-                log_start_offset=answer.log_start_offset,
-            )
-            for answer in response.results
-            if not collected.note(_answered(answer), answer.error_code, None)
-        }
-        return list(collected.finish(results).values())
-
-    async def attempt() -> list[RetentionResult]:
-        view = await cluster.refresh()
-        parts = await gather(partial(ask, node_id) for node_id in sorted(view.nodes))
-        return [result for part in parts for result in part]
-
-    return await cluster.retry(attempt, timeout_ms, is_refreshing=False)

@@ -290,3 +290,31 @@ class RetentionResult:
     segments_deleted: int
     bytes_deleted: int
     log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionResult:
+    """What compaction did to one partition.
+
+    Records, bytes and segments are those that were written anew: none where no pass was due. Ratios are the dirty share of the bytes that
+    may be compacted, 0.0 to 1.0. ``is_under_way``: it takes longer than was waited for, and goes on; the figures are not there yet.
+    ``reason`` says why a partition could not be compacted, None where it could.
+    """
+
+    topic: str
+    partition: int
+    is_under_way: bool
+    reason: str | None
+    pass_count: int
+    segments_before: int
+    segments_after: int
+    records_before: int
+    records_after: int
+    bytes_before: int
+    bytes_after: int
+    tombstones_kept: int
+    tombstones_removed: int
+    dirty_ratio_before: float
+    dirty_ratio_after: float
+    duration_ms: int
+    cleaned_offset: int

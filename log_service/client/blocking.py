@@ -30,6 +30,7 @@ class BlockingAdmin(Blocking[Admin]):
     describe_cluster = blocking(Admin.describe_cluster)
     describe_configs = blocking(Admin.describe_configs)
     alter_configs = blocking(Admin.alter_configs)
+    apply_compaction = blocking(Admin.apply_compaction)
     apply_retention = blocking(Admin.apply_retention)
     list_config_resources = blocking(Admin.list_config_resources)
     describe_log_dirs = blocking(Admin.describe_log_dirs)

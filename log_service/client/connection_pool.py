@@ -55,17 +55,17 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpokenVersions:
-    """What a broker said it speaks: ranges by API, and the names of its features."""
+    """What a broker said it speaks: ranges by API, and the highest level of each feature."""
 
     ranges: Mapping[int, tuple[int, int]]
-    features: frozenset[str]
+    features: Mapping[str, int]
 
     @classmethod
     def of(cls, response: ApiVersionsResponse) -> "SpokenVersions":
         """Read an ApiVersions answer."""
         return cls(
             ranges=MappingProxyType({api.api_key: (api.min_version, api.max_version) for api in response.api_keys}),
-            features=frozenset(feature.name for feature in response.supported_features),
+            features=MappingProxyType({feature.name: feature.max_version for feature in response.supported_features}),
         )
 
     def choose(self, key: int, max_version: int | None = None) -> int:
@@ -77,7 +77,7 @@ class SpokenVersions:
         ours = SERVED[ApiKey(key)]
         if ours.advertised_min_version is None:
             if MAINTENANCE_FEATURE in self.features:
-                return ours.max_version
+                return min(ours.max_version, self.features[MAINTENANCE_FEATURE] - 1)
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the broker is not tidelog: it has no {ours.name} request")
         first, last = self.ranges.get(key, (0, -1))
         version = min(last, ours.max_version, ours.max_version if max_version is None else max_version)
@@ -97,7 +97,7 @@ class NodeConnection:
         self._config = config
         self.address = address
         self._muted_until = -inf
-        self.versions = SpokenVersions(ranges=MappingProxyType({ApiKey.API_VERSIONS: (0, 3)}), features=frozenset())
+        self.versions = SpokenVersions(ranges=MappingProxyType({ApiKey.API_VERSIONS: (0, 3)}), features=MappingProxyType({}))
 
     def __repr__(self) -> str:
         return f"<NodeConnection {self.address}{' closed' if self.is_closed else ''}>"

@@ -201,7 +201,7 @@ SERVED = _specs(
     _spec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0),
     _spec(ApiKey.ADD_RAFT_VOTER, "AddRaftVoter", 0, 1, 0),
     _spec(ApiKey.REMOVE_RAFT_VOTER, "RemoveRaftVoter", 0, 0, 0),
-    _spec(ApiKey.TIDELOG_MAINTENANCE, "Maintenance", 0, 0, 0, advertised=None),
+    _spec(ApiKey.TIDELOG_MAINTENANCE, "Maintenance", 0, 1, 0, advertised=None),
 )
 """THE table. Ranges: KIP-896 baselines at the left, 4.3's newest stable versions at the right."""
 

@@ -24,8 +24,8 @@ METRICS_KEY = "metrics.listener"
 def broker_component(context: ServiceContext, overrides: Sequence[str] = ()) -> Component:
     """Return the broker's component; writes its properties file, the person's own additions last.
 
-    Retention's own timer is set long, because the platform's maintenance asset asks for a pass and shows what it did; the timer is the
-    backstop.
+    The timers of retention and compaction are set long, because the platform's maintenance assets ask for passes and show what they did;
+    the timers are the backstop. Internal topics are compacted by the broker itself all the same.
     """
     directory = context.data_directory / BROKER
     directory.mkdir(parents=True, exist_ok=True)
@@ -36,6 +36,7 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = ()) -> 
         "listeners": f"PLAINTEXT://{context.bootstrap_servers}",
         "log.dirs": str(directory / "logs"),
         "log.retention.check.interval.ms": str(DAY_MS),
+        "log.cleaner.backoff.ms": str(DAY_MS),
     }
     if context.metrics_port is not None:
         settings[METRICS_KEY] = f"{context.host}:{context.metrics_port}"

@@ -1,11 +1,13 @@
 """Assets that keep an installation small: their runs remove what is no longer needed and say in numbers how much that was.
 
-``retention`` asks the brokers for a pass and deletes what tables have read, where that is wanted; ``lake`` merges small files and removes
+``retention`` asks the brokers for a pass and deletes what tables have read, where that is wanted; ``compaction`` asks them to compact
+topics whose policy is that, and shows records and bytes before and after; ``lake`` merges small files and removes
 old ones; ``history`` prunes what Dagster remembers. Schedules for them are in ``orchestration.schedules``.
 """
 
+from orchestration.maintenance.compaction import compaction_asset
 from orchestration.maintenance.history import Limits, history_asset
 from orchestration.maintenance.lake import lake_asset
 from orchestration.maintenance.retention import retention_asset
 
-__all__ = ["Limits", "history_asset", "lake_asset", "retention_asset"]
+__all__ = ["Limits", "compaction_asset", "history_asset", "lake_asset", "retention_asset"]

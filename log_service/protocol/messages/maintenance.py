@@ -11,19 +11,21 @@ from log_service.protocol.schema import Field, Schema
 
 @dataclass(slots=True, kw_only=True)
 class MaintenanceRequest:
-    """MaintenanceRequest, version 0, flexible 0+."""
+    """MaintenanceRequest, versions 0-1, flexible 0+."""
 
     operation: int = 0
     topics: list[str] | None = None
+    timeout_ms: int = 30000
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="MaintenanceRequest",
         key=32000,
-        valid="0",
+        valid="0-1",
         flexible="0+",
         fields=(
             Field(name="operation", wire_type="int8", versions="0+", default=0),
             Field(name="topics", wire_type="[]string", versions="0+", nullable="0+"),
+            Field(name="timeout_ms", wire_type="int32", versions="1+", ignorable=True, default=30000),
         ),
     )
 
@@ -38,10 +40,25 @@ class MaintenanceResult:
     segments_deleted: int = 0
     bytes_deleted: int = 0
     log_start_offset: int = -1
+    error_message: str | None = None
+    is_under_way: bool = False
+    pass_count: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    records_before: int = 0
+    records_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    tombstones_kept: int = 0
+    tombstones_removed: int = 0
+    dirty_ratio_before: float = 0.0
+    dirty_ratio_after: float = 0.0
+    duration_ms: int = 0
+    cleaned_offset: int = -1
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="MaintenanceResult",
-        valid="0",
+        valid="0-1",
         flexible="0+",
         fields=(
             Field(name="topic", wire_type="string", versions="0+", default=""),
@@ -50,13 +67,28 @@ class MaintenanceResult:
             Field(name="segments_deleted", wire_type="int32", versions="0+", default=0),
             Field(name="bytes_deleted", wire_type="int64", versions="0+", default=0),
             Field(name="log_start_offset", wire_type="int64", versions="0+", default=-1),
+            Field(name="error_message", wire_type="string", versions="1+", nullable="1+", ignorable=True),
+            Field(name="is_under_way", wire_type="bool", versions="1+", ignorable=True, default=False),
+            Field(name="pass_count", wire_type="int32", versions="1+", ignorable=True, default=0),
+            Field(name="segments_before", wire_type="int32", versions="1+", ignorable=True, default=0),
+            Field(name="segments_after", wire_type="int32", versions="1+", ignorable=True, default=0),
+            Field(name="records_before", wire_type="int64", versions="1+", ignorable=True, default=0),
+            Field(name="records_after", wire_type="int64", versions="1+", ignorable=True, default=0),
+            Field(name="bytes_before", wire_type="int64", versions="1+", ignorable=True, default=0),
+            Field(name="bytes_after", wire_type="int64", versions="1+", ignorable=True, default=0),
+            Field(name="tombstones_kept", wire_type="int64", versions="1+", ignorable=True, default=0),
+            Field(name="tombstones_removed", wire_type="int64", versions="1+", ignorable=True, default=0),
+            Field(name="dirty_ratio_before", wire_type="float64", versions="1+", ignorable=True, default=0.0),
+            Field(name="dirty_ratio_after", wire_type="float64", versions="1+", ignorable=True, default=0.0),
+            Field(name="duration_ms", wire_type="int64", versions="1+", ignorable=True, default=0),
+            Field(name="cleaned_offset", wire_type="int64", versions="1+", ignorable=True, default=-1),
         ),
     )
 
 
 @dataclass(slots=True, kw_only=True)
 class MaintenanceResponse:
-    """MaintenanceResponse, version 0, flexible 0+."""
+    """MaintenanceResponse, versions 0-1, flexible 0+."""
 
     error_code: int = 0
     error_message: str | None = None
@@ -65,7 +97,7 @@ class MaintenanceResponse:
     SCHEMA: ClassVar[Schema] = Schema(
         name="MaintenanceResponse",
         key=32000,
-        valid="0",
+        valid="0-1",
         flexible="0+",
         fields=(
             Field(name="error_code", wire_type="int16", versions="0+", default=0),

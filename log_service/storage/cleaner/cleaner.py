@@ -9,6 +9,7 @@ it is until the next start, and said so once. A pass that failed for want of a d
 """
 
 import logging
+import math
 from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import replace
 
@@ -78,10 +79,12 @@ class Cleaner:
         """Say how dirty a log is."""
         return look_at(log, self._clock.wall_ms(), self.high_watermark_of(log))
 
-    async def clean_now(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, CompactionOutcome]:
+    async def clean_now(
+        self, wanted: Collection[TopicPartition], timeout_ms: float = math.inf
+    ) -> dict[TopicPartition, CompactionOutcome | None]:
         """Run the passes that are due for ``wanted`` partitions now, and return what was done to each. ``run`` must be running.
 
-        A caller that gives up waiting stops nothing. What is not here or not compacted is left out.
+        What takes longer than ``timeout_ms`` is None, and goes on. What is not here or not compacted is left out.
 
         Raises:
             KafkaError: POLICY_VIOLATION, the cleaner is disabled.
@@ -92,9 +95,10 @@ class Cleaner:
             )
         asked = {key: self._asked.setdefault(key, _Asked()) for key in wanted if self._compacted_log(key) is not None}
         self._wake.set()
-        for one in asked.values():
-            await one.done.wait()
-        return {key: one.outcome for key, one in asked.items()}
+        with trio.move_on_after(timeout_ms / 1000):
+            for one in asked.values():
+                await one.done.wait()
+        return {key: one.outcome if one.done.is_set() else None for key, one in asked.items()}
 
     @property
     def _is_enabled(self) -> bool:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from orchestration.checkpoints import PartitionOffsets
-from orchestration.log_client import RECORD_SCHEMA, LogServiceError, RangeReader, RetentionPass, TopicDescription
+from orchestration.log_client import RECORD_SCHEMA, CompactionPass, LogServiceError, RangeReader, RetentionPass, TopicDescription
 from orchestration.offsets import OffsetRange
 
 
@@ -65,6 +65,7 @@ class MemoryLog:
         self.mirrored: dict[str, dict[int, int]] = {}
         self.calls: list[str] = []
         self.retention: tuple[RetentionPass, ...] | None = ()
+        self.compaction: tuple[CompactionPass, ...] | None = ()
         self.waits: list[int] = []
         self.on_wait: Callable[[int], None] | None = None
 
@@ -135,6 +136,10 @@ class MemoryLog:
     def apply_retention(self) -> tuple[RetentionPass, ...] | None:
         self.calls.append("apply_retention")
         return self.retention
+
+    def apply_compaction(self, timeout_ms: int) -> tuple[CompactionPass, ...] | None:
+        self.calls.append(f"apply_compaction {timeout_ms}")
+        return self.compaction
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
         self.calls.append("delete_records")

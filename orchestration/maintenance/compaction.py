@@ -1,0 +1,95 @@
+"""Compaction of topics, as an asset: asks the brokers to compact now what is due, and shows what that did.
+
+Decides nothing about records: what is due, and what stays, is each topic's configuration (``cleanup.policy``, ``min.cleanable.dirty.ratio``
+and the lags). Brokers that cannot be asked (Apache Kafka's) compact by themselves, and the run says so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from orchestration.log_client import CompactionPass, LogClient
+from orchestration.maintenance.retention import BY_ITSELF, GROUP
+from orchestration.resources.log_service import LogServiceResource
+
+DEFAULT_TIMEOUT_S = 540
+"""How long a run waits for passes; what takes longer goes on in the broker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionReport:
+    """What a run did. ``passes`` is None where the brokers compact by themselves."""
+
+    passes: tuple[CompactionPass, ...] | None
+
+    @property
+    def problems(self) -> list[str]:
+        """What a person should look at, a sentence each."""
+        return [f"{one.topic}-{one.partition} was not compacted: {one.reason}" for one in self.passes or () if one.reason is not None]
+
+    def metadata(self) -> dict[str, dg.MetadataValue]:
+        """Return what the UI shows and plots."""
+        passes = self.passes or ()
+        return {
+            "records_before": dg.MetadataValue.int(sum(one.records_before for one in passes)),
+            "records_after": dg.MetadataValue.int(sum(one.records_after for one in passes)),
+            "bytes_before": dg.MetadataValue.int(sum(one.bytes_before for one in passes)),
+            "bytes_after": dg.MetadataValue.int(sum(one.bytes_after for one in passes)),
+            "tombstones_removed": dg.MetadataValue.int(sum(one.tombstones_removed for one in passes)),
+            "tombstones_kept": dg.MetadataValue.int(sum(one.tombstones_kept for one in passes)),
+            "dirty_ratio_before": dg.MetadataValue.float(max((one.dirty_ratio_before for one in passes), default=0.0)),
+            "dirty_ratio_after": dg.MetadataValue.float(max((one.dirty_ratio_after for one in passes), default=0.0)),
+            "seconds": dg.MetadataValue.float(sum((one.seconds for one in passes), 0.0)),
+            "partitions_compacted": dg.MetadataValue.int(sum(one.passes > 0 for one in passes)),
+            "partitions_looked_at": dg.MetadataValue.int(len(passes)),
+            "partitions_under_way": dg.MetadataValue.int(sum(one.is_under_way for one in passes)),
+            "partitions_refused": dg.MetadataValue.int(len(self.problems)),
+            "pass": dg.MetadataValue.text(BY_ITSELF if self.passes is None else "done"),
+            **_table(passes),
+        }
+
+
+def _table(passes: Sequence[CompactionPass]) -> dict[str, dg.MetadataValue]:
+    rows = [
+        dg.TableRecord(
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "records_before": one.records_before,
+                "records_after": one.records_after,
+                "bytes_before": one.bytes_before,
+                "bytes_after": one.bytes_after,
+                "dirty_ratio_before": one.dirty_ratio_before,
+                "dirty_ratio_after": one.dirty_ratio_after,
+                "note": one.reason or ("under way" if one.is_under_way else ""),
+            }
+        )
+        for one in passes
+        if one.passes or one.is_under_way or one.reason is not None
+    ]
+    return {"compacted": dg.MetadataValue.table(rows)} if rows else {}
+
+
+def compaction_asset(*, name: str = "compaction", timeout_s: int = DEFAULT_TIMEOUT_S) -> dg.AssetsDefinition:
+    """Return the asset whose run compacts what is due, and waits ``timeout_s`` seconds for it."""
+
+    @dg.asset(key=[GROUP, name], group_name=GROUP, kinds={"kafka"}, description="Keeps of each key the latest record, in compacted topics")
+    def apply_compaction(context: dg.AssetExecutionContext, log_service: LogServiceResource) -> dg.MaterializeResult[None]:
+        with log_service.open() as log:
+            report = run_compaction(log, timeout_s=timeout_s)
+        for problem in report.problems:
+            context.log.warning(problem)
+        if report.passes is None:
+            context.log.info(BY_ITSELF)
+        return dg.MaterializeResult(metadata=report.metadata())
+
+    return apply_compaction
+
+
+def run_compaction(log: LogClient, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> CompactionReport:
+    """Let the brokers compact what is due.
+
+    :raises LogServiceError: the log service cannot answer.
+    """
+    return CompactionReport(passes=log.apply_compaction(timeout_s * 1000))
