@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from uuid import UUID
 
+from log_service.broker.cluster_view import broker_addresses
 from log_service.broker.fetch_session import FetchContext, FetchTarget
 from log_service.broker.node import Call, Later, Node, Response
 from log_service.common.errors import ErrorCode, KafkaError
@@ -28,6 +29,7 @@ from log_service.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from log_service.replication.partition import Partition
@@ -46,12 +48,13 @@ Release = Callable[[], None]
 class Reading:
     """What one pass over the partitions of a fetch found. Holds leases until it is answered or released."""
 
-    __slots__ = ("_found", "_releases", "has_error", "record_bytes", "results")
+    __slots__ = ("_found", "_releases", "has_error", "is_for_replica", "record_bytes", "results")
 
     def __init__(self) -> None:
         self.results: list[tuple[FetchTarget, PartitionData, int]] = []
         self.record_bytes = 0
         self.has_error = False
+        self.is_for_replica = False
         self._releases: list[Release] = []
         self._found: list[tuple[Partition, int]] = []
 
@@ -114,7 +117,7 @@ class DelayedFetch:
         self.later.complete_with(self._read_and_answer)
 
     def _read_and_answer(self) -> FetchResponse:
-        return answer(self._call, self.context, read_all(self.node, self._request, self.context))
+        return answer(self.node, self._call, self.context, read_all(self.node, self._request, self.context))
 
     def on_expired(self) -> None:
         """Answer with what there is."""
@@ -131,10 +134,10 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> Response:
     reading = read_all(node, request, context)
     missing_bytes = min(request.min_bytes, request.max_bytes, node.config.fetch.max_bytes) - reading.record_bytes
     if missing_bytes <= 0 or reading.has_error or request.max_wait_ms <= 0 or not context.targets:
-        return answer(call, context, reading)
+        return answer(node, call, context, reading)
     partitions = _present(node, context)
     if not partitions:
-        return answer(call, context, reading)
+        return answer(node, call, context, reading)
     reading.release()
     operation = DelayedFetch(node, call, request, context, call.later())
     operation.expect(missing_bytes, partitions)
@@ -163,6 +166,7 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
     left_bytes = min(request.max_bytes, node.config.fetch.max_bytes)
     is_committed_only = request.isolation_level == READ_COMMITTED
     is_by_replica = request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0)
+    reading.is_for_replica = is_by_replica
     for target in context.targets:
         try:
             partition = node.replicas.find(target.topic, target.topic_id, target.partition)
@@ -262,7 +266,7 @@ def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -
     return found
 
 
-def answer(call: Call, context: FetchContext, reading: Reading) -> FetchResponse:
+def answer(node: Node, call: Call, context: FetchContext, reading: Reading) -> FetchResponse:
     """Build the response: all partitions, or those that changed since the session's last answer."""
     response = FetchResponse(session_id=context.session_id)
     topics: dict[str | UUID, FetchableTopicResponse] = {}
@@ -276,8 +280,8 @@ def answer(call: Call, context: FetchContext, reading: Reading) -> FetchResponse
                 continue
             if size_bytes and context.is_incremental:
                 session.move_to_end(target)
-        if found.current_leader is not None and call.version < FIRST_VERSION_WITH_LEADER:
-            found.current_leader = None
+        if found.current_leader is not None:
+            _tell_leader(node, call, response, found, is_replica=reading.is_for_replica)
         key = target.topic_id if is_by_id else target.topic
         topic = topics.get(key)
         if topic is None:
@@ -285,3 +289,16 @@ def answer(call: Call, context: FetchContext, reading: Reading) -> FetchResponse
             response.responses.append(topic)
         topic.partitions.append(found)
     return response
+
+
+def _tell_leader(node: Node, call: Call, response: FetchResponse, found: PartitionData, *, is_replica: bool) -> None:
+    """Say where the leader that a partition's answer names is reached; replicas know, and older clients could not be told (KIP-951)."""
+    if call.version < FIRST_VERSION_WITH_LEADER or found.current_leader is None:
+        found.current_leader = None
+        return
+    if not is_replica and all(known.node_id != found.current_leader.leader_id for known in response.node_endpoints):
+        response.node_endpoints += [
+            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in broker_addresses(node.image(), call.connection.listener_name)
+            if broker.node_id == found.current_leader.leader_id
+        ]

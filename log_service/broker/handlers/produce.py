@@ -15,13 +15,14 @@ Not here yet: transactional records get INVALID_REQUEST.
 
 from uuid import UUID
 
-from log_service.broker.cluster_view import is_internal
+from log_service.broker.cluster_view import broker_addresses, is_internal
 from log_service.broker.node import Call, Later, Node, Response
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.types import TopicPartition
 from log_service.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -119,6 +120,12 @@ def handle_produce(node: Node, call: Call, request: ProduceRequest) -> Response:
         node.replicas.announce(appending.moved)
     if request.acks == ACKS_NONE:
         return _end_unanswered(response)
+    if appending.leaders:
+        response.node_endpoints = [
+            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in broker_addresses(node.image(), call.connection.listener_name)
+            if broker.node_id in appending.leaders
+        ]
     waiting = [item for item in appending.waiting if not item.maybe_finish()]
     return _delay(node, call, request, response, waiting) if waiting else response
 
@@ -147,9 +154,9 @@ def _refusal(request: ProduceRequest) -> tuple[ErrorCode, str | None]:
 
 
 class _Appending:
-    """One request on its way into the logs: what was appended, and what of it is not safe yet."""
+    """One request on its way into the logs: what was appended, what of it is not safe yet, and which leaders its answer names."""
 
-    __slots__ = ("_acks", "_knows_zstd", "_now_ms", "_replicas", "_tells_leader", "moved", "waiting")
+    __slots__ = ("_acks", "_knows_zstd", "_now_ms", "_replicas", "_tells_leader", "leaders", "moved", "waiting")
 
     def __init__(self, replicas: ReplicaManager, acks: int, now_ms: int, version: int) -> None:
         self._replicas = replicas
@@ -159,6 +166,7 @@ class _Appending:
         self._tells_leader = version >= FIRST_VERSION_WITH_LEADER
         self.waiting: list[_Waiting] = []
         self.moved: list[Partition] = []
+        self.leaders: list[int] = []
 
     def append(self, topic: TopicProduceData, wanted: PartitionProduceData) -> PartitionProduceResponse:
         """Append one partition's batch and return its answer, which is final unless it is in ``waiting``."""
@@ -177,7 +185,11 @@ class _Appending:
             if partition is None:
                 return _failed(wanted.index, error.code, str(error))
             partition.failed_append_count += 1
-            return _answer_error(wanted.index, error, partition, tells_leader=self._tells_leader)
+            answer = _answer_error(wanted.index, error, partition)
+            if error.code in _STALE_LEADER and self._tells_leader:
+                answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+                self.leaders.append(partition.leader)
+            return answer
         self.moved.append(partition)
         answer = PartitionProduceResponse(
             index=wanted.index,
@@ -231,7 +243,7 @@ def _refuse_zstd(records: memoryview) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
 
 
-def _answer_error(index: int, error: KafkaError, partition: Partition, *, tells_leader: bool) -> PartitionProduceResponse:
+def _answer_error(index: int, error: KafkaError, partition: Partition) -> PartitionProduceResponse:
     """Return the answer of a partition that refused what it was sent."""
     answer = _failed(index, error.code, str(error))
     if error.code in _CODES_OF_RECORDS and not isinstance(error, NotOneBatchError):
@@ -240,6 +252,4 @@ def _answer_error(index: int, error: KafkaError, partition: Partition, *, tells_
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text) for batch_index, text in error.record_errors
         ]
-    if error.code in _STALE_LEADER and tells_leader:
-        answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
     return answer

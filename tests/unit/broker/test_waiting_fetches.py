@@ -1,4 +1,4 @@
-"""Fetches that wait: what ends the wait, and what waiting costs while nothing happens."""
+"""Fetches that wait: what ends the wait, what waiting costs while nothing happens, and what those learn who ask the wrong leader."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,8 +7,9 @@ import pytest
 import trio
 
 from log_service.common.errors import ErrorCode
-from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from tests.unit.broker.context import Story, batch, fetch_request, tell, values_of
+from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, LeaderIdAndEpoch
+from log_service.protocol.messages.produce import ProduceResponse
+from tests.unit.broker.context import HOST, PORT, Story, batch, fetch_request, produce_request, tell, values_of
 
 WAIT_MS = 600_000
 
@@ -129,3 +130,37 @@ def lead_anew(node: Story) -> None:
     topic = replicas._image.topics.by_name["a"]
     registration = topic.partitions[0]
     replicas._apply(topic, 0, replace(registration, leader_epoch=registration.leader_epoch + 1))
+
+
+@pytest.mark.parametrize("version", [12, 15, 16, 18])
+def test_a_fenced_consumer_learns_the_leader_and_its_address(version: int) -> None:
+    """KIP-951, as Apache Kafka 4.3 answers after a restart: from version 16 on."""
+
+    async def story(node: Story) -> None:
+        topic_id = await node.create_topic("a")
+        lead_anew(node)
+        request = fetch_request("a", 0, current_leader_epoch=0)
+        request.topics[0].topic_id = topic_id
+        response: FetchResponse = await node.ask(request, version)
+        (found,) = response.responses[0].partitions
+        assert found.error_code == ErrorCode.FENCED_LEADER_EPOCH
+        if version < 16:
+            assert (found.current_leader, response.node_endpoints) == (None, [])
+            return
+        assert found.current_leader == LeaderIdAndEpoch(leader_id=1, leader_epoch=1)
+        assert [(known.node_id, known.host, known.port) for known in response.node_endpoints] == [(1, HOST, PORT)]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [9, 10, 12])
+def test_a_producer_learns_where_the_leader_is(version: int) -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        node.broker.replicas.partitions["a", 0].become_follower(1, 5, (1,))
+        response: ProduceResponse = await node.ask(produce_request("a", batch(b"one")), version)
+        (answer,) = response.responses[0].partition_responses
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (answer.current_leader is None, len(response.node_endpoints)) == ((True, 0) if version < 10 else (False, 1))
+
+    tell(story)
