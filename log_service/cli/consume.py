@@ -15,8 +15,8 @@ from typing import BinaryIO
 import click
 
 from log_service.cli.connection import client_settings, open_admin
-from log_service.cli.names import complete_groups, complete_topics
-from log_service.cli.output import bootstrap_option, counted
+from log_service.cli.names import complete_groups, complete_topics, matching_topics
+from log_service.cli.output import bootstrap_option, counted, refuse_both
 from log_service.cli.record_lines import Render, renderer
 from log_service.cli.times import TimeParameter
 from log_service.client.blocking import BlockingConsumer
@@ -37,7 +37,7 @@ class Limits:
 
 
 @click.command()
-@click.argument("topic", shell_complete=complete_topics)
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topics)
 @click.option(
     "-g",
     "--group",
@@ -63,14 +63,15 @@ class Limits:
     "--format",
     "template",
     metavar="TEXT",
-    help=r"Print each record like this: {topic} {partition} {offset} {timestamp} {key} {value} {headers}, \n, \t.",
+    help=r"Print each record like this: {topic} {partition} {offset} {timestamp} {key} {value} {headers}, \n, \t; "
+    "or as kcat does: %t %p %o %T %k %s %h.",
 )
 @click.option("-k", "--key-separator", metavar="TEXT", help="Print key, this text, value.")
 @click.option("--read-committed", is_flag=True, help="Leave out the records of open and aborted transactions.")
 @bootstrap_option
 def consume(
     *,
-    topic: str,
+    names: tuple[str, ...],
     group_id: str | None,
     from_beginning: bool,
     partitions: tuple[int, ...],
@@ -87,10 +88,13 @@ def consume(
 ) -> None:
     """Print the values of TOPIC's records, one per line, until Ctrl-C; new ones only unless told where to start.
 
+    Several topics, or patterns like 'orders-*', are read together.
+
     \b
     tidelog consume orders --from-beginning --exit-at-end
     tidelog consume orders -p 0 -o -10 -n 10 --json
     tidelog consume orders -g billing -f '{partition}:{offset} {key} = {value}\\n'
+    tidelog consume orders -B -e -f '%t/%p@%o %k %s\\n'
     """
     starts = {"--from-beginning": from_beginning, "--offset": offset is not None, "--from-time": from_time is not None}
     refuse_both(starts)
@@ -98,8 +102,8 @@ def consume(
     for option, is_given in {"--partition": bool(partitions), "--offset": offset is not None, "--from-time": from_time is not None}.items():
         refuse_both({"--group": group_id is not None, option: is_given})
     render = renderer(as_json=as_json, template=template, key_separator=key_separator)
-    bounds = bounds_of(bootstrap_servers, topic, read_committed=read_committed)
-    chosen = partitions_of(topic, partitions, bounds)
+    topics, bounds = bounds_of(bootstrap_servers, names, read_committed=read_committed)
+    chosen = partitions_of(topics, partitions, bounds)
     ends = {where: bounds[where][1] for where in chosen} if exit_at_end else None
     limits = Limits(max_records=max_records, timeout_s=timeout_s, ends=ends)
     with BlockingConsumer(
@@ -111,7 +115,7 @@ def consume(
         **client_settings(bootstrap_servers),
     ) as consumer:
         if group_id is not None:
-            consumer.subscribe([topic])
+            consumer.subscribe(topics)
         else:
             start_reading(consumer, chosen, bounds, offset, from_time)
         with noted_interrupts() as interrupts:
@@ -121,33 +125,29 @@ def consume(
         raise click.Abort
 
 
-def refuse_both(options: Mapping[str, bool]) -> None:
-    """Refuse options that contradict each other."""
-    given = [option for option, is_given in options.items() if is_given]
-    if len(given) > 1:
-        raise click.UsageError(f"{given[0]} and {given[1]} exclude each other")
-
-
 Bounds = Mapping[TopicPartition, tuple[int, int]]
 """The first offset of each partition, and the end that its readers see."""
 
 
-def bounds_of(bootstrap_servers: str, topic: str, *, read_committed: bool) -> Bounds:
-    """Ask what there is to read. Raises KafkaError if there is no such topic."""
+def bounds_of(bootstrap_servers: str, names: Sequence[str], *, read_committed: bool) -> tuple[list[str], Bounds]:
+    """Ask what there is to read, and which topics that are. Raises KafkaError if there is no such topic."""
     with open_admin(bootstrap_servers) as admin:
-        found = admin.describe_offsets([topic])
-    return {
+        topics = matching_topics(admin, names)
+        found = admin.describe_offsets(topics)
+    return topics, {
         where: (offsets.log_start_offset, offsets.last_stable_offset if read_committed else offsets.high_watermark)
         for where, offsets in found.items()
     }
 
 
-def partitions_of(topic: str, wanted: Sequence[int], bounds: Bounds) -> list[TopicPartition]:
+def partitions_of(topics: Sequence[str], wanted: Sequence[int], bounds: Bounds) -> list[TopicPartition]:
     """Return the partitions to read; all of them where none is named."""
-    for partition in wanted:
-        if (topic, partition) not in bounds:
-            raise click.ClickException(f"{topic} has {counted(len(bounds), 'partition')}, numbered from 0: there is no {partition}")
-    return [TopicPartition(topic, partition) for partition in wanted] or sorted(bounds)
+    chosen = [TopicPartition(topic, partition) for topic in topics for partition in wanted]
+    for where in chosen:
+        if where not in bounds:
+            count = sum(known.topic == where.topic for known in bounds)
+            raise click.ClickException(f"{where.topic} has {counted(count, 'partition')}, numbered from 0: there is no {where.partition}")
+    return chosen or sorted(bounds)
 
 
 def start_reading(

@@ -41,6 +41,17 @@ bootstrap_option: Callable[[click.decorators.FC], click.decorators.FC] = click.o
 )
 
 
+def refuse_both(options: Mapping[str, bool]) -> None:
+    """Refuse options that contradict each other.
+
+    Raises:
+        UsageError: two of them are given.
+    """
+    given = [option for option, is_given in options.items() if is_given]
+    if len(given) > 1:
+        raise click.UsageError(f"{given[0]} and {given[1]} exclude each other")
+
+
 def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
     """Split KEY=VALUE arguments, and refuse what has no equals sign."""
     for pair in pairs:

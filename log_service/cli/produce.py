@@ -1,14 +1,14 @@
 """``tidelog produce``: records from lines of standard input or of a file, as values, as key and value, or as JSON."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 import click
 
 from log_service.cli.connection import API_TIMEOUT_MS, client_settings
 from log_service.cli.names import complete_topics
-from log_service.cli.output import bootstrap_option, counted
+from log_service.cli.output import bootstrap_option, counted, refuse_both
 from log_service.cli.record_lines import LineError, NewRecord, Parse, parser
 from log_service.client.blocking_producer import BlockingProducer
 from log_service.common.errors import KafkaError
@@ -47,7 +47,13 @@ class Deliveries:
 
 @click.command()
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("-f", "--file", "source", type=click.File("rb"), default="-", help="Read lines from here (default: standard input).")
+@click.option(
+    "-f", "--file", "sources", type=click.File("rb"), multiple=True, default=("-",), metavar="FILE",
+    help="Read lines from here (default: standard input); may be repeated.",
+)  # fmt: skip
+@click.option("--whole-files", is_flag=True, help="Each file is one record, whatever is in it.")
+@click.option("--key", "fixed_key", metavar="TEXT", help="The key of every record.")
+@click.option("--null", "null_text", metavar="TEXT", help="A key or value that reads like this is null.")
 @click.option("-k", "--key-separator", metavar="TEXT", help="Each line is key, this text, value; without it records have no key.")
 @click.option("--json", "as_json", is_flag=True, help="Each line is an object as 'tidelog consume --json' prints it; only value is needed.")
 @click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", help="Send all to this partition.")
@@ -59,7 +65,10 @@ class Deliveries:
 def produce(
     *,
     topic: str,
-    source: BinaryIO,
+    sources: tuple[BinaryIO, ...],
+    whole_files: bool,
+    fixed_key: str | None,
+    null_text: str | None,
     key_separator: str | None,
     as_json: bool,
     partition: int | None,
@@ -77,9 +86,10 @@ def produce(
     tidelog consume orders -B -e --json | tidelog produce copy --json
     """
     pairs = parse_headers(headers)
-    if as_json and key_separator is not None:
-        raise click.UsageError("--json and --key-separator exclude each other")
-    parse = parser(as_json=as_json, key_separator=key_separator, is_empty_null=tombstones)
+    shapes = {"--json": as_json, "--key-separator": key_separator is not None, "--whole-files": whole_files}
+    refuse_both(shapes)
+    refuse_both({"--json": as_json, "--key": fixed_key is not None, "--key-separator": key_separator is not None})
+    parse = parser(as_json=as_json, key_separator=key_separator, is_empty_null=tombstones, null_text=null_text, fixed_key=fixed_key)
     deliveries = Deliveries()
     with BlockingProducer(
         bootstrap_servers,
@@ -90,7 +100,7 @@ def produce(
         max_block_ms=API_TIMEOUT_MS,
         **client_settings(bootstrap_servers),
     ) as producer:
-        for record in records_of(source, parse):
+        for record in records_of(sources, parse, is_whole=whole_files):
             producer.send(
                 topic,
                 record.value,
@@ -114,9 +124,13 @@ def parse_headers(headers: tuple[str, ...]) -> list[tuple[str, bytes | None]]:
     return [(name, value.encode()) for name, _, value in (header.partition("=") for header in headers)]
 
 
-def records_of(source: BinaryIO, parse: Parse) -> Iterator[NewRecord]:
-    """Iterate over the records of lines."""
-    for number, raw in enumerate(source, 1):
+def records_of(sources: Sequence[BinaryIO], parse: Parse, *, is_whole: bool = False) -> Iterator[NewRecord]:
+    """Iterate over the records of lines, or over files that are one record each."""
+    lines = (source.read() for source in sources) if is_whole else (line for source in sources for line in source)
+    for number, raw in enumerate(lines, 1):
+        if is_whole:
+            yield parse(raw)
+            continue
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         try:
             yield parse(line)

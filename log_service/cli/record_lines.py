@@ -16,7 +16,7 @@ import click
 
 from log_service.client.record_view import ConsumerRecord
 
-PLACEHOLDER = re.compile(r"\{(\w+)\}|\\(.)")
+PLACEHOLDER = re.compile(r"\{(\w+)\}|\\(.)|%([tpokshTKS%])")
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0"}
 BASE64 = "base64"
 
@@ -95,6 +95,21 @@ FIELDS: Mapping[str, Render] = {
 }
 
 
+LETTERS: Mapping[str, Render] = {
+    "t": FIELDS["topic"],
+    "p": FIELDS["partition"],
+    "o": FIELDS["offset"],
+    "k": FIELDS["key"],
+    "s": FIELDS["value"],
+    "h": FIELDS["headers"],
+    "T": FIELDS["timestamp_ms"],
+    "K": lambda record: b"%d" % (-1 if record.key is None else len(record.key)),
+    "S": lambda record: b"%d" % (-1 if record.value is None else len(record.value)),
+    "%": lambda _record: b"%",
+}
+"""The same as kcat writes them; K and S are lengths in bytes, -1 for null."""
+
+
 def as_time(timestamp_ms: int) -> str:
     """Return ISO 8601 in UTC with milliseconds; a dash where there is no time that a calendar knows."""
     try:
@@ -110,8 +125,10 @@ def formatted(template: str) -> Render:
     for found in PLACEHOLDER.finditer(template):
         parts.append(template[end : found.start()].encode())
         end = found.end()
-        name, escaped = found.groups()
-        if name is None:
+        name, escaped, letter = found.groups()
+        if letter is not None:
+            parts.append(LETTERS[letter])
+        elif name is None:
             parts.append(ESCAPES.get(escaped, escaped.encode()))
         elif name in FIELDS:
             parts.append(FIELDS[name])
@@ -125,22 +142,32 @@ def formatted(template: str) -> Render:
 # Reading
 
 
-def parser(*, as_json: bool, key_separator: str | None, is_empty_null: bool) -> Parse:
-    """Return what turns a line into a record; it raises LineError where the line is none."""
+def parser(
+    *, as_json: bool, key_separator: str | None, is_empty_null: bool, null_text: str | None = None, fixed_key: str | None = None
+) -> Parse:
+    """Return what turns a line into a record; it raises LineError where the line is none.
+
+    A key or value that reads ``null_text`` is null, and so is an empty value if ``is_empty_null``; ``fixed_key`` is every record's key.
+    """
     if as_json:
         return from_json_line
     separator = key_separator.encode() if key_separator else None
+    null = None if null_text is None else null_text.encode()
+    key_of_all = None if fixed_key is None else fixed_key.encode()
+
+    def part_of(text: bytes) -> bytes | None:
+        return None if text == null else text
 
     def value_of(text: bytes) -> bytes | None:
-        return None if is_empty_null and not text else text
+        return None if is_empty_null and not text else part_of(text)
 
     def split(line: bytes) -> NewRecord:
         if separator is None:
-            return NewRecord(value=value_of(line))
+            return NewRecord(key=key_of_all, value=value_of(line))
         key, found, value = line.partition(separator)
         if not found:
             raise LineError(f"has no {key_separator!r} between key and value")
-        return NewRecord(key=key, value=value_of(value))
+        return NewRecord(key=part_of(key), value=value_of(value))
 
     return split
 

@@ -3,6 +3,7 @@
 import json
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -50,6 +51,29 @@ def test_keys_headers_and_tombstones(bootstrap: str, tidelog: Command, topic: st
     assert (first.key(), first.value(), first.headers()) == (b"a", b"1", [("trace", b"1"), ("trace", b"")])
     assert (second.key(), second.value()) == (b"b", None)
     assert tidelog("consume", topic, "-B", "-e", "-k", "=").lines == ["a=1", "b=null"]
+
+
+def test_files_are_records_and_keys_and_nulls_are_said(bootstrap: str, tidelog: Command, topic: str, tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("one", "two")]
+    for path in paths:
+        path.write_bytes(f"{path.name}\n\n".encode())
+    options = [option for path in paths for option in ("-f", str(path))]
+    assert tidelog("produce", topic, "--whole-files", "--key", "k", *options).errors == "2 records acknowledged\n"
+    tidelog("produce", topic, *options)
+    tidelog("produce", topic, "-k", ":", "--null", "NULL", given="a:NULL\nNULL:b\n")
+    found = [(each.key(), each.value()) for each in read_records(bootstrap, topic, 8)]
+    assert found[:2] == [(b"k", b"one\n\n"), (b"k", b"two\n\n")]
+    assert found[2:6] == [(None, b"one"), (None, b""), (None, b"two"), (None, b"")]
+    assert found[6:] == [(b"a", None), (None, b"b")]
+
+
+def test_several_topics_are_read_together(bootstrap: str, tidelog: Command, name: str) -> None:
+    for suffix in ("a", "b"):
+        tidelog("topics", "create", f"{name}-{suffix}")
+        tidelog("produce", f"{name}-{suffix}", given=f"{suffix}\n")
+    read = tidelog("consume", f"{name}-*", "-B", "-e", "-f", r"%t %s\n").lines
+    assert sorted(read) == [f"{name}-a a", f"{name}-b b"]
+    tidelog("topics", "delete", f"{name}-*", "-y")
 
 
 def test_a_topic_is_copied_through_json(bootstrap: str, tidelog: Command, new_topic: MakeTopic) -> None:

@@ -47,6 +47,22 @@ def test_a_template_is_filled_and_its_escapes_are_read() -> None:
     assert printed(record(headers=headers), template=template) == expected
 
 
+def test_a_template_may_be_kcat_s() -> None:
+    render = renderer(as_json=False, template=r"%t/%p@%o %T %k=%s (%K, %S) 100%% 5% %x\n", key_separator=None)
+    made = record(key=None, value=b"abc")
+    expected = f"{made.topic}/{made.partition}@{made.offset} {made.timestamp_ms} null=abc (-1, 3) 100% 5% %x\n"
+    assert render(made) == expected.encode()
+
+
+def test_nulls_and_a_key_for_all_are_read() -> None:
+    parse = parser(as_json=False, key_separator=":", is_empty_null=False, null_text="NULL")
+    assert (parse(b"a:NULL").key, parse(b"a:NULL").value) == (b"a", None)
+    assert (parse(b"NULL:b").key, parse(b":").value) == (None, b"")
+    keyed = parser(as_json=False, key_separator=None, is_empty_null=False, fixed_key="k")
+    assert keyed(b"NULL").key == b"k"
+    assert keyed(b"NULL").value == b"NULL"
+
+
 def test_a_template_ends_where_it_ends() -> None:
     assert printed(record(), template="{value}") == b"value"
     assert printed(record(), template=r"\{value\}") == b"{value}"
