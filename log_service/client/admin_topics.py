@@ -94,7 +94,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 async def delete_topics(cluster: ClusterMetadata, names: Sequence[str], timeout_ms: int) -> None:
     """Delete topics; see ``Admin.delete_topics``."""
 
-    async def attempt() -> None:
+    async def attempt() -> dict[str, TopicId]:
         connection = await cluster.controller()
         request = DeleteTopicsRequest(timeout_ms=timeout_ms)
         if connection.version_of(ApiKey.DELETE_TOPICS) >= FIRST_DELETE_VERSION_WITH_STATES:
@@ -102,13 +102,23 @@ async def delete_topics(cluster: ClusterMetadata, names: Sequence[str], timeout_
         else:
             request.topic_names = list(names)
         response = await connection.request(request, DeleteTopicsResponse)
-        collected = Collected()
+        collected, deleted = Collected(), {}
         for answer in response.responses:
-            collected.note(answer.name, answer.error_code, answer.error_message, "topic ")
-        collected.finish({})
+            if not collected.note(answer.name, answer.error_code, answer.error_message, "topic "):
+                deleted[answer.name or ""] = TopicId(answer.topic_id)
+        return collected.finish(deleted)
 
-    await cluster.retry(attempt, timeout_ms)
+    deleted = await cluster.retry(attempt, timeout_ms)
+    await cluster.retry(partial(_await_gone, cluster, deleted), timeout_ms, is_refreshing=False)
     cluster.forget(names)
+
+
+async def _await_gone(cluster: ClusterMetadata, deleted: Mapping[str, TopicId]) -> None:
+    """Return once the brokers name the topics no more, so that whoever deleted them may create them anew."""
+    view = await cluster.refresh(deleted)
+    for name, topic_id in deleted.items():
+        if name in view.topics and view.topics[name].topic_id == topic_id:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r} was deleted, and brokers still name it")
 
 
 async def create_partitions(cluster: ClusterMetadata, counts: Mapping[str, int], timeout_ms: int) -> None:

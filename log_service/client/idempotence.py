@@ -4,7 +4,8 @@ Decides numbers and nothing else; no network, no clock.
 
 Invariants: a partition's batches are numbered in the order in which their records were sent, without gaps; a number, once sent, stays with
 its records until the broker has said that it never saw them; a partition changes to another producer id or epoch only while nothing of it
-is in flight, and then starts at 0.
+is in flight, and then starts at 0, alone: a broker that has not heard of a producer takes any number, so that a second batch follows only
+when the first was acknowledged.
 """
 
 from collections.abc import Iterable
@@ -27,10 +28,11 @@ class ProducerIdentity(NamedTuple):
 class PartitionSequence:
     """The numbering of one partition."""
 
-    __slots__ = ("identity", "next_sequence")
+    __slots__ = ("acknowledged", "identity", "next_sequence")
 
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
+        self.acknowledged: ProducerIdentity | None = None  # under which the broker took something of this partition
         self.next_sequence = 0
 
 
@@ -42,7 +44,12 @@ class Sequences:
 
     def can_number(self, sequence: PartitionSequence, *, has_batches_in_flight: bool) -> bool:
         """Whether a batch of that partition may be numbered (or sent again) now."""
-        return self.identity is not None and (sequence.identity == self.identity or not has_batches_in_flight)
+        is_known_there = sequence.identity == self.identity == sequence.acknowledged
+        return self.identity is not None and (is_known_there or not has_batches_in_flight)
+
+    def note_acknowledged(self, sequence: PartitionSequence, batch: ProducerBatch) -> None:
+        """The broker took a batch: it knows the producer in that partition now."""
+        sequence.acknowledged = ProducerIdentity(batch.producer_id, batch.producer_epoch)
 
     def number(self, sequence: PartitionSequence, batch: ProducerBatch) -> None:
         """Number a batch that has no number yet; ``can_number`` said yes."""

@@ -284,6 +284,8 @@ class Sender:
         is_late = now_ms - batch.created_ms >= self._config.delivery_timeout_ms
         if verdict is Verdict.COMPLETE:
             accumulator.settle(batch)
+            if self._sequences is not None and batch.has_sequence:
+                self._sequences.note_acknowledged(accumulator.queue_of(batch).sequence, batch)
             self._meter.note_settled(batch.topic_partition.topic, batch.record_count, is_error=False)
             offset = answer.base_offset if answer is not None and code is ErrorCode.NONE else NO_OFFSET
             batch.complete(offset, -1 if answer is None else answer.log_append_time_ms)

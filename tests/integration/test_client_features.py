@@ -123,7 +123,6 @@ def test_a_producer_goes_on_when_its_topic_is_made_anew(bootstrap: str, topic: s
             for _ in range(3):
                 await (await producer.send(topic, b"before", partition=0)).wait()
             await admin.delete_topics([topic])
-            await trio.sleep(0.5)  # Kafka answers before the name is free
             await admin.create_topics([NewTopic(name=topic, partition_count=1, replication_factor=1)])
             deliveries = [await producer.send(topic, b"%d" % index, partition=0) for index in range(5)]
             assert [(await delivery.wait()).offset for delivery in deliveries] == list(range(5))

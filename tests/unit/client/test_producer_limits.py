@@ -100,6 +100,19 @@ def test_one_bound_for_waiting_for_the_topic_and_for_room() -> None:
     tell(story, buffer_memory=4_000, max_block_ms=4_000, batch_size=0)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_broker_that_does_not_know_the_producer_is_not_given_the_second_batch_first(seed: int) -> None:
+    """It would take any sequence: a leader that refuses the first batch, for it does not lead yet, must not see the second before it."""
+
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        broker.script.extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * (1 + seed % 3))
+        await send_many(producer, 30)
+
+    broker = tell(story, seed=seed, batch_size=0, linger_ms=0)
+    assert broker.logs[0].values == [b"%d" % index for index in range(30)]
+    assert {header.producer_epoch for header in broker.logs[0].headers} == {0}
+
+
 # What the application hands over
 
 
