@@ -97,6 +97,17 @@ class File(Protocol):
 class DirectoryLock(Protocol):
     """An exclusive lock on a directory, held until released or until the process ends."""
 
+    @property
+    def can_sync_file_system(self) -> bool:
+        """Whether ``sync_file_system`` promises as much as a sync of every file and directory; may wait for the disk."""
+
+    def sync_file_system(self) -> None:
+        """Make everything durable that was written on the directory's file system; blocks.
+
+        Raises:
+            OSError: something was not written since the lock was taken; final, as a file's sync is.
+        """
+
     def release(self) -> None:
         """Give it back; idempotent."""
 
@@ -148,8 +159,8 @@ class Files(Protocol):
             FileNotFoundError: there is none.
         """
 
-    def write_atomically(self, path: Path, content: bytes) -> None:
-        """Replace a small file: written beside it, synced, renamed, directory synced."""
+    def write_atomically(self, path: Path, content: bytes, *, is_synced: bool = True) -> None:
+        """Replace a small file: written beside it, synced, renamed, directory synced; without the syncs where somebody else syncs later."""
 
     def free_bytes(self, path: Path) -> int:
         """Bytes that may still be written on the file system of ``path``."""

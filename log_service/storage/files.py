@@ -23,6 +23,7 @@ import trio
 from log_service.common.env import File
 from log_service.common.types import Buffer
 from log_service.storage.descriptors import Descriptor, RealFileSlice, copy_prefix, sync_descriptor, write_all
+from log_service.storage.file_system_sync import can_sync_file_system, sync_file_system
 
 T = TypeVar("T")
 
@@ -188,6 +189,15 @@ class _RealDirectoryLock:
                 raise BlockingIOError(errno.EAGAIN, "another process holds the lock", str(path / LOCK_FILE)) from error
             raise
 
+    @property
+    def can_sync_file_system(self) -> bool:
+        """Whether one call makes all durable; see ``file_system_sync``."""
+        return bool(self._numbers) and can_sync_file_system(self._numbers[0])
+
+    def sync_file_system(self) -> None:
+        """Make everything on the directory's file system durable; what failed since the lock was taken is told."""
+        sync_file_system(self._numbers[0])
+
     def release(self) -> None:
         """Give both back; idempotent."""
         while self._numbers:
@@ -296,17 +306,19 @@ class RealFiles:
         """Return a small file's content."""
         return path.read_bytes()
 
-    def write_atomically(self, path: Path, content: bytes) -> None:
-        """Replace a small file: written beside it, synced, renamed, directory synced."""
+    def write_atomically(self, path: Path, content: bytes, *, is_synced: bool = True) -> None:
+        """Replace a small file: written beside it, synced, renamed, directory synced; without the syncs where somebody else syncs later."""
         temporary = path.with_name(path.name + _TEMPORARY_SUFFIX)
         number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             write_all(number, [content], 0)
-            sync_descriptor(number)
+            if is_synced:
+                sync_descriptor(number)
         finally:
             os.close(number)
         temporary.replace(path)
-        self.sync_directory(path.parent)
+        if is_synced:
+            self.sync_directory(path.parent)
 
     def free_bytes(self, path: Path) -> int:
         """Bytes that may still be written on the file system of ``path`` by who is not root."""

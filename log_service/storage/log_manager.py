@@ -23,6 +23,7 @@ from log_service.storage import checkpoints
 from log_service.storage.checkpoint_writer import CheckpointWriter
 from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from log_service.storage.cleaner.cleaner import Cleaner
+from log_service.storage.closing import close_logs
 from log_service.storage.directory_loader import DamagedLog, DirectoryLoader, LoadedDirectory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, set_aside_name
 from log_service.storage.future_logs import FutureLogs
@@ -37,7 +38,6 @@ from log_service.storage.upkeep import Upkeep
 
 _log = logging.getLogger(__name__)
 _LOGS_PER_TURN = 64
-_CLOSING_COUNT = 16
 
 
 class LogManager:
@@ -364,24 +364,11 @@ class LogManager:
         if self._is_closed:
             return
         self._is_closed = True
-        unclean: list[LogDirectory] = []
-        limiter = trio.CapacityLimiter(_CLOSING_COUNT)
-        async with trio.open_nursery() as nursery:
-            for log in list(self.logs.values()):
-                if log.has_changes:
-                    nursery.start_soon(self._close_log, log, limiter, unclean)
-        for directory in self.directories:
-            if not directory.is_offline and directory not in unclean:
+        for directory, lock in zip(self.directories, self._locks, strict=True):
+            changed = [log for log in self.logs.values() if log.home is directory and log.has_changes]
+            if not directory.is_offline and not await close_logs(self.env.files, lock, changed):
                 await self._close_directory(directory, broker_epoch)
         self.release()
-
-    async def _close_log(self, log: Log, limiter: trio.CapacityLimiter, unclean: list[LogDirectory]) -> None:
-        async with limiter:
-            try:
-                await log.close()
-            except KafkaError as error:
-                _log.error("%s could not be closed in order: %s", log.topic_partition, error)
-                unclean.append(log.home)
 
     async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         try:

@@ -178,6 +178,13 @@ class Disk:
                     other.pending[0].apply_durably()
             naming.apply_durably()
 
+    def sync_all(self) -> None:
+        """Make everything durable, contents and names."""
+        for inode in files_below(self.root):
+            inode.sync(inode.mark)
+        for directory in _directories_below(self.root):
+            self.sync_directory(directory)
+
     def kill(self) -> None:
         """The process dies and the machine lives: what was written stays, synced or not; everything opened before is dead."""
         self.generation += 1

@@ -140,17 +140,19 @@ class MemoryFiles:
         self.check("read", path)
         return bytes(self._file(path).content)
 
-    def write_atomically(self, path: Path, content: bytes) -> None:
+    def write_atomically(self, path: Path, content: bytes, *, is_synced: bool = True) -> None:
         temporary = path.with_name(path.name + ".tmp")
         self.remove(temporary)
         file = self.open(temporary)
         try:
             file.append_gathered([content])
-            file.sync_nowait()
+            if is_synced:
+                file.sync_nowait()
         finally:
             file.close()
         self.rename(temporary, path)
-        self.sync_directory(path.parent)
+        if is_synced:
+            self.sync_directory(path.parent)
 
     def free_bytes(self, path: Path) -> int:
         self.check("stat", path)
@@ -166,7 +168,7 @@ class MemoryFiles:
             raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock", str(path))
         self.open(path / LOCK_NAME).close()
         self.disk.locks.add(path)
-        return MemoryDirectoryLock(self.disk, path)
+        return MemoryDirectoryLock(self, path)
 
     async def run_in_pool(self, function: Callable[[], T]) -> T:
         await self.delay(self.pool_seconds)
@@ -349,11 +351,26 @@ class MemoryFileSlice:
 class MemoryDirectoryLock:
     """A lock that lives until it is released or the disk crashes."""
 
-    def __init__(self, disk: Disk, path: Path) -> None:
-        self._disk = disk
+    def __init__(self, files: MemoryFiles, path: Path) -> None:
+        self._files = files
+        self._disk = files.disk
         self._path = path
-        self._generation = disk.generation
+        self._generation = files.disk.generation
         self._is_released = False
+
+    @property
+    def can_sync_file_system(self) -> bool:
+        return True
+
+    def sync_file_system(self) -> None:
+        """Make the whole disk durable; a failure (``sync_file_system``) loses what every file had not synced."""
+        try:
+            self._files.check("sync_file_system", self._path)
+        except OSError:
+            for inode in files_below(self._disk.root):
+                inode.lose(inode.mark)
+            raise
+        self._disk.sync_all()
 
     def release(self) -> None:
         if not self._is_released and self._generation == self._disk.generation:
