@@ -19,7 +19,7 @@ from log_service.common.timers import TimerQueue
 from log_service.common.types import TopicPartition
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group import listing, records
-from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
+from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there
 from log_service.coordinator.group.joining import refused
 from log_service.coordinator.group.records import GroupRecord
 from log_service.coordinator.java_hashing import java_abs, java_hash
@@ -54,16 +54,25 @@ class RequestClient:
 
 
 class GroupService:
-    """The groups that this node coordinates."""
+    """The groups that this node coordinates; ``is_there`` says whether a partition with that topic id (zero: any) exists."""
 
-    def __init__(self, *, clock: Clock, rng: Random, config: GroupConfig, timers: TimerQueue, run_in_pool: RunInPool) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        rng: Random,
+        config: GroupConfig,
+        timers: TimerQueue,
+        run_in_pool: RunInPool,
+        is_there: IsThere = always_there,
+    ) -> None:
         self._config = config
         self._rng = rng
         self._runtime: CoordinatorRuntime[GroupCoordinatorShard, GroupRecord] = CoordinatorRuntime(
             clock=clock,
             timers=timers,
             run_in_pool=run_in_pool,
-            new_shard=lambda: GroupCoordinatorShard(config, self._new_member_id),
+            new_shard=lambda: GroupCoordinatorShard(config, self._new_member_id, is_there),
             encode=records.encode,
             decode=records.decode,
         )

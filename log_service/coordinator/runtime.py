@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import trio
 
 from log_service.common.env import Clock
-from log_service.common.errors import ErrorCode, KafkaError, TidelogError
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError, TidelogError
 from log_service.common.result import CancelTimer, SetTimer
 from log_service.common.timers import Timer, TimerQueue
 from log_service.common.types import Buffer
@@ -106,6 +106,22 @@ class _ShardContext(Generic[S]):
     requests: dict[Hashable, _Waiting] = field(default_factory=dict)
     held_replies: deque[tuple[int, Hashable, Any]] = field(default_factory=deque)
     timers: dict[Hashable, Timer] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """How far a partition was replayed, and what of it could not be read."""
+
+    end_offset: int = 0
+    unreadable_count: int = 0
+    first_unreadable_offset: int = -1
+    reason: str = ""
+
+    def note_unreadable(self, offset: int, error: TidelogError) -> None:
+        """Count a record, or a batch, that makes no sense."""
+        self.unreadable_count += 1
+        if self.unreadable_count == 1:
+            self.first_unreadable_offset, self.reason = offset, str(error)
 
 
 class CoordinatorRuntime(Generic[S, R]):
@@ -236,32 +252,43 @@ class CoordinatorRuntime(Generic[S, R]):
     async def _load(self, context: _ShardContext[S]) -> None:
         partition = context.coordinator_log.partition
         try:
-            records, end_offset = await self._run_in_pool(lambda: self._read(context.coordinator_log))
+            loaded = await self._run_in_pool(lambda: self._replay_log(context))
         except (OSError, TidelogError):
             log.exception("coordinator shard %d could not be loaded: its groups are unavailable until this node restarts", partition)
             return
         if context.is_dropped:
             return
-        for record in records:
-            context.shard.replay(record)
-        context.appended_end = end_offset
+        if loaded.unreadable_count:
+            text = "coordinator shard %d: %d records cannot be read and are left out, the first at offset %d: %s"
+            log.warning(text, partition, loaded.unreadable_count, loaded.first_unreadable_offset, loaded.reason)
+        context.appended_end = loaded.end_offset
         context.coordinator_log.watch_high_watermark(lambda _offset: self._send_replies(context))
         context.is_active = True
         self._decide(context, context.shard.on_loaded)
 
-    def _read(self, coordinator_log: CoordinatorLog) -> tuple[list[R], int]:
-        records: list[R] = []
-        end_offset = 0
-        for chunk in coordinator_log.read_batches():
+    def _replay_log(self, context: _ShardContext[S]) -> "_Loaded":
+        """Replay the whole partition; runs in the pool, where nobody else sees the shard yet."""
+        loaded = _Loaded()
+        for chunk in context.coordinator_log.read_batches():
             for position, header in iterate_headers(chunk):
-                end_offset = header.next_offset
-                if header.is_control:
-                    continue
-                for record in iterate_records(chunk, position):
+                if not header.is_control:
+                    self._replay_batch(context.shard, chunk, position, loaded)
+                loaded.end_offset = header.next_offset
+        return loaded
+
+    def _replay_batch(self, shard: S, chunk: bytes, position: int, loaded: "_Loaded") -> None:
+        """Replay what can be read of a batch: a record that somebody else wrote, or that is damaged, must not cost all groups."""
+        try:
+            for record in iterate_records(chunk, position):
+                try:
                     decoded = None if record.key is None else self._decode(record.key, record.value)
-                    if decoded is not None:
-                        records.append(decoded)
-        return records, end_offset
+                except ProtocolError as error:
+                    loaded.note_unreadable(record.offset, error)
+                    continue
+                if decoded is not None:
+                    shard.replay(decoded)
+        except KafkaError as error:
+            loaded.note_unreadable(loaded.end_offset, error)
 
     def _drop(self, context: _ShardContext[S], error: ErrorCode) -> None:
         context.is_active = False

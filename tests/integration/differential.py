@@ -58,8 +58,18 @@ class Cluster:
         return self.topic_ids[name]
 
     def ask(self, request: Request, version: int) -> Any:
-        """The answer of this side."""
-        return self.wire.ask(request(self) if callable(request) else request, version)
+        """The answer of this side.
+
+        Raises:
+            ConnectionError: it closed the connection instead.
+        """
+        asked = request(self) if callable(request) else request
+        try:
+            return self.wire.ask(asked, version)
+        except (ConnectionError, TimeoutError):
+            self.wire.close()  # the next question of this test, or of another one, gets a connection of its own
+            self.wire = Wire(self.bootstrap)
+            raise
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,8 +148,9 @@ class Duel:
         assert shown == recorded[position], self._difference("Apache Kafka answered", recorded[position], shown)
 
     def _difference(self, title: str, theirs: Any, ours: Any) -> str:
-        lines = [json.dumps(said, indent=1, sort_keys=True).splitlines() for said in (theirs, ours)]
-        return "\n".join([f"question {len(self._answers) - 1}", *unified_diff(*lines, title, "tidelog answers", n=12, lineterm="")])
+        expected, shown = (json.dumps(said, indent=1, sort_keys=True).splitlines() for said in (theirs, ours))
+        lines = unified_diff(expected, shown, title, "tidelog answers", n=12, lineterm="")
+        return "\n".join([f"question {len(self._answers) - 1}", *lines])
 
     def finish(self) -> None:
         """Write the recording, where that is wanted."""

@@ -40,7 +40,10 @@ TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
 
 @dataclass(slots=True, kw_only=True)
 class ClassicMember:
-    """One member. ``awaiting_join`` and ``awaiting_sync`` hold where its open request is to be answered."""
+    """One member. ``awaiting_join`` and ``awaiting_sync`` hold where its open request is to be answered.
+
+    ``session_timer_ms`` is when its timer fires next: a heartbeat moves the deadline alone, and the timer follows when it fires.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -54,6 +57,8 @@ class ClassicMember:
     is_new: bool = True
     awaiting_join: Hashable | None = None
     awaiting_sync: Hashable | None = None
+    session_deadline_ms: int = 0
+    session_timer_ms: int | None = None
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
         """Return what the member said about itself under that protocol."""
@@ -77,7 +82,7 @@ class ClassicGroup:
     leader_id: str | None = None
     members: dict[str, ClassicMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
-    pending_join_members: set[str] = field(default_factory=set)
+    pending_join_members: dict[str, None] = field(default_factory=dict)
     pending_sync_members: set[str] = field(default_factory=set)
     was_empty: bool = True
     has_new_member_joined: bool = False
@@ -112,6 +117,15 @@ class ClassicGroup:
         """Whether nobody is missing: every member has an open join and every id handed out has been used."""
         return not self.pending_join_members and all(member.awaiting_join is not None for member in self.members.values())
 
+    def accepts(self, member_id: str, group_instance_id: str | None, max_size: int) -> bool:
+        """Whether there is a place for a joiner. While members rejoin, places go to those who have."""
+        if self.is_in(GroupState.PREPARING_REBALANCE):
+            member = self.members.get(member_id)
+            is_there = member is not None and member.awaiting_join is not None
+            return is_there or sum(each.awaiting_join is not None for each in self.members.values()) < max_size
+        is_known = member_id in self.members or (group_instance_id is not None and group_instance_id in self.static_members)
+        return is_known or len(self.members) < max_size
+
     @property
     def member_count(self) -> int:
         """Members, and ids handed out that have not joined yet."""
@@ -124,7 +138,7 @@ class ClassicGroup:
         self.members[member.member_id] = member
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
-        self.pending_join_members.discard(member.member_id)
+        self.pending_join_members.pop(member.member_id, None)
         self.leader_id = self.leader_id or member.member_id
 
     def remove(self, member: ClassicMember) -> None:
@@ -226,6 +240,10 @@ class ClassicGroup:
             self.leader_id = None
             self.pending_sync_members.clear()
             self.transition_to(GroupState.EMPTY, wall_ms)
+
+    def subscription_bytes(self) -> int:
+        """Size of what a generation's record holds beside assignments and names."""
+        return sum(len(member.metadata_for(self.protocol_name)) for member in self.members.values())
 
     def metadata_bytes(self) -> int:
         """Size of what the members say about themselves and were assigned, for the bound of a group's record."""

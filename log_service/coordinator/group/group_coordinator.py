@@ -7,7 +7,9 @@ reach the disk.
 Source: classic group protocol and offsets of Kafka 4.3; KIP-211 (expiry), KIP-1043 (errors of DescribeGroups).
 """
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable
+from uuid import UUID
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
@@ -17,7 +19,15 @@ from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMem
 from log_service.coordinator.group.joining import GroupDecision, Joining, refused
 from log_service.coordinator.group.membership import Membership
 from log_service.coordinator.group.offsets import OffsetStore
-from log_service.coordinator.group.records import GenerationRecord, GroupRecord, OffsetRecord, StoredGeneration, StoredMember, store_group
+from log_service.coordinator.group.records import (
+    CommittedOffset,
+    GenerationRecord,
+    GroupRecord,
+    OffsetRecord,
+    StoredGeneration,
+    StoredMember,
+    store_group,
+)
 from log_service.coordinator.result import RequestContext
 from log_service.protocol.messages.delete_groups import DeletableGroupResult
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -30,17 +40,36 @@ from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 EXPIRY_TIMER = ("expire-offsets",)
+ORPHAN_TIMER = ("forget-orphans",)
+GROUPS_PER_EXPIRY_STEP = 500
+MAX_ORPHANS_PER_BATCH = 1_000
+PAUSE_MS = 5
+"""Between two steps of work that nobody waits for."""
+
+IsThere = Callable[[TopicPartition, UUID], bool]
+
 FIRST_COMMIT_VERSION_WITH_NOT_FOUND = 9
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 
 
-class GroupCoordinatorShard:
-    """The groups and offsets of one partition. ``new_member_id`` turns a prefix into an id that nobody can guess."""
+def always_there(_where: TopicPartition, _topic_id: UUID) -> bool:
+    """Take every partition for one that exists: what a shard believes that nobody told about topics."""
+    return True
 
-    def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
+
+class GroupCoordinatorShard:
+    """The groups and offsets of one partition.
+
+    ``new_member_id`` turns a prefix into an id that nobody can guess; ``is_there`` says whether a partition that was committed for exists.
+    """
+
+    def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str], is_there: IsThere = always_there) -> None:
         self._config = config
         self._groups: dict[str, ClassicGroup] = {}
         self._is_serving = False
+        self._is_there = is_there
+        self._orphans: deque[tuple[str, TopicPartition, CommittedOffset]] = deque()
+        self._unchecked_groups: deque[str] = deque()
         self._offsets = OffsetStore(config)
         self._joining = Joining(config, new_member_id)
         self._membership = Membership(config, self._joining)
@@ -62,10 +91,11 @@ class GroupCoordinatorShard:
             self._groups[group_id] = restored(group_id, stored)
 
     def on_loaded(self, decision: GroupDecision) -> None:
-        """Begin to serve: members get a whole session, and expiry is checked from now on."""
+        """Begin to serve: members get a whole session, positions in topics that went meanwhile go, expiry is checked from now on."""
         self._is_serving = True
         for group in self._groups.values():
             self._membership.resume(group, decision)
+        self._orphan(lambda where, committed: not self._is_there(where, committed.topic_id), decision)
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
 
     # -- membership
@@ -170,9 +200,23 @@ class GroupCoordinatorShard:
 
     def on_partitions_deleted(self, partitions: Iterable[TopicPartition], decision: GroupDecision) -> None:
         """Take back every group's positions in partitions that are gone."""
-        gone = list(partitions)
-        for group_id in list(self._offsets.group_ids()):
-            self._offsets.forget(group_id, gone, decision)
+        gone = frozenset(partitions)
+        self._orphan(lambda where, _: where in gone, decision)
+
+    def _orphan(self, is_gone: Callable[[TopicPartition, CommittedOffset], bool], decision: GroupDecision) -> None:
+        for group_id in sorted(self._offsets.group_ids()):
+            positions = self._offsets.of(group_id).items()
+            self._orphans.extend((group_id, where, committed) for where, committed in positions if is_gone(where, committed))
+        self._forget_orphans(decision)
+
+    def _forget_orphans(self, decision: GroupDecision) -> None:
+        """Take orphans back in bounded batches, unless a position was committed anew in the meantime."""
+        for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH)):
+            group_id, where, committed = self._orphans.popleft()
+            if self._offsets.of(group_id).get(where) is committed:
+                self._offsets.forget(group_id, (where,), decision)
+        if self._orphans:
+            decision.set_timer(ORPHAN_TIMER, decision.now_ms + PAUSE_MS)
 
     # -- administration
 
@@ -234,21 +278,32 @@ class GroupCoordinatorShard:
                 self._joining.on_join_timer(self._groups[group_id], decision)
             case ("sync", str(group_id)) if group_id in self._groups:
                 self._membership.on_sync_timer(self._groups[group_id], decision)
+            case ("forget-orphans",):
+                self._forget_orphans(decision)
             case ("expire-offsets",):
-                self._expire(decision)
-                decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
+                self._expire_some(decision)
 
-    def _expire(self, decision: GroupDecision) -> None:
-        for group_id in sorted({*self._groups, *self._offsets.group_ids()}):
-            group = self._groups.get(group_id) or ClassicGroup(group_id)
-            is_empty = group.is_in(GroupState.EMPTY)
-            if not is_empty and not (group.is_in(GroupState.STABLE) and group.subscribed_topics() is not None):
-                continue
-            since_ms = group.state_since_ms if is_empty and group.protocol_type is not None else None
-            expired = self._offsets.expired(group_id, group.subscription_test(), wall_ms=decision.wall_ms, since_ms=since_ms)
-            self._offsets.forget(group_id, expired, decision)
-            if is_empty and not group.pending_join_members and len(expired) == len(self._offsets.of(group_id)):
-                decision.append(GenerationRecord(group_id=group_id, generation=None))
+    def _expire_some(self, decision: GroupDecision) -> None:
+        """Check some groups, then give others the turn: a pass over many groups holds nobody up."""
+        if not self._unchecked_groups:
+            self._unchecked_groups.extend(sorted({*self._groups, *self._offsets.group_ids()}))
+        for _ in range(min(len(self._unchecked_groups), GROUPS_PER_EXPIRY_STEP)):
+            self._expire(self._unchecked_groups.popleft(), decision)
+        pause_ms = PAUSE_MS if self._unchecked_groups else self._config.offsets_retention_check_interval_ms
+        decision.set_timer(EXPIRY_TIMER, decision.now_ms + pause_ms)
+
+    def _expire(self, group_id: str, decision: GroupDecision) -> None:
+        if group_id not in self._groups and not self._offsets.of(group_id):
+            return
+        group = self._groups.get(group_id) or ClassicGroup(group_id)
+        is_empty = group.is_in(GroupState.EMPTY)
+        if not is_empty and not (group.is_in(GroupState.STABLE) and group.subscribed_topics() is not None):
+            return
+        since_ms = group.state_since_ms if is_empty and group.protocol_type is not None else None
+        expired = self._offsets.expired(group_id, group.subscription_test(), wall_ms=decision.wall_ms, since_ms=since_ms)
+        self._offsets.forget(group_id, expired, decision)
+        if is_empty and not group.pending_join_members and len(expired) == len(self._offsets.of(group_id)):
+            decision.append(GenerationRecord(group_id=group_id, generation=None))
 
 
 def restored(group_id: str, stored: StoredGeneration) -> ClassicGroup:

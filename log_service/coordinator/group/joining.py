@@ -19,6 +19,11 @@ from log_service.protocol.messages.sync_group import SyncGroupResponse
 
 GroupDecision = Decision[GroupRecord]
 
+MAX_PENDING_MEMBERS = 1_000
+"""Ids that a group has handed out and nobody has joined with yet."""
+ANNOUNCED_RECORDS = 8
+"""What members may say about themselves under all their protocols, in sizes of the one record that a generation has to fit into."""
+
 
 def join_timer(group_id: str) -> tuple[str, str]:
     """Key of the timer that ends a join phase."""
@@ -46,7 +51,8 @@ class Joining:
         """Answer at once, or keep the request open until the join phase ends."""
         error = self._validate_joiner(group, request)
         if error is not ErrorCode.NONE:
-            decision.reply(context.reply_to, refused(request.member_id, error))
+            member_id = "" if error is ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id
+            decision.reply(context.reply_to, refused(member_id, error))
         elif request.member_id == "":
             self._join_without_id(group, request, context, decision)
         elif request.member_id in group.pending_join_members:
@@ -57,27 +63,33 @@ class Joining:
     def _validate_joiner(self, group: ClassicGroup, request: JoinGroupRequest) -> ErrorCode:
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if not group.accepts(request.member_id, request.group_instance_id, self._config.max_size):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        is_known = request.member_id in group.members or request.member_id in group.pending_join_members
-        is_returning = request.group_instance_id is not None and request.group_instance_id in group.static_members
-        if not is_known and not is_returning and group.member_count >= self._config.max_size:
-            return ErrorCode.GROUP_MAX_SIZE_REACHED
         announced_bytes = sum(len(protocol.metadata) for protocol in request.protocols)
-        if group.metadata_bytes() + announced_bytes > self._config.max_metadata_record_bytes:
+        if group.metadata_bytes() + announced_bytes > ANNOUNCED_RECORDS * self._config.max_metadata_record_bytes:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         return ErrorCode.NONE
 
     def _join_without_id(self, group: ClassicGroup, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
         member_id = self._new_member_id(request.group_instance_id or context.client_id)
         if request.group_instance_id is None and context.api_version >= 4:
-            group.pending_join_members.add(member_id)
+            self._make_room_for_pending(group, decision)
+            group.pending_join_members[member_id] = None
             decision.set_timer(session_timer(group.group_id, member_id), decision.now_ms + request.session_timeout_ms)
             decision.reply(context.reply_to, refused(member_id, ErrorCode.MEMBER_ID_REQUIRED))
         elif request.group_instance_id in group.static_members:
             self._replace_static_member(group, member_id, request, context, decision)
         else:
             self._admit(group, member_id, request, context, decision)
+
+    def _make_room_for_pending(self, group: ClassicGroup, decision: GroupDecision) -> None:
+        """Forget the oldest id that nobody joined with where there are many; its owner, if there is one, asks again."""
+        if len(group.pending_join_members) >= MAX_PENDING_MEMBERS:
+            oldest = next(iter(group.pending_join_members))
+            del group.pending_join_members[oldest]
+            decision.cancel_timer(session_timer(group.group_id, oldest))
 
     def _join_again(self, group: ClassicGroup, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
         error = group.validate_member(request.member_id, request.group_instance_id)
@@ -105,9 +117,10 @@ class Joining:
             protocol_type=request.protocol_type,
             protocols=protocols_of(request),
         )
+        decision.cancel_timer(session_timer(group.group_id, member_id))
         group.add(member)
         group.has_new_member_joined = True
-        decision.set_timer(session_timer(group.group_id, member_id), decision.now_ms + self._config.new_member_join_timeout_ms)
+        keep_alive(group, member, self._config.new_member_join_timeout_ms, decision)
         self._let_wait(group, member, request, context, decision)
 
     def _let_wait(
@@ -133,7 +146,10 @@ class Joining:
         old_id = group.static_members[request.group_instance_id]
         member = group.replace_static_member(request.group_instance_id, member_id)
         decision.cancel_timer(session_timer(group.group_id, old_id))
-        decision.set_timer(session_timer(group.group_id, member_id), decision.now_ms + request.session_timeout_ms)
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = rebalance_timeout_of(request)
+        member.session_timer_ms = None
+        keep_alive(group, member, member.session_timeout_ms, decision)
         if member.awaiting_join is not None:
             decision.reply(member.awaiting_join, refused(old_id, ErrorCode.FENCED_INSTANCE_ID))
             member.awaiting_join = None
@@ -167,7 +183,7 @@ class Joining:
     def begin_rebalance(self, group: ClassicGroup, decision: GroupDecision) -> None:
         """Open the join phase; what members still wait for from the old generation is answered."""
         if group.is_in(GroupState.COMPLETING_REBALANCE):
-            self._abandon_sync(group, decision)
+            self._abandon_sync(group, ErrorCode.REBALANCE_IN_PROGRESS, decision)
         is_first = group.is_in(GroupState.EMPTY)
         group.transition_to(GroupState.PREPARING_REBALANCE, decision.wall_ms)
         timeout_ms = group.rebalance_timeout_ms
@@ -178,13 +194,18 @@ class Joining:
             timeout_ms = delay_ms
         decision.set_timer(join_timer(group.group_id), decision.now_ms + timeout_ms)
 
-    def _abandon_sync(self, group: ClassicGroup, decision: GroupDecision) -> None:
+    def abandon_generation(self, group: ClassicGroup, error: ErrorCode, decision: GroupDecision) -> None:
+        """Begin anew where a generation cannot be stored; whoever waits for its assignment hears why."""
+        self._abandon_sync(group, error, decision)
+        self.rebalance_or_complete_join(group, decision)
+
+    def _abandon_sync(self, group: ClassicGroup, error: ErrorCode, decision: GroupDecision) -> None:
         group.pending_sync_members.clear()
         decision.cancel_timer(sync_timer(group.group_id))
         for member in group.members.values():
             member.assignment = b""
             if member.awaiting_sync is not None:
-                decision.reply(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+                decision.reply(member.awaiting_sync, SyncGroupResponse(error_code=error))
                 member.awaiting_sync = None
 
     def maybe_complete_join(self, group: ClassicGroup, decision: GroupDecision) -> None:
@@ -230,7 +251,15 @@ class Joining:
             decision.reply(member.awaiting_join, joined(group, member, has_members=is_leader))
         member.awaiting_join = None
         member.is_new = False
-        decision.set_timer(session_timer(group.group_id, member.member_id), decision.now_ms + member.session_timeout_ms)
+        keep_alive(group, member, member.session_timeout_ms, decision)
+
+
+def keep_alive(group: ClassicGroup, member: ClassicMember, session_ms: int, decision: GroupDecision) -> None:
+    """Start a session anew. A timer that fires earlier than that is left alone: it looks at the deadline."""
+    member.session_deadline_ms = decision.now_ms + session_ms
+    if member.session_timer_ms is None or member.session_timer_ms > member.session_deadline_ms:
+        member.session_timer_ms = member.session_deadline_ms
+        decision.set_timer(session_timer(group.group_id, member.member_id), member.session_deadline_ms)
 
 
 def refused(member_id: str, error: ErrorCode) -> JoinGroupResponse:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from log_service.common.errors import ErrorCode
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
-from log_service.coordinator.group.joining import GroupDecision, Joining, refused, session_timer, sync_timer
+from log_service.coordinator.group.joining import GroupDecision, Joining, keep_alive, refused, session_timer, sync_timer
 from log_service.coordinator.group.records import store_group
 from log_service.coordinator.result import RequestContext
 from log_service.protocol.messages.leave_group import MemberIdentity
@@ -51,9 +51,6 @@ class Membership:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if group.is_in(GroupState.PREPARING_REBALANCE):
             return ErrorCode.REBALANCE_IN_PROGRESS
-        assigned_bytes = sum(len(assignment.assignment) for assignment in request.assignments)
-        if group.metadata_bytes() + assigned_bytes > self._config.max_metadata_record_bytes:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.NONE
 
     def validate_request(self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
@@ -67,6 +64,10 @@ class Membership:
 
     def _take_assignments(self, group: ClassicGroup, request: SyncGroupRequest, decision: GroupDecision) -> None:
         assignments = {assignment.member_id: assignment.assignment for assignment in request.assignments}
+        assigned_bytes = sum(map(len, assignments.values()))
+        if group.subscription_bytes() + assigned_bytes > self._config.max_metadata_record_bytes:
+            self._joining.abandon_generation(group, ErrorCode.UNKNOWN_SERVER_ERROR, decision)
+            return
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         group.transition_to(GroupState.STABLE, decision.wall_ms)
@@ -101,7 +102,7 @@ class Membership:
 
     def keep_alive(self, group: ClassicGroup, member: ClassicMember, decision: GroupDecision) -> None:
         """Start the member's session anew."""
-        decision.set_timer(session_timer(group.group_id, member.member_id), decision.now_ms + member.session_timeout_ms)
+        keep_alive(group, member, member.session_timeout_ms, decision)
 
     def handle_leave(self, group: ClassicGroup, leavers: Iterable[MemberIdentity], decision: GroupDecision) -> list[ErrorCode]:
         """Let members go, all before the one rebalance that follows; an administrator may name a static one by its instance id alone."""
@@ -131,6 +132,10 @@ class Membership:
         member = group.members.get(member_id)
         if member is None:
             return
+        member.session_timer_ms = None
+        if decision.now_ms < member.session_deadline_ms:
+            keep_alive(group, member, member.session_deadline_ms - decision.now_ms, decision)
+            return
         is_waiting = member.awaiting_join is not None or member.awaiting_sync is not None
         if is_waiting and not member.is_new:
             return
@@ -138,7 +143,7 @@ class Membership:
         self._joining.rebalance_or_complete_join(group, decision)
 
     def _forget_pending(self, group: ClassicGroup, member_id: str, decision: GroupDecision) -> None:
-        group.pending_join_members.discard(member_id)
+        group.pending_join_members.pop(member_id, None)
         decision.cancel_timer(session_timer(group.group_id, member_id))
 
     def _remove(self, group: ClassicGroup, member: ClassicMember, decision: GroupDecision) -> None:
@@ -152,7 +157,6 @@ class Membership:
     def resume(self, group: ClassicGroup, decision: GroupDecision) -> None:
         """Give every member of a group that was just loaded a whole session to show itself."""
         for member in group.members.values():
-            member.is_new = False
             self.keep_alive(group, member, decision)
 
 

@@ -5,15 +5,17 @@ members: who may commit is checked before it is asked. Expiry follows KIP-211: a
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from uuid import UUID
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group.records import NO_EXPIRY, CommittedOffset, GroupRecord, OffsetRecord
+from log_service.coordinator.group.records import NO_EXPIRY, NO_TOPIC_ID, CommittedOffset, GroupRecord, OffsetRecord
 from log_service.coordinator.result import Decision
 from log_service.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -71,13 +73,17 @@ class OffsetStore:
         for topic in request.topics:
             answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             for partition in topic.partitions:
-                error = self._commit_one(request, topic.name, partition, decision)
+                error = self._commit_one(request, topic, partition, decision)
                 answered.partitions.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
             response.topics.append(answered)
         return response
 
     def _commit_one(
-        self, request: OffsetCommitRequest, topic: str, partition: OffsetCommitRequestPartition, decision: Decision[GroupRecord]
+        self,
+        request: OffsetCommitRequest,
+        topic: OffsetCommitRequestTopic,
+        partition: OffsetCommitRequestPartition,
+        decision: Decision[GroupRecord],
     ) -> ErrorCode:
         metadata = partition.committed_metadata or ""
         if len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > self._config.offset_metadata_max_bytes:
@@ -89,8 +95,9 @@ class OffsetStore:
             metadata=metadata,
             commit_timestamp_ms=decision.wall_ms,
             expire_timestamp_ms=expires,
+            topic_id=topic.topic_id,
         )
-        decision.append(OffsetRecord(group_id=request.group_id, topic=topic, partition=partition.partition_index, committed=committed))
+        decision.append(OffsetRecord(group_id=request.group_id, topic=topic.name, partition=partition.partition_index, committed=committed))
         return ErrorCode.NONE
 
     def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
@@ -103,7 +110,10 @@ class OffsetStore:
             OffsetFetchResponseTopics(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partitions=[answer_of(index, offsets.get(TopicPartition(topic.name, index))) for index in topic.partition_indexes],
+                partitions=[
+                    answer_of(index, _of_topic(offsets.get(TopicPartition(topic.name, index)), topic.topic_id))
+                    for index in topic.partition_indexes
+                ],
             )
             for topic in wanted
         ]
@@ -149,6 +159,13 @@ def _is_over(committed: CommittedOffset, *, wall_ms: int, since_ms: int | None, 
     if committed.expire_timestamp_ms != NO_EXPIRY:
         return committed.expire_timestamp_ms <= wall_ms
     return (committed.commit_timestamp_ms if since_ms is None else since_ms) + retention_ms <= wall_ms
+
+
+def _of_topic(committed: CommittedOffset | None, topic_id: UUID) -> CommittedOffset | None:
+    """Return a position unless it was committed for an earlier topic of that name."""
+    if committed is None or NO_TOPIC_ID in (committed.topic_id, topic_id) or committed.topic_id == topic_id:
+        return committed
+    return None
 
 
 def by_topic(offsets: GroupOffsets) -> dict[str, list[int]]:

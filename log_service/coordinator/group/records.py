@@ -5,6 +5,7 @@ A record type that this coordinator does not own (KIP-848 and others) decodes to
 """
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from log_service.common.types import Buffer
 from log_service.coordinator.group.classic_group import ClassicGroup
@@ -24,18 +25,27 @@ KEY_CLASSES: dict[int, type[LegacyOffsetCommitKey | OffsetCommitKey | GroupMetad
     2: GroupMetadataKey,
 }
 GROUP_VALUE_VERSION = 3
+OFFSET_VALUE_VERSION = 4  # the first with topic ids
+OFFSET_VALUE_VERSION_WITH_EXPIRY = 1  # the only one with a retention of its own
 NO_EXPIRY = -1
+NO_TOPIC_ID = UUID(int=0)
+FOREIGN_TYPES = frozenset(range(3, 24))
+"""Record types of consumer groups of KIP-848, share groups and streams groups: written by others, not ours to judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """One committed position, and since when; ``expire_timestamp_ms`` only where an old client named a retention."""
+    """One committed position, and since when.
+
+    ``expire_timestamp_ms`` only where an old client named a retention; ``topic_id`` where the record could hold it.
+    """
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = NO_EXPIRY
+    topic_id: UUID = NO_TOPIC_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +140,10 @@ def _encode_offset(committed: CommittedOffset | None) -> bytes | None:
         metadata=committed.metadata,
         commit_timestamp=committed.commit_timestamp_ms,
         expire_timestamp=committed.expire_timestamp_ms,
+        topic_id=committed.topic_id,
     )
-    return encode_versioned(value, 3 if committed.expire_timestamp_ms == NO_EXPIRY else 1)
+    has_expiry = committed.expire_timestamp_ms != NO_EXPIRY
+    return encode_versioned(value, OFFSET_VALUE_VERSION_WITH_EXPIRY if has_expiry else OFFSET_VALUE_VERSION)
 
 
 def _encode_generation(generation: StoredGeneration | None) -> bytes | None:
@@ -164,12 +176,14 @@ def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:
     """Return the record, or None for a type that belongs to somebody else.
 
     Raises:
-        ProtocolError: the bytes are not what their type says.
+        ProtocolError: the bytes are not what their type says, or are of a type that nobody has.
     """
     try:
         stored_key = decode_key(KEY_CLASSES, key)
-    except UnknownRecordTypeError:
-        return None
+    except UnknownRecordTypeError as error:
+        if error.record_type in FOREIGN_TYPES:
+            return None
+        raise
     if isinstance(stored_key, GroupMetadataKey):
         return GenerationRecord(group_id=stored_key.group, generation=_decode_generation(value))
     return OffsetRecord(group_id=stored_key.group, topic=stored_key.topic, partition=stored_key.partition, committed=_decode_offset(value))
@@ -185,6 +199,7 @@ def _decode_offset(value: Buffer | None) -> CommittedOffset | None:
         metadata=stored.metadata,
         commit_timestamp_ms=stored.commit_timestamp,
         expire_timestamp_ms=stored.expire_timestamp,
+        topic_id=stored.topic_id,
     )
 
 

@@ -4,11 +4,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
+from uuid import UUID
 
 from log_service.common.result import SetTimer
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
-from log_service.coordinator.group.records import GroupRecord, decode, encode
+from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there
+from log_service.coordinator.group.listing import GroupOverview
+from log_service.coordinator.group.records import NO_TOPIC_ID, GroupRecord, decode, encode
 from log_service.coordinator.result import Decision, RequestContext
 from log_service.protocol.messages.delete_groups import DeletableGroupResult
 from log_service.protocol.messages.describe_groups import DescribedGroup
@@ -16,6 +18,12 @@ from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from log_service.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
@@ -31,6 +39,7 @@ class GroupStory:
 
     config: GroupConfig = field(default_factory=lambda: GroupConfig(initial_rebalance_delay_ms=0))
     now_ms: int = 0
+    is_there: IsThere = always_there
 
     def __post_init__(self) -> None:
         self._tokens = count(1)
@@ -47,7 +56,7 @@ class GroupStory:
         self.settle(decision)
 
     def _new_shard(self) -> GroupCoordinatorShard:
-        return GroupCoordinatorShard(self.config, lambda prefix: f"{prefix}-{next(self._ids)}")
+        return GroupCoordinatorShard(self.config, lambda prefix: f"{prefix}-{next(self._ids)}", self.is_there)
 
     # -- driving
 
@@ -155,6 +164,8 @@ class GroupStory:
         metadata: str = "",
         retention_ms: int = -1,
         api_version: int = 8,
+        topic: str = "orders",
+        topic_id: UUID = NO_TOPIC_ID,
     ) -> int:
         request = OffsetCommitRequest(
             group_id=GROUP,
@@ -163,13 +174,26 @@ class GroupStory:
             retention_time_ms=retention_ms,
             topics=[
                 OffsetCommitRequestTopic(
-                    name="orders",
+                    name=topic,
+                    topic_id=topic_id,
                     partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=metadata)],
                 )
             ],
         )
         response = self.replies[self.ask("offset_commit", request, api_version=api_version)]
         return int(response.topics[0].partitions[0].error_code)
+
+    def positions(self) -> dict[str, int]:
+        """The committed offset of partition 0 of each topic."""
+        response = self.replies[self.ask("offset_fetch", OffsetFetchRequestGroup(group_id=GROUP, topics=None))]
+        return {topic.name: topic.partitions[0].committed_offset for topic in response.topics}
+
+    def delete_offsets(self, *topics: str) -> OffsetDeleteResponse:
+        """Delete the position of partition 0 of each topic."""
+        named = [OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)]) for name in topics]
+        response = self.replies[self.ask("offset_delete", OffsetDeleteRequest(group_id=GROUP, topics=named))]
+        assert isinstance(response, OffsetDeleteResponse)
+        return response
 
     def committed(self) -> int:
         response = self.replies[self.ask("offset_fetch", OffsetFetchRequestGroup(group_id=GROUP, topics=None))]
@@ -179,6 +203,10 @@ class GroupStory:
         described = self.replies[self.ask("describe_group", GROUP, api_version=api_version)]
         assert isinstance(described, DescribedGroup)
         return described
+
+    def overviews(self) -> list[GroupOverview]:
+        """What a page of metrics shows."""
+        return self.shard.overviews()
 
     def delete(self) -> int:
         result = self.replies[self.ask("delete_group", GROUP)]

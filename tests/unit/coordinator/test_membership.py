@@ -218,11 +218,21 @@ def test_group_does_not_grow_beyond_its_size() -> None:
     assert story.joined(story.join()).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_metadata_that_no_record_could_hold_is_refused_before_it_does_harm() -> None:
+def test_metadata_beyond_all_bounds_is_refused_before_it_does_harm() -> None:
     story = GroupStory(GroupConfig(initial_rebalance_delay_ms=0, max_metadata_record_bytes=1_000))
-    (leader,) = story.stable_group(1)
-    assert story.joined(story.join(metadata=bytes(1_000))).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert story.synced(story.sync(leader, 1, {leader: bytes(2_000)})).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    story.stable_group(1)
+    assert story.joined(story.join(metadata=bytes(8_000))).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_generation_that_no_record_could_hold_is_given_up_and_everybody_hears_it() -> None:
+    story = GroupStory(GroupConfig(initial_rebalance_delay_ms=0, max_metadata_record_bytes=1_000))
+    leader, follower = story.stable_group(2)
+    tokens = [story.join(leader), story.join(follower)]
+    generation = story.joined(tokens[0]).generation_id
+    waiting = story.sync(follower, generation)
+    too_much = story.sync(leader, generation, {leader: bytes(2_000)})
+    assert story.synced(too_much).error_code == story.synced(waiting).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert story.describe().group_state == "PreparingRebalance"
 
 
 def test_unknown_member_cannot_bring_a_group_into_being() -> None:

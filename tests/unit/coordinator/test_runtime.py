@@ -213,3 +213,38 @@ def test_request_that_names_no_groups_is_answered() -> None:
 @pytest.mark.parametrize(("text", "expected"), [("", 0), ("a", 97), ("console-consumer", -648006740), ("grüße", 98768023), ("😀", 1772899)])
 def test_hash_is_javas(text: str, expected: int) -> None:
     assert java_hash(text) == expected
+
+
+def test_records_that_cannot_be_read_cost_one_warning_and_no_group(caplog: pytest.LogCaptureFixture) -> None:
+    log = MemoryLog()
+    replies: list[Any] = []
+    with_leader(log, lambda groups: commit(groups, 5, replies))
+    offset_key = b"\0\1" + b"\0\1g" + b"\0\6orders" + bytes(4)
+    strange = [
+        (b"\0\3\0\1g", b"\0\0\0\0\0\1"),  # a consumer group of KIP-848: somebody else's
+        (b"\0\x63\0\1g", b"of a type that nobody has"),
+        (offset_key, b"\0\x63 a version that nobody has"),
+        (offset_key, b"\0\3cut"),
+        (b"\0", b"no key"),
+        (b"\0\2\0\1g", b"\0\3\xff\xff"),
+    ]
+    log.append(strange, 0)
+    log.batches.append(bytes(build_batch([NewRecord(key=None, value=b"no key at all", timestamp=0)], base_offset=log.end_offset)))
+    log.end_offset += 1
+    log.high_watermark = log.end_offset
+    with_leader(log, lambda groups: fetch(groups, replies, "g"))
+    assert replies[1][0].topics[0].partitions[0].committed_offset == 5
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "5 records cannot be read" in warning
+    assert "the first at offset 2" in warning
+
+
+def test_damaged_batch_costs_its_own_records_only() -> None:
+    log = MemoryLog()
+    replies: list[Any] = []
+    with_leader(log, lambda groups: commit(groups, 5, replies))
+    log.append([(b"\0\1", b"x" * 50)], 0)
+    log.batches[-1] = log.batches[-1][:61] + b"\xff" * (len(log.batches[-1]) - 61)
+    with_leader(log, lambda groups: commit(groups, 6, replies, "h"))
+    with_leader(log, lambda groups: fetch(groups, replies, "g", "h"))
+    assert [group.topics[0].partitions[0].committed_offset for group in replies[2]] == [5, 6]
