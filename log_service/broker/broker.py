@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from uuid import UUID
 
 import trio
 
@@ -35,7 +36,7 @@ from log_service.broker.warm_up import warm_up
 from log_service.common.env import Env, Listener, NodeEnv
 from log_service.common.errors import KafkaError, StorageError, TidelogError
 from log_service.common.timers import TimerQueue
-from log_service.common.types import NodeId
+from log_service.common.types import NodeId, TopicPartition
 from log_service.config.resolve import log_defaults
 from log_service.config.views import ListenerConfig, LogConfig, NodeConfig
 from log_service.controller.controller import ControllerConfig
@@ -268,6 +269,7 @@ class Broker:
             config=self._config.groups,
             timers=self._timers,
             run_in_pool=self.env.files.run_in_pool,
+            is_there=self._is_there,
         )
         self._replicas = ReplicaManager(
             node_id=NodeId(self._config.node_id),
@@ -305,6 +307,11 @@ class Broker:
             await self._controller.assign_replica(request)
         except KafkaError as error:
             logger.warning("The controller did not take note of where %s is: %s", partition.topic_partition, error)
+
+    def _is_there(self, where: TopicPartition, topic_id: UUID) -> bool:
+        """Whether a partition that somebody committed a position for exists, in the same topic where its id was kept."""
+        topic = self.image.topics.by_name.get(where.topic)
+        return topic is not None and where.partition in topic.partitions and (not topic_id.int or topic.topic_id == topic_id)
 
     def _is_known(self, log: Log) -> bool:
         """Whether a log is of a topic that there is. A loss of power may take the file with its topic id, which is then written anew."""
