@@ -54,17 +54,22 @@ async def create_topics(
     cluster: ClusterMetadata, topics: Sequence[NewTopic], timeout_ms: int, *, is_validated_only: bool
 ) -> dict[str, TopicId]:
     """Create topics; see ``Admin.create_topics``."""
-    request = CreateTopicsRequest(timeout_ms=timeout_ms, validate_only=is_validated_only, topics=[_creatable(topic) for topic in topics])
+    remaining = {topic.name: topic for topic in topics}
+    collected, created = Collected(), dict[str, TopicId]()
 
-    async def attempt() -> dict[str, TopicId]:
+    async def attempt() -> None:
+        request = CreateTopicsRequest(timeout_ms=timeout_ms, validate_only=is_validated_only)
+        request.topics = [_creatable(topic) for topic in remaining.values()]
         response = await (await cluster.controller()).request(request, CreateTopicsResponse)
-        collected, created = Collected(), {}
         for answer in response.topics:
-            if not collected.note(answer.name, answer.error_code, answer.error_message, "topic "):
-                created[answer.name] = TopicId(answer.topic_id)
-        return collected.finish(created)
+            if collected.settle(answer.name, answer.error_code, answer.error_message, "topic "):
+                remaining.pop(answer.name, None)
+                if answer.error_code == ErrorCode.NONE:
+                    created[answer.name] = TopicId(answer.topic_id)
+        collected.raise_unsettled()
 
-    created = await cluster.retry(attempt, timeout_ms)
+    await cluster.retry(attempt, timeout_ms)
+    collected.finish(created)
     if not is_validated_only:
         await cluster.retry(partial(_await_leaders, cluster, list(created)), timeout_ms, is_refreshing=False)
     return created
@@ -94,21 +99,27 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 async def delete_topics(cluster: ClusterMetadata, names: Sequence[str], timeout_ms: int) -> None:
     """Delete topics; see ``Admin.delete_topics``."""
 
-    async def attempt() -> dict[str, TopicId]:
+    remaining = dict.fromkeys(names)
+    collected, deleted = Collected(), dict[str, TopicId]()
+
+    async def attempt() -> None:
         connection = await cluster.controller()
         request = DeleteTopicsRequest(timeout_ms=timeout_ms)
         if connection.version_of(ApiKey.DELETE_TOPICS) >= FIRST_DELETE_VERSION_WITH_STATES:
-            request.topics = [DeleteTopicState(name=name) for name in names]
+            request.topics = [DeleteTopicState(name=name) for name in remaining]
         else:
-            request.topic_names = list(names)
+            request.topic_names = list(remaining)
         response = await connection.request(request, DeleteTopicsResponse)
-        collected, deleted = Collected(), {}
         for answer in response.responses:
-            if not collected.note(answer.name, answer.error_code, answer.error_message, "topic "):
-                deleted[answer.name or ""] = TopicId(answer.topic_id)
-        return collected.finish(deleted)
+            name = answer.name or ""
+            if collected.settle(name, answer.error_code, answer.error_message, "topic "):
+                remaining.pop(name, None)
+                if answer.error_code == ErrorCode.NONE:
+                    deleted[name] = TopicId(answer.topic_id)
+        collected.raise_unsettled()
 
-    deleted = await cluster.retry(attempt, timeout_ms)
+    await cluster.retry(attempt, timeout_ms)
+    collected.finish(deleted)
     await cluster.retry(partial(_await_gone, cluster, deleted), timeout_ms, is_refreshing=False)
     cluster.forget(names)
 
@@ -123,17 +134,20 @@ async def _await_gone(cluster: ClusterMetadata, deleted: Mapping[str, TopicId]) 
 
 async def create_partitions(cluster: ClusterMetadata, counts: Mapping[str, int], timeout_ms: int) -> None:
     """Grow topics; see ``Admin.create_partitions``."""
-    topics = [CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()]
+    remaining = dict(counts)
+    collected = Collected()
 
     async def attempt() -> None:
+        topics = [CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in remaining.items()]
         request = CreatePartitionsRequest(topics=topics, timeout_ms=timeout_ms)
         response = await (await cluster.controller()).request(request, CreatePartitionsResponse)
-        collected = Collected()
         for answer in response.results:
-            collected.note(answer.name, answer.error_code, answer.error_message, "topic ")
-        collected.finish({})
+            if collected.settle(answer.name, answer.error_code, answer.error_message, "topic "):
+                remaining.pop(answer.name, None)
+        collected.raise_unsettled()
 
     await cluster.retry(attempt, timeout_ms)
+    collected.finish({})
 
     async def grown() -> None:
         await _await_leaders(cluster, list(counts))

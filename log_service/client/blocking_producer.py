@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import trio
 
 from log_service.client.client_metrics import ProducerMetrics
+from log_service.client.cluster_view import TopicView
 from log_service.client.delivery import Delivery, DeliveryCallback, RecordMetadata
 from log_service.client.interception import checked_headers
 from log_service.client.portal import Blocking, Portal, blocking
@@ -100,12 +101,13 @@ class BlockingProducer(Blocking[Producer]):
         size_bytes = producer.size_of(key, value, pairs)
         self._portal.require_open()
         view = producer.cluster.view.topics.get(topic)
+        limit_ms = producer.config.max_block_ms
         if view is None or (partition is not None and not 0 <= partition < len(view.partitions)):
-            view = self._portal.call(partial(producer.find_topic, topic, partition))
+            view, limit_ms = self._find_topic(topic, partition)
         accumulator = self._accumulator
         with accumulator.lock:
             if producer.is_closed or not accumulator.has_room_for(size_bytes):
-                self._wait_for_room(size_bytes)
+                self._wait_for_room(size_bytes, limit_ms)
             delivery, due_ms = producer.place(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
         if producer.is_sender_late_for(due_ms) and not self._is_wake_sent:
             self._is_wake_sent = True
@@ -129,9 +131,15 @@ class BlockingProducer(Blocking[Producer]):
         self._is_wake_sent = False  # first: whoever appends from here on wakes again
         self._producer.wake_sender()
 
-    def _wait_for_room(self, size_bytes: int) -> None:
+    def _find_topic(self, topic: str, partition: int | None) -> tuple[TopicView, int]:
+        """Return a topic that has that partition, and what is left of ``max_block_ms``."""
+        started_ms = self._producer.monotonic_ms()
+        view = self._portal.call(partial(self._producer.find_topic, topic, partition))
+        return view, max(self._producer.config.max_block_ms - (self._producer.monotonic_ms() - started_ms), 0)
+
+    def _wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
         """Wait, the lock held, until enough was settled; lingering ends for everybody meanwhile."""
-        producer, limit_ms = self._producer, self._producer.config.max_block_ms
+        producer = self._producer
         if not producer.is_closed:
             self._portal.require_other_thread()
             with self._accumulator.urgent():

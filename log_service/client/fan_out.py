@@ -45,6 +45,7 @@ class Collected:
 
     def __init__(self) -> None:
         self.errors: dict[object, KafkaError] = {}
+        self._unsettled: KafkaError | None = None
 
     def note(self, item: object, code: int, text: str | None, what: str = "") -> bool:
         """Remember an error code of an item (``what`` goes before it in the text); whether it was one.
@@ -60,6 +61,25 @@ class Collected:
             raise error
         self.errors[item] = error
         return True
+
+    def settle(self, item: object, code: int, text: str | None, what: str = "") -> bool:
+        """Note an item's outcome; whether it is settled, one way or the other. What may pass is kept for ``raise_unsettled``."""
+        try:
+            self.note(item, code, text, what)
+        except KafkaError as error:
+            self._unsettled = self._unsettled or error
+            return False
+        return True
+
+    def raise_unsettled(self) -> None:
+        """Ask for another try if an item needs one; those that are settled must not be sent again.
+
+        Raises:
+            KafkaError: the first retriable error of an item since the last call.
+        """
+        unsettled, self._unsettled = self._unsettled, None
+        if unsettled is not None:
+            raise unsettled
 
     def finish(self, results: Mapping[K, V]) -> dict[K, V]:
         """Return the results.

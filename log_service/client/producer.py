@@ -62,15 +62,15 @@ class Producer:
         self._env = env or real_env()
         self._partitioner = partitioner
         self.wall_ms = self._env.clock.wall_ms
-        self._monotonic_ms = self._env.clock.monotonic_ms
+        self.monotonic_ms = self._env.clock.monotonic_ms
         self.serialize_key = serializing(key_serializer)
         self.serialize_value = serializing(value_serializer)
         self.interceptors = tuple(interceptors)
         self.is_plain = not self.interceptors and key_serializer is None and value_serializer is None
-        self._meter = ProducerMeter(self._monotonic_ms, self.config.enable_metrics)
+        self._meter = ProducerMeter(self.monotonic_ms, self.config.enable_metrics)
         self._sequences = Sequences() if self.config.enable_idempotence else None
         kind = SharedAccumulator if is_shared else Accumulator
-        self.accumulator = kind(self.config, self._sequences, self._monotonic_ms)
+        self.accumulator = kind(self.config, self._sequences, self.monotonic_ms)
         self._keyed = KeyPlacement()
         load = self.accumulator.waiting_count if self.config.partitioner_adaptive_partitioning_enable else None
         self._sticky = StickyPlacement(self._env.rng, self.config.batch_size, load)
@@ -211,9 +211,9 @@ class Producer:
         view = self.cluster.view.topics.get(topic) if not self.is_closed else None
         limit_ms = self.config.max_block_ms
         if view is None or (partition is not None and not 0 <= partition < len(view.partitions)):
-            started_ms = self._monotonic_ms()
+            started_ms = self.monotonic_ms()
             view = await self.find_topic(topic, partition)
-            limit_ms = max(limit_ms - (self._monotonic_ms() - started_ms), 0)
+            limit_ms = max(limit_ms - (self.monotonic_ms() - started_ms), 0)
         if not self.accumulator.has_room_for(size_bytes):
             await self._wait_for_room(size_bytes, limit_ms)
         delivery = self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
@@ -273,7 +273,7 @@ class Producer:
         delivery, due_ms = self.place(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
         if due_ms < NEVER_MS and self._sender.is_late_for(due_ms):
             self._sender.wake()
-        now_ms = self._monotonic_ms()
+        now_ms = self.monotonic_ms()
         if due_ms <= now_ms or now_ms >= self._yield_ms:
             # A loop that only sends must let the sender run: when it has something to send, and every linger_ms.
             self._is_yield_due = True
