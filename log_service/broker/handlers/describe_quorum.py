@@ -31,7 +31,8 @@ def handle_describe_quorum(node: Node, call: Call, request: DescribeQuorumReques
     if asked != [(CLUSTER_METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(topics=[_unknown(name, indexes) for name, indexes in asked])
     quorum = ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[_described(node, call.version)])
-    return DescribeQuorumResponse(topics=[quorum], nodes=_voter_nodes(node))
+    nodes = _voter_nodes(node) if call.version >= FIRST_VERSION_WITH_DIRECTORIES else []
+    return DescribeQuorumResponse(topics=[quorum], nodes=nodes)
 
 
 def _unknown(name: str, indexes: list[int]) -> ResponseTopicData:
