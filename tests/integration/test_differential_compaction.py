@@ -1,0 +1,203 @@
+"""Compaction beside Apache Kafka: the same history leaves the same batches on both, to the byte where nothing is compressed."""
+
+import time
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from log_service.protocol.messages.fetch import FetchPartition
+from log_service.records.batch import BatchHeader, iterate_headers, iterate_records
+from log_service.records.builder import build_batch
+from log_service.records.compression import Codec
+from tests.integration.differential import Cluster, Duel
+from tests.integration.record_requests import THEN, configs_request, fetch_request, produce_request, ready_topic, wanted
+
+PROPERTIES = {
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+    "log.retention.ms": "-1",
+    "log.initial.task.delay.ms": "0",
+}
+CLEAN_SECONDS = 40.0
+Pair = tuple[bytes | None, bytes | None]
+
+
+class History:
+    """Batches in segments of one topic; what of them is the latest of its key below the active segment is known at any time."""
+
+    def __init__(self, duel: Duel, topic: str) -> None:
+        self.duel = duel
+        self.topic = topic
+        self.offset = 0
+        self.segment = 0
+        self.closed: dict[int, Pair] = {}
+        self.open: dict[int, Pair] = {}
+        self.gone: set[int] = set()
+
+    def write(self, *records: Pair, codec: Codec = Codec.NONE, **header: Any) -> None:
+        """Append a batch on both sides."""
+        rows = [(THEN + 10 * self.segment, key, value) for key, value in records]
+        self.duel.on_both(produce_request(self.topic, build_batch(rows, codec=codec, **header)), 11)
+        self.open.update({self.offset + index: pair for index, pair in enumerate(records)})
+        self.offset += len(records)
+
+    def next_segment(self) -> None:
+        """Let the next batch begin another segment."""
+        self.segment += 1
+        self.closed |= self.open
+        self.open = {}
+
+    def clean(self) -> None:
+        """Close the last segment and have both sides clean everything before it; wait until they have."""
+        self.next_segment()
+        self.write((b"active %d" % self.segment, b"-"))
+        latest = {key: offset for offset, (key, _) in self.closed.items()}
+        left = [offset for offset, (key, _) in self.closed.items() if key is not None and latest[key] == offset and offset not in self.gone]
+        expected = [*left, *self.open]
+        self.duel.on_both(configs_request(self.topic, min_cleanable_dirty_ratio="0"), 1)
+        for cluster in self.duel.clusters.sides():
+            wait_for(cluster, self.topic, expected)
+        self.duel.on_both(configs_request(self.topic, min_cleanable_dirty_ratio="1"), 1)
+
+    def compare(self) -> None:
+        """Hold what both hold now against each other."""
+        self.duel.compare_told(lambda cluster: [shown(header, content) for header, content in batches_of(cluster, self.topic)])
+
+
+def begin(duel: Duel, topic: str, **configs: str) -> History:
+    settings: dict[str, Any] = {"segment_ms": "1", "min_cleanable_dirty_ratio": "1", "cleanup_policy": "compact", **configs}
+    ready_topic(duel, topic, **settings)
+    return History(duel, topic)
+
+
+def batches_of(cluster: Cluster, topic: str) -> list[tuple[BatchHeader, bytes]]:
+    """Everything that a side holds, batch by batch."""
+    found: list[tuple[BatchHeader, bytes]] = []
+    offset = 0
+    while True:
+        part: FetchPartition = wanted(0, offset)
+        records = bytes(cluster.ask(fetch_request(topic, part), 11).responses[0].partitions[0].records or b"")
+        whole = [(header, records[start : start + header.size_bytes]) for start, header in iterate_headers(records, is_torn_tail_ok=True)]
+        whole = [(header, content) for header, content in whole if header.last_offset >= offset]
+        if not whole:
+            return found
+        found += whole
+        offset = whole[-1][0].next_offset
+
+
+def offsets_of(cluster: Cluster, topic: str) -> list[int]:
+    return [record.offset for _, content in batches_of(cluster, topic) for record in iterate_records(content)]
+
+
+def wait_for(cluster: Cluster, topic: str, expected: Sequence[int]) -> None:
+    """Wait until a side holds exactly these offsets."""
+    deadline = time.monotonic() + CLEAN_SECONDS
+    while (held := offsets_of(cluster, topic)) != list(expected):
+        assert time.monotonic() < deadline, f"{cluster.bootstrap} holds {held}, it should hold {list(expected)}"
+        time.sleep(0.1)
+
+
+def shown(header: BatchHeader, content: bytes) -> dict[str, Any]:
+    """A batch as plain values; its checksum where no clock and no compressor has a part in it."""
+    is_fixed = not header.has_delete_horizon and header.codec == 0
+    return {
+        "offsets": [header.base_offset, header.last_offset],
+        "attributes": header.attributes,
+        "times": [header.max_timestamp, header.base_timestamp if is_fixed else None],
+        "producer": [header.producer_id, header.producer_epoch, header.base_sequence],
+        "checksum": header.crc if is_fixed else None,
+        "records": [[record.offset, record.timestamp, str(record.key), str(record.value)] for record in iterate_records(content)],
+    }
+
+
+def test_of_each_key_the_latest_record_stays(duel: Duel) -> None:
+    history = begin(duel, "latest")
+    for number in range(4):
+        history.write((b"a", b"%d" % number), (b"b", b"%d" % number))
+        history.write((b"a", b"x"), (b"%d" % number, b"once"))
+        history.next_segment()
+    history.clean()
+    history.compare()
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_batches_keep_their_codec_and_their_times(duel: Duel, codec: Codec) -> None:
+    history = begin(duel, f"codec-{codec.name.lower()}")
+    for number in range(3):
+        history.write(*[(b"%d" % (index % 4), b"value %d %d" % (number, index)) for index in range(8)], codec=codec)
+        history.next_segment()
+        history.write((b"0", b"later"), codec=codec)
+    history.clean()
+    history.compare()
+
+
+def test_tombstones_get_a_horizon_and_go_with_the_next_pass(duel: Duel) -> None:
+    history = begin(duel, "tombstones", delete_retention_ms="0")
+    history.write((b"a", b"1"), (b"b", b"1"), (b"c", b"1"))
+    history.next_segment()
+    history.write((b"a", None), (b"b", b"2"))
+    history.clean()
+    history.compare()
+    history.gone.add(3)
+    history.write((b"d", b"1"))
+    history.clean()
+    history.compare()
+
+
+def test_tombstones_stay_before_their_horizon(duel: Duel) -> None:
+    history = begin(duel, "kept-tombstones", delete_retention_ms="86400000")
+    history.write((b"a", b"1"), (b"a", None), (b"b", None))
+    history.clean()
+    history.write((b"c", b"1"))
+    history.clean()
+    history.compare()
+
+
+def test_the_last_sequence_of_each_producer_stays(duel: Duel) -> None:
+    history = begin(duel, "producers")
+    for number in range(3):
+        for producer_id in (70, 71):
+            history.write((b"a", b"1"), (b"b", b"1"), producer_id=producer_id, producer_epoch=0, base_sequence=2 * number)
+        history.next_segment()
+    history.write((b"a", b"2"), (b"b", b"2"))
+    history.clean()
+    history.compare()
+    for producer_id in (70, 71):
+        again = build_batch([(THEN, b"n", b"-")] * 2, producer_id=producer_id, producer_epoch=0, base_sequence=4)
+        duel.compare(produce_request("producers", again), 11, ignore=("log_start_offset",))
+        gap = build_batch([(THEN, b"n", b"-")], producer_id=producer_id, producer_epoch=0, base_sequence=9)
+        duel.compare(produce_request("producers", gap), 11, ignore=("log_start_offset", "error_message"))
+
+
+def test_records_without_a_key_go_and_the_last_batch_of_a_pass_stays_as_a_header(duel: Duel) -> None:
+    history = begin(duel, "keyless", cleanup_policy="delete")
+    history.write((None, b"1"), (b"a", b"1"))
+    history.next_segment()
+    history.write((None, b"2"))
+    duel.on_both(configs_request("keyless", cleanup_policy="compact"), 1)
+    history.clean()
+    history.compare()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_histories_leave_the_same(duel: Duel, seed: int) -> None:
+    rng = Random(seed)
+    history = begin(duel, f"random-{seed}")
+    sequences = {80: 0, 81: 0}
+    for _ in range(2):
+        for _ in range(25):
+            size = rng.randint(1, 4)
+            records = [(rng.choice([b"a", b"b", b"c", b"d", b"e" * 90]), rng.choice([b"value", b"", b"other", None])) for _ in range(size)]
+            producer_id = rng.choice([-1, 80, 81])
+            header: dict[str, Any] = (
+                {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequences[producer_id]} if producer_id > 0 else {}
+            )
+            history.write(*records, **header)
+            if producer_id > 0:
+                sequences[producer_id] += size
+            if rng.random() < 0.3:
+                history.next_segment()
+        history.clean()
+        history.compare()
