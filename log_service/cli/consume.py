@@ -24,7 +24,8 @@ from log_service.common.types import TopicPartition
 
 POLL_MS = 500
 POLL_RECORDS = 2_000
-FORMAT_HELP = r"Print each record by a template: {topic} {partition} {offset} {timestamp} {timestamp_ms} {key} {value} {headers} \n \t."
+FORMAT_HELP = r"""Print each record like this: {topic} {partition} {offset} {timestamp} {timestamp_ms} {key} {value} {headers}, \n, \t;
+or as kcat does: %t %p %o %T %k %s %h %K %S."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +64,7 @@ class Limits:
     "--format",
     "template",
     metavar="TEXT",
-    help=r"Print each record like this: {topic} {partition} {offset} {timestamp} {key} {value} {headers}, \n, \t; "
-    "or as kcat does: %t %p %o %T %k %s %h.",
+    help=FORMAT_HELP,
 )
 @click.option("-k", "--key-separator", metavar="TEXT", help="Print key, this text, value.")
 @click.option("--read-committed", is_flag=True, help="Leave out the records of open and aborted transactions.")

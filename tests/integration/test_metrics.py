@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -123,6 +124,25 @@ def test_the_cluster_is_described(page: Page) -> None:
     assert page.of("kafka_server_socket_server_metrics_connection_creation_total", 'listener="PLAINTEXT",networkProcessor="0"') >= 3
     assert 0 <= page.of("kafka_network_socketserver_networkprocessoravgidle_percent") <= 1
     assert page.of("process_resident_memory_bytes") > 10 << 20
+
+
+def test_the_cleaner_tells_what_it_did(tmp_path: Path) -> None:
+    keys = {"metrics.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": "50"}
+    with BrokerThread(tmp_path, properties=keys) as running:
+        with BlockingAdmin(running.bootstrap) as admin:
+            configs = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
+            admin.create_topics([NewTopic(name="compacted", partition_count=1, configs=configs)])
+        with BlockingProducer(running.bootstrap) as producer:
+            for _ in range(20):
+                producer.send("compacted", b"value" * 100, b"the same key")
+                producer.flush()
+        deadline = time.monotonic() + 30
+        while (page := Page(ask(running)[1])).of("kafka_log_logcleaner_cleaner_recopy_percent") == 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert 0 < page.of("kafka_log_logcleaner_cleaner_recopy_percent") < 100
+    assert page.of("kafka_log_logcleanermanager_time_since_last_run_ms") < 30_000
+    assert 0 <= page.of("kafka_log_logcleanermanager_max_dirty_percent") <= 100
+    assert [value for (name, _), value in page.values.items() if name.endswith("uncleanable_partitions_count")] == [0]
 
 
 def test_families_are_not_torn_apart(page: Page) -> None:

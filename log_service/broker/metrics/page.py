@@ -13,6 +13,7 @@ from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.metrics.state import (
     ClusterCounts,
     PartitionCounts,
+    cleaner_families,
     connection_families,
     controller_families,
     coordinator_families,
@@ -52,6 +53,7 @@ def page(sources: MetricsSources) -> Iterator[Family | None]:
     yield from controller_families(sources, image, cluster)
     yield from waiting_families(sources)
     yield from storage_families(sources)
+    yield from cleaner_families(sources)
     yield from process_families()
     groups = sources.node.groups.overviews()
     yield None

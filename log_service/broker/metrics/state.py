@@ -161,6 +161,25 @@ def storage_families(sources: MetricsSources) -> Iterator[Family]:
     )
 
 
+def cleaner_families(sources: MetricsSources) -> Iterator[Family]:
+    """Yield how dirty compacted logs are, and what cleaning the last of them was like."""
+    cleaner, directories = sources.logs.cleaner, sources.logs.directories
+    last = cleaner.last_outcome
+    recopied = 100 * last.bytes_after / last.bytes_before if last.bytes_before else 0
+    since_ms = sources.now_ms() - cleaner.looked_ms
+    yield gauge("kafka_log_logcleaner_cleaner_recopy_percent", "Share of the last cleaned log that was kept, 0 to 100.", recopied)
+    yield gauge("kafka_log_logcleaner_max_clean_time_secs", "How long cleaning the last log took.", last.duration_ms / 1_000)
+    prefix = "kafka_log_logcleanermanager_"
+    yield gauge(f"{prefix}max_dirty_percent", "Dirty share of the dirtiest log, 0 to 100.", round(100 * cleaner.max_dirty_ratio, 1))
+    yield gauge(f"{prefix}time_since_last_run_ms", "Time since all compacted logs were looked at.", since_ms)
+    lost = [log for key in cleaner.uncleanable if (log := sources.logs.get_log(key)) is not None]
+    by_path = {directory.path: [log for log in lost if log.home is directory] for directory in directories}
+    counts: list[Sample] = [("", labels({"logDirectory": path}), len(logs)) for path, logs in by_path.items()]
+    sizes: list[Sample] = [("", labels({"logDirectory": path}), sum(log.size_bytes for log in logs)) for path, logs in by_path.items()]
+    yield Family(name=f"{prefix}uncleanable_partitions_count", type="gauge", help="Logs that cannot be cleaned.", samples=counts)
+    yield Family(name=f"{prefix}uncleanable_bytes", type="gauge", help="Bytes of logs that cannot be cleaned.", samples=sizes)
+
+
 def connection_families(sources: MetricsSources) -> Iterator[Family]:
     """Yield the connections of each listener, and how busy the one loop that serves them all is."""
     now_ms = sources.now_ms()

@@ -49,6 +49,11 @@ class Cleaner:
         self.config = config
         self.uncleanable: dict[TopicPartition, str] = {}
         """Logs that no pass can get through, and why."""
+        self.last_outcome = CompactionOutcome()
+        """What became of the log that was cleaned last."""
+        self.looked_ms = env.clock.monotonic_ms()
+        """When all logs were last looked at, and how dirty the dirtiest of them was then."""
+        self.max_dirty_ratio = 0.0
         self.high_watermark_of: Callable[[Log], int] = lambda log: log.log_end_offset
         """How far a pass may go; whoever leads and follows partitions replaces it."""
         self.on_removals: Callable[[], None] = lambda: None
@@ -149,7 +154,7 @@ class Cleaner:
 
     async def _filthiest(self, *, is_full: bool) -> Log | None:
         """Return the log with the largest dirty ratio of those due; only of internal topics unless ``is_full``."""
-        found, worst_ratio = None, -1.0
+        found, worst_ratio, dirtiest_ratio = None, -1.0, 0.0
         for turn, key in enumerate(list(self._logs)):
             if turn % _LOGS_PER_TURN == _LOGS_PER_TURN - 1:
                 await trio.lowlevel.checkpoint()
@@ -159,8 +164,11 @@ class Cleaner:
             if log is None or key in self._running or key in self.uncleanable or self._retry_ms.get(key, 0) > self._now_ms():
                 continue
             cleanable = self.look(log)
+            dirtiest_ratio = max(dirtiest_ratio, cleanable.dirty_ratio)
             if cleanable.dirty_ratio > worst_ratio and is_due(cleanable, log.config):
                 found, worst_ratio = log, cleanable.dirty_ratio
+        if is_full:
+            self.looked_ms, self.max_dirty_ratio = self._now_ms(), dirtiest_ratio
         return found
 
     async def _clean_and_answer(self, log: Log) -> None:
@@ -168,6 +176,8 @@ class Cleaner:
         outcome = CompactionOutcome()
         try:
             outcome = await self._clean(log)
+            if outcome.pass_count:
+                self.last_outcome = outcome
         finally:
             self._running.discard(key)
             asked = self._asked.pop(key, None)
