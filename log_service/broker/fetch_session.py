@@ -185,8 +185,9 @@ class FetchSessionCache:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         session.accept(request, now_ms)
         del self._sessions[session.session_id]
-        if not session.targets:
-            return FetchContext(targets=(), session=None, is_incremental=True)
+        if not session.targets:  # its last request is answered as one without a session
+            targets = targets_of(request.topics, is_by_id=is_by_id)
+            return FetchContext(targets=tuple(targets.values()), session=None, is_incremental=False)
         if request.topics and self.partition_count + len(session.targets) > MAX_CACHED_PARTITION_COUNT:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._sessions[session.session_id] = session

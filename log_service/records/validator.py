@@ -18,13 +18,12 @@ with the code that Kafka's broker answers, and nothing else.
 from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer
+from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.records.batch import (
     APPEND_TIME_FLAG,
     CONTROL_FLAG,
     CRC,
     CRC_POSITION,
-    DELETE_HORIZON_FLAG,
     HEADER,
     HEADER_SIZE,
     MAGIC,
@@ -43,8 +42,6 @@ from log_service.records.record import MIN_RECORD_BYTES, Record, check_first_rec
 FOREVER_MS = (1 << 63) - 1
 PRODUCER_CODEC = "producer"
 """The ``compression.type`` of a topic that keeps whatever codec its producers use."""
-
-_FLAGS_OF_BROKERS = CONTROL_FLAG | DELETE_HORIZON_FLAG
 
 
 class RejectedRecordsError(KafkaError):
@@ -170,9 +167,9 @@ def _check_shape(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
 def _are_fields_right(header: BatchHeader) -> bool:
     """Whether the header has only what a client may put into it."""
     (base_offset, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, producer_epoch, base_sequence, record_count) = header
-    if base_offset != 0 or not 0 < record_count == last_offset_delta + 1 or attributes & _FLAGS_OF_BROKERS:
+    if base_offset != 0 or not 0 < record_count == last_offset_delta + 1 or attributes & CONTROL_FLAG:
         return False
-    if producer_id == NO_PRODUCER_ID:
+    if producer_id < 0:
         return not attributes & TRANSACTIONAL_FLAG
     return bool(producer_id >= 0 <= producer_epoch and base_sequence >= 0)
 
@@ -186,12 +183,10 @@ def _field_fault(header: BatchHeader) -> KafkaError:
         text = f"the batch announces {header.record_count} records and a last offset delta of {header.last_offset_delta}"
     elif header.is_control:
         text = "producers must not write control records"
-    elif header.has_delete_horizon:
-        text = "producers must not set a delete horizon"
-    elif header.producer_id == NO_PRODUCER_ID:
+    elif header.producer_id < 0:
         text = "a transactional batch needs a producer id"
     else:
-        if header.producer_epoch < 0 <= min(header.producer_id, header.base_sequence):
+        if header.producer_epoch < 0 <= header.base_sequence:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         text = f"producer id {header.producer_id} comes with epoch {header.producer_epoch} and sequence {header.base_sequence}"
     return KafkaError(code, text)

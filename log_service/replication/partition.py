@@ -185,7 +185,8 @@ class Partition:
             compression_level=None if config.compression_type == PRODUCER_CODEC else _compression_level(config),
         )
         if validated.batches[0][1].is_transactional:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "transactions are not supported by this broker")
+            text = "transactions are not supported by this broker, and the request names no transactional id"
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
         return self._append(log, validated, now_ms)
 
     def append_own(self, validated: ValidatedBatches, now_ms: int) -> AppendResult:

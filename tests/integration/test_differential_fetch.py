@@ -294,6 +294,17 @@ def test_a_session_without_partitions(duel: Duel) -> None:
     duel.compare(request, 12, ignore={"session_id"})
 
 
+def test_a_session_that_forgets_its_last_partition_ends(duel: Duel) -> None:
+    """What it forgets and names in one request is still answered, as without a session."""
+    filled(duel, "forgets", 2, 1)
+    session = Session(duel, "forgets")
+    session.start(wanted(0, 2))
+    session.ask(epoch=1, forget=(1,))
+    session.ask(wanted(1, 2), epoch=2, forget=(1,))
+    session.ask(wanted(0, 2), epoch=3, forget=(0,))
+    session.ask(epoch=4)
+
+
 def test_a_session_keeps_to_names_or_to_ids(duel: Duel) -> None:
     filled(duel, "kinds", 1, 1)
     session = Session(duel, "kinds", 12)

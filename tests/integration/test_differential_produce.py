@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.fetch import FetchRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -21,6 +22,7 @@ from tests.integration.record_requests import (
     MAGIC,
     MAX_TIMESTAMP,
     PRODUCER_EPOCH,
+    PRODUCER_ID,
     SEQUENCE,
     STRANGE_ID,
     THEN,
@@ -91,6 +93,22 @@ def test_a_partition_that_is_named_twice(duel: Duel) -> None:
     duel.compare(fetch_request("twice", wanted(0), wanted(1)), 11, ignore={"records"})
 
 
+def test_a_topic_that_was_deleted_and_created_again(duel: Duel) -> None:
+    ready_topic(duel, "again")
+    compare(duel, produce_by_id("again", batch()), 13)
+    old = {cluster.bootstrap: cluster.topic_id("again") for cluster in duel.clusters.sides()}
+    duel.on_both(DeleteTopicsRequest(topics=[DeleteTopicState(name="again")], timeout_ms=10_000), 6)
+
+    def by_old_id(cluster: Cluster) -> ProduceRequest:
+        return produce_request("", batch(), topic_id=old[cluster.bootstrap])
+
+    duel.until(by_old_id, 13, lambda answer: answer.responses[0].partition_responses[0].error_code == 100)
+    compare(duel, produce_request("again", batch()), 12)
+    ready_topic(duel, "again")
+    duel.compare(by_old_id, 13, ignore=TEXTS)
+    compare(duel, produce_by_id("again", batch()), 13)
+
+
 def test_a_request_without_topics(duel: Duel) -> None:
     duel.compare(ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000), 9)
 
@@ -120,6 +138,11 @@ BAD: dict[str, bytes] = {
     "empty": b"",
     "sequence without id": batch(base_sequence=3),
     "id without sequence": batch(producer_id=1, producer_epoch=0),
+    "transactional without an id of the transaction": batch(producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True),
+    "delete horizon": changed(batch(THEN, THEN), ATTRIBUTES, ">h", 0x40),
+    "unused bit": changed(batch(THEN, THEN), ATTRIBUTES, ">h", 0x80),
+    "leader epoch": changed(batch(THEN, THEN), 12, ">i", 77, is_sealed=False),
+    "producer id below none": changed(batch(), PRODUCER_ID, ">q", -2),
     "negative epoch": changed(idempotent(5, 0), PRODUCER_EPOCH, ">h", -2),
     "negative sequence": changed(idempotent(5, 0), SEQUENCE, ">i", -2),
 }

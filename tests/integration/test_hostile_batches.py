@@ -22,7 +22,7 @@ MakeTopic = Callable[..., str]
 
 NONE, CORRUPT, TOO_LARGE, BAD_ACKS = 0, 2, 10, 21
 OUT_OF_ORDER, BAD_EPOCH, UNKNOWN_CODEC, INVALID_RECORD = 45, 47, 76, 87
-INVALID_TIMESTAMP, INVALID_REQUEST = 32, 42
+NOT_AUTHORIZED = 53
 ATTRIBUTES, LAST_DELTA, COUNT, CRC_START = 21, 23, 57, 21
 HEADER_SIZE = 61
 
@@ -230,11 +230,11 @@ def test_a_repetition_out_of_memory_is_out_of_order(bootstrap: str, topic: str) 
         assert send(wire, topic, batches[1]).error_code in {45, 46}
 
 
-def test_a_transactional_batch_is_refused(tidelog_bootstrap: str, topic: str) -> None:
-    with Wire(tidelog_bootstrap) as wire:
+def test_a_transactional_batch_without_a_transactional_id_is_refused(bootstrap: str, topic: str) -> None:
+    with Wire(bootstrap) as wire:
         producer_id, epoch = new_producer(wire)
         content = batch(b"x", producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True)
-        assert send(wire, topic, content).error_code == INVALID_REQUEST
+        assert send(wire, topic, content).error_code == NOT_AUTHORIZED
 
 
 def test_a_good_partition_is_stored_beside_bad_ones(bootstrap: str, new_topic: MakeTopic) -> None:

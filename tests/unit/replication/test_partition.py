@@ -206,7 +206,7 @@ def test_transactional_batches_are_refused_until_there_are_transactions() -> Non
             content = builder.build(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
             with pytest.raises(KafkaError) as caught:
                 context.partition().append_as_leader(content, 1_000)
-            assert code_of(caught) is ErrorCode.INVALID_REQUEST
+            assert code_of(caught) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             assert context.partition().high_watermark == 0
 
     run_story(main)
