@@ -1,0 +1,56 @@
+"""The command: so many kills of a loaded node, and every case of a disk.
+
+    python -m tests.chaos --kills 200 --seed 1
+    python -m tests.chaos --kills 0 --case vanishes
+
+Returns 1 if a promise was broken.
+"""
+
+# ruff: noqa: T201 - a command
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.chaos import disks, kills
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description="Kill a node and take its files away.")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--case", default="", help="only the cases of a disk whose name has this text")
+    options = parser.parse_args()
+    faults = play_cases(options.case)
+    if options.kills:
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            outcome = kills.run(Path(folder), options.kills, options.seed)
+        print(outcome, flush=True)
+        faults += len(outcome.faults)
+    return 1 if faults else 0
+
+
+def play_cases(text: str) -> int:
+    """Play the cases whose name has a text, tell of each, and return how many failed."""
+    failed = 0
+    for name, case in disks.CASES.items():
+        if text not in name:
+            continue
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            try:
+                case(Path(folder))
+                verdict = "holds"
+            except disks.UnfitError as reason:
+                verdict = f"SKIPPED: {reason}"
+            except AssertionError as error:
+                failed += 1
+                verdict = f"BROKEN: {error}"
+        print(f"{name:45} {time.monotonic() - begun:5.1f} s  {verdict}", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""A few kills of a loaded node, and every case of a disk, in every run of the tests; ``make chaos`` plays two hundred kills."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.disks import CASES, UnfitError
+from tests.chaos.kills import run
+from tests.chaos.load import ConfluentWriter, Reader
+from tests.chaos.verdicts import first_gap, judge
+
+pytestmark = pytest.mark.integration
+Place = tuple[int, int]
+
+
+def test_kills_of_a_loaded_node_lose_nothing(tmp_path: Path) -> None:
+    outcome = run(tmp_path, 5, seed=1)
+    assert not outcome.faults, str(outcome)
+    assert outcome.acknowledged_count > 100
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_a_disk_does_is_told_and_costs_no_record_in_silence(case: Callable[[Path], None], tmp_path: Path) -> None:
+    try:
+        case(tmp_path)
+    except UnfitError as reason:
+        pytest.skip(f"this machine cannot play it: {reason}")
+
+
+# The judge notices
+
+
+def writer_of(acknowledged: dict[Place, str]) -> ConfluentWriter:
+    writer = ConfluentWriter("w", "nowhere:1", 1)
+    writer.acknowledged = acknowledged
+    return writer
+
+
+@pytest.mark.parametrize(
+    ("log", "acknowledged", "said"),
+    [
+        pytest.param({(0, 0): "w:0:1:"}, {(0, 0): "w:0:1:", (0, 1): "w:0:2:"}, "acknowledged", id="lost"),
+        pytest.param({(0, 0): "w:0:1:", (0, 1): "w:0:1:"}, {}, "twice", id="twice"),
+        pytest.param({(0, 0): "w:0:2:", (0, 1): "w:0:1:"}, {}, "out of order", id="out of order"),
+    ],
+)
+def test_the_judge_notices_what_is_broken(log: dict[Place, str], acknowledged: dict[Place, str], said: str) -> None:
+    (fault,) = judge(log, [writer_of(acknowledged)], [])
+    assert said in fault
+
+
+def test_the_judge_notices_a_reader_that_saw_something_else() -> None:
+    reader = Reader("r", "nowhere:1")
+    reader.got = {(0, 0): "w:0:9:"}
+    (fault,) = judge({(0, 0): "w:0:1:"}, [], [reader])
+    assert "the log has another" in fault
+
+
+def test_a_gap_is_named() -> None:
+    assert first_gap([4, 5, 7]) == "5 is followed by 7"
