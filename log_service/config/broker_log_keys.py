@@ -63,7 +63,6 @@ DECLARED = (
         importance=Importance.HIGH,
         documentation="Random time in hours taken off log.roll.hours, where log.roll.jitter.ms is not set.",
         reason="rolling is cheap",
-        is_acting=False,
     ),
     ConfigKey(
         name="log.flush.scheduler.interval.ms",

@@ -43,6 +43,7 @@ FIELDS: Mapping[str, str] = {
     "retention.ms": "retention_ms",
     "segment.bytes": "segment_bytes",
     "segment.index.bytes": "segment_index_bytes",
+    "segment.jitter.ms": "segment_jitter_ms",
     "segment.ms": "segment_ms",
 }
 """Topic keys that are one field of the view each; cleanup.policy is two."""

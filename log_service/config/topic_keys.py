@@ -294,7 +294,6 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=at_least(0),
             documentation="Random time taken off segment.ms so that partitions do not roll at once.",
             reason="rolling is cheap",
-            is_acting=False,
         ),
         ConfigKey(
             name="segment.ms",

@@ -6,8 +6,17 @@ A view knows no key names and reads nothing; ``config.server`` and ``config.topi
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
+from zlib import crc32
 
 FOREVER_MS = 2**63 - 1
+
+
+class NamedPlace(Protocol):
+    """A segment, as far as its name goes."""
+
+    directory: Path
+    base_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +25,7 @@ class LogConfig:
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3_600_000
+    segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     retention_ms: int = 7 * 24 * 3_600_000  # -1: no limit
@@ -44,6 +54,13 @@ class LogConfig:
     def __post_init__(self) -> None:
         is_bounded = self.is_compacted and self.max_compaction_lag_ms > 0
         object.__setattr__(self, "roll_ms", min(self.segment_ms, self.max_compaction_lag_ms) if is_bounded else self.segment_ms)
+
+    def roll_ms_of(self, segment: NamedPlace) -> int:
+        """Return the age at which a segment is rolled: ``roll_ms`` less its jitter, which its name decides so that it stays the same."""
+        bound = min(self.segment_jitter_ms, self.roll_ms)
+        if bound <= 0:
+            return self.roll_ms
+        return self.roll_ms - crc32(f"{segment.directory.name} {segment.base_offset}".encode()) % bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
