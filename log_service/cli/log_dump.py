@@ -6,14 +6,15 @@ everything before it is shown.
 
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from log_service.cli.output import aligned
+from log_service.cli.log_verify import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, checked, whole_entries
+from log_service.cli.output import aligned, narrowed, print_rows, terminal_width
 from log_service.cli.record_lines import as_json_value
 from log_service.common.errors import TidelogError
 from log_service.coordinator.group import records as group_records
@@ -26,8 +27,8 @@ from log_service.storage.producer_snapshots import decode_snapshot
 Row = dict[str, Any]
 Decode = Callable[[Record], Any]
 
-OFFSET_INDEX_ENTRY = struct.Struct(">ii")
-TIME_INDEX_ENTRY = struct.Struct(">qi")
+TOPIC_DECODERS = {"__cluster_metadata": "metadata", "__consumer_offsets": "offsets"}
+TRANSACTION_INDEX_ENTRY = struct.Struct(">hqqqq")
 MAX_SHOWN_BYTES = 120
 
 
@@ -36,22 +37,22 @@ def log() -> None:
     """Look into a log's files on disk."""
 
 
-@log.command()
+@log.command(short_help="Show what files of a log say.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True, path_type=Path))
 @click.option("--records", "with_records", is_flag=True, help="Open the batches and show every record.")
 @click.option(
     "--decode",
-    type=click.Choice(["text", "metadata", "offsets"]),
-    default="text",
+    type=click.Choice(["auto", "text", "metadata", "offsets"]),
+    default="auto",
     show_default=True,
-    help="What records are: text, metadata records (__cluster_metadata), or groups and offsets (__consumer_offsets).",
+    help="What records are: text, metadata records, groups and offsets, or what the directory's name says.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per entry.")
 def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: bool) -> None:
     """Show what the files PATH say; a directory means all of its files.
 
-    Reads segments (.log), snapshots of the metadata log (.checkpoint), indexes (.index, .timeindex), producer snapshots (.snapshot)
-    and checkpoints.
+    Reads segments (.log), snapshots of the metadata log (.checkpoint), indexes (.index, .timeindex, .txnindex), producer snapshots
+    (.snapshot) and checkpoints.
 
     Exit code 1 where a file is damaged; what stands before the damage is shown.
 
@@ -65,7 +66,7 @@ def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: b
             click.echo(f"{path}  ({path.stat().st_size:,} bytes)")
         rows: list[Row] = []
         try:
-            for row in rows_of(path, decode if with_records else None):
+            for row in rows_of(path, decode_of(path, decode) if with_records else None):
                 rows.append(row)
                 if as_json:
                     click.echo(json.dumps({"file": path.name, **row}, default=whole, ensure_ascii=False))
@@ -73,9 +74,46 @@ def dump(*, paths: tuple[Path, ...], with_records: bool, decode: str, as_json: b
             is_damaged = True
             click.echo(f"{path}: {error}", err=True)
         if not as_json:
-            click.echo((aligned([cut(row) for row in rows], columns_of(rows)) if rows else "(empty)") + "\n")
+            click.echo(table_of([cut(row) for row in rows], columns_of(rows)) + "\n")
     if is_damaged:
         raise click.exceptions.Exit(1)
+
+
+@log.command(short_help="Check segments against their indexes.")
+@click.argument("paths", nargs=-1, required=True, metavar="DIRECTORY...", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table.")
+def verify(*, paths: tuple[Path, ...], as_json: bool) -> None:
+    """Check the logs in directories: checksums, rising offsets, and that indexes point where they should.
+
+    Exit code 1 where something is wrong; the table says what. The broker that owns the files should be stopped.
+
+    \b
+    tidelog log verify logs/flights-0
+    """
+    rows = [checked(segment) for path in paths for segment in sorted(path.glob("*.log")) if segment.stem.isdecimal()]
+    columns = ["segment", "batches", "records", "bytes", "problems"]
+    print_rows(rows, columns, as_json=as_json, empty="there are no segments", flexible=["segment"])
+    if any(row["problems"] for row in rows):
+        raise click.exceptions.Exit(1)
+
+
+def decode_of(path: Path, decode: str) -> str:
+    """Return what the records of a segment are; ``auto`` goes by the directory's name."""
+    if decode != "auto":
+        return decode
+    topic = path.resolve().parent.name.rpartition("-")[0]
+    return TOPIC_DECODERS.get(topic, "text")
+
+
+def table_of(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """Return rows as a table that fits the terminal, long values cut."""
+    if not rows:
+        return "(empty)"
+    width = terminal_width()
+    shown: Sequence[Mapping[str, Any]] = rows
+    for column in ("value", "headers", "key") if width is not None else ():
+        shown = narrowed(shown, columns, column, width or 0)
+    return aligned(shown, columns)
 
 
 def files_of(paths: tuple[Path, ...]) -> Iterator[Path]:
@@ -107,7 +145,7 @@ def batches(path: Path, decode: str | None) -> Iterator[Row]:
         elif header.is_control:
             for control in iterate_control_records(content, position):
                 name = control.type.name.lower() if control.type is not None else "unknown"
-                yield {"offset": control.offset, "timestamp": control.timestamp, "key": f"control: {name}", "value": control.value}
+                yield {"offset": control.offset, "timestamp": control.timestamp, "type": f"control: {name}", "value": control.value}
         else:
             for record in iterate_records(content, position):
                 yield record_row(record, DECODERS[decode])
@@ -177,12 +215,11 @@ def time_index(path: Path) -> Iterator[Row]:
             yield {"timestamp": timestamp, "offset": base_offset + relative}
 
 
-def whole_entries(path: Path, entry_bytes: int) -> bytes:
-    """Return an index's content, which must be whole entries."""
-    content = path.read_bytes()
-    if len(content) % entry_bytes:
-        raise ValueError(f"{len(content)} bytes are not entries of {entry_bytes} bytes: the index is damaged and is rebuilt by a broker")
-    return content
+def transaction_index(path: Path) -> Iterator[Row]:
+    """Iterate over the aborted transactions of a segment: 34 bytes each."""
+    content = whole_entries(path, TRANSACTION_INDEX_ENTRY.size)
+    for version, producer_id, first, last, stable in TRANSACTION_INDEX_ENTRY.iter_unpack(content):
+        yield {"version": version, "producer_id": producer_id, "first_offset": first, "last_offset": last, "last_stable_offset": stable}
 
 
 def producer_snapshot(path: Path) -> Iterator[Row]:
@@ -202,6 +239,8 @@ READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
     ".checkpoint": lines,
     ".index": offset_index,
     ".timeindex": time_index,
+    ".txnindex": transaction_index,
+    ".properties": lines,
     ".snapshot": producer_snapshot,
     ".metadata": lines,
 }

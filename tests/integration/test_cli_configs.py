@@ -59,7 +59,9 @@ def test_a_dry_run_changes_nothing(tidelog: Command, topic: str, bootstrap: str)
 def test_several_topics_are_changed_by_pattern(tidelog: Command, name: str) -> None:
     tidelog("topics", "create", f"{name}-a", f"{name}-b")
     assert tidelog("configs", "set", "retention.ms=1000", "--topic", f"{name}-*").output == "set retention.ms on 2 resources\n"
-    assert tidelog("configs", "describe", "--topic", f"{name}-*", "retention.ms").output.count("1000") == 2
+    deadline = time.monotonic() + 10
+    while tidelog("configs", "describe", "--topic", f"{name}-*", "retention.ms").output.count("1000") != 2:
+        assert time.monotonic() < deadline
     tidelog("topics", "delete", f"{name}-*", "-y")
 
 

@@ -1,0 +1,105 @@
+"""``tidelog log verify``: whether a segment is whole, and whether its indexes point where they should. Reads files, writes nothing.
+
+Decides what is wrong with a segment: a batch that does not parse or whose checksum is wrong, offsets that do not rise, an index entry that
+does not point at the batch with that offset, a time that is not the one up to that offset.
+"""
+
+import bisect
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from log_service.common.errors import TidelogError
+from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, parse_header
+
+OFFSET_INDEX_ENTRY = struct.Struct(">ii")
+TIME_INDEX_ENTRY = struct.Struct(">qi")
+MAX_PROBLEMS = 5
+
+Batches = list[tuple[int, BatchHeader]]
+"""Positions and headers, in the order of the file."""
+
+
+def checked(segment: Path) -> dict[str, Any]:
+    """Return what a segment holds, and what is wrong with it."""
+    batches: Batches = []
+    problems = list(read_batches(segment.read_bytes(), int(segment.stem), batches))
+    for suffix, check in ((".index", offset_problems), (".timeindex", time_problems)):
+        try:
+            problems += check(segment.with_suffix(suffix), int(segment.stem), batches)
+        except ValueError as error:
+            problems.append(f"{segment.stem}{suffix}: {error}")
+    left_out = [f"and {len(problems) - MAX_PROBLEMS} more"] if len(problems) > MAX_PROBLEMS else []
+    return {
+        "segment": f"{segment.parent.name}/{segment.name}",
+        "batches": len(batches),
+        "records": sum(header.record_count for _, header in batches),
+        "bytes": segment.stat().st_size,
+        "problems": "; ".join(problems[:MAX_PROBLEMS] + left_out) or None,
+    }
+
+
+def read_batches(content: bytes, base_offset: int, batches: Batches) -> Iterator[str]:
+    """Fill ``batches`` from a segment's content, and yield what is wrong; ends at what does not parse."""
+    position, next_offset = 0, base_offset
+    while position < len(content):
+        try:
+            header = parse_header(content, position)
+            is_valid = is_crc_valid(batch_view(content, position))
+        except TidelogError as error:
+            yield f"at {position}: {error}"
+            return
+        if not is_valid:
+            yield f"at {position}: the checksum of the batch of offset {header.base_offset} is wrong"
+        if header.base_offset < next_offset:
+            yield f"at {position}: offset {header.base_offset} comes after {next_offset - 1}"
+        batches.append((position, header))
+        position, next_offset = position + header.size_bytes, header.last_offset + 1
+
+
+def offset_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[str]:
+    """Yield the entries of an offset index that do not point at the batch that holds the offset."""
+    at = dict(batches)
+    for relative, position in entries(path, OFFSET_INDEX_ENTRY):
+        offset = base_offset + relative
+        if not relative and not position:
+            continue
+        found = at.get(position)
+        if found is None:
+            yield f"{path.name}: offset {offset} is said to be at {position}, where no batch begins"
+        elif not found.base_offset <= offset <= found.last_offset:
+            yield f"{path.name}: offset {offset} is said to be at {position}, where {found.base_offset} to {found.last_offset} are"
+
+
+def time_problems(path: Path, base_offset: int, batches: Batches) -> Iterator[str]:
+    """Yield the entries of a time index that do not rise, or that name a time which no record up to the offset has."""
+    ends = [header.last_offset for _, header in batches]
+    highest: list[int] = []
+    for _, header in batches:
+        highest.append(max(header.max_timestamp, highest[-1] if highest else header.max_timestamp))
+    last_time = last_offset = -1
+    for timestamp, relative in entries(path, TIME_INDEX_ENTRY):
+        offset = base_offset + relative
+        if timestamp <= 0 and not relative:
+            continue
+        if timestamp < last_time or offset < last_offset:
+            yield f"{path.name}: time {timestamp} at offset {offset} comes after {last_time} at {last_offset}"
+        place = bisect.bisect_left(ends, offset)
+        if place == len(ends) or timestamp > highest[place]:
+            yield f"{path.name}: no record up to offset {offset} has time {timestamp}"
+        last_time, last_offset = timestamp, offset
+
+
+def entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, int]]:
+    """Iterate over an index's entries; a missing index has none."""
+    if path.exists():
+        yield from entry.iter_unpack(whole_entries(path, entry.size))
+
+
+def whole_entries(path: Path, entry_bytes: int) -> bytes:
+    """Return an index's content, which must be whole entries."""
+    content = path.read_bytes()
+    if len(content) % entry_bytes:
+        raise ValueError(f"{len(content)} bytes are not entries of {entry_bytes} bytes: the index is damaged and is rebuilt by a broker")
+    return content

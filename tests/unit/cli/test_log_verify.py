@@ -1,0 +1,113 @@
+"""``tidelog log verify``: what is wrong with a segment or its indexes is found and said."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from log_service.cli.log_verify import checked
+from log_service.records.builder import build_batch
+from log_service.records.record import NewRecord
+from tests.integration.command_line import run
+
+BASE = 100
+
+
+def write_segment(directory: Path, count: int = 3) -> tuple[Path, list[int]]:
+    """A segment of ``count`` batches of two records each, with indexes that have an entry for each; returns it and its positions."""
+    content, positions = b"", []
+    for number in range(count):
+        records = [NewRecord(timestamp=1_000 + 10 * number + step, key=b"k", value=b"v") for step in (0, 1)]
+        positions.append(len(content))
+        content += bytes(build_batch(records, base_offset=BASE + 2 * number))
+    path = directory / f"{BASE:020}.log"
+    path.write_bytes(content)
+    write_indexes(path, [(2 * number, position) for number, position in enumerate(positions)])
+    path.with_suffix(".timeindex").write_bytes(b"".join(struct.pack(">qi", 1_001 + 10 * number, 2 * number + 1) for number in range(count)))
+    return path, positions
+
+
+def write_indexes(path: Path, entries: list[tuple[int, int]]) -> None:
+    path.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries) + bytes(16))
+
+
+def problems(path: Path) -> str:
+    return str(checked(path)["problems"])
+
+
+def test_a_whole_segment_has_no_problems(tmp_path: Path) -> None:
+    path, _ = write_segment(tmp_path)
+    found = checked(path)
+    assert (found["batches"], found["records"], found["problems"]) == (3, 6, None)
+
+
+def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
+    path, positions = write_segment(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[positions[2] - 1] ^= 1
+    path.write_bytes(content)
+    assert f"at {positions[1]}: the checksum of the batch of offset {BASE + 2} is wrong" in problems(path)
+
+
+def test_a_torn_end_is_found(tmp_path: Path) -> None:
+    path, positions = write_segment(tmp_path)
+    path.write_bytes(path.read_bytes()[:-5])
+    assert f"at {positions[2]}: " in problems(path)
+    assert checked(path)["batches"] == 2
+
+
+def test_offsets_that_do_not_rise_are_found(tmp_path: Path) -> None:
+    path, positions = write_segment(tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content[: positions[1]] + content[: positions[1]])
+    assert f"offset {BASE} comes after {BASE + 1}" in problems(path)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([(2, 7)], f"offset {BASE + 2} is said to be at 7, where no batch begins"),
+        ([(4, 0)], f"offset {BASE + 4} is said to be at 0, where {BASE} to {BASE + 1} are"),
+    ],
+)
+def test_an_index_that_points_elsewhere_is_found(tmp_path: Path, entries: list[tuple[int, int]], said: str) -> None:
+    path, _ = write_segment(tmp_path)
+    write_indexes(path, entries)
+    assert said in problems(path)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([(1_011, 3), (1_001, 1)], "time 1001 at offset 101 comes after 1011 at 103"),
+        ([(5_000, 1)], "no record up to offset 101 has time 5000"),
+        ([(1_001, 99)], "no record up to offset 199 has time 1001"),
+    ],
+)
+def test_a_time_index_that_lies_is_found(tmp_path: Path, entries: list[tuple[int, int]], said: str) -> None:
+    path, _ = write_segment(tmp_path)
+    path.with_suffix(".timeindex").write_bytes(b"".join(struct.pack(">qi", *entry) for entry in entries))
+    assert said in problems(path)
+
+
+def test_an_index_that_is_cut_is_said(tmp_path: Path) -> None:
+    path, _ = write_segment(tmp_path)
+    path.with_suffix(".index").write_bytes(bytes(7))
+    assert "7 bytes are not entries of 8 bytes" in problems(path)
+
+
+def test_many_problems_are_counted(tmp_path: Path) -> None:
+    path, _ = write_segment(tmp_path)
+    write_indexes(path, [(2, 7)] * 9)
+    assert problems(path).endswith("; and 4 more")
+
+
+def test_the_command_tells_by_its_exit_code(tmp_path: Path) -> None:
+    path, _ = write_segment(tmp_path)
+    (tmp_path / "notes.log").write_text("no segment")
+    assert run(["log", "verify", str(tmp_path)]).exit_code == 0
+    write_indexes(path, [(2, 7)])
+    finished = run(["log", "verify", str(tmp_path)])
+    assert finished.exit_code == 1
+    assert "where no batch begins" in finished.output
+    assert run(["log", "verify", str(tmp_path), "--json"]).exit_code == 1
