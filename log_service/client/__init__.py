@@ -7,7 +7,8 @@ what only a consumer needs. The rooms, from the bottom up:
   or output. ``client_metrics``, ``quiet_log``: what clients count and say.
 - ``connection_pool``: one connection per node and purpose, versions negotiated on each.
 - ``cluster_view``, ``cluster_metadata``: what is known of the cluster, how it stays fresh, and how a call is tried again.
-- ``interception``, ``delivery``, ``accumulator``, ``sender``, ``producer``: records on their way in.
+- ``interception``, ``delivery``, ``accumulator``, ``shared_accumulator``, ``verdicts``, ``sender``, ``producer``: records on their way
+  in.
 - ``subscriptions``, ``record_view``, ``fetch_exchange``, ``fetcher``, ``positions``, ``positioning``, ``commits``, ``membership``,
   ``rebalance``, ``consumer``: records on their way out.
 - ``admin_values``, ``admin_topics``, ``admin_groups``, ``admin_cluster_values``, ``admin_cluster``, ``offsets``, ``admin``: questions about
@@ -64,14 +65,13 @@ if TYPE_CHECKING:
     from log_service.client.consumer import Consumer, ConsumerInterceptor
     from log_service.client.delivery import Delivery, DeliveryCallback, RecordMetadata
     from log_service.client.env import real_env
-    from log_service.client.fetcher import LogTruncation
     from log_service.client.interception import ProducerInterceptor, ProducerRecord, Serializer
     from log_service.client.partitioning import Partitioner, murmur2, partition_of_key
     from log_service.client.producer import Producer
     from log_service.client.range_arrow import read_range_arrow
     from log_service.client.range_reader import RawBatches, read_range
     from log_service.client.rebalance import RebalanceCallback
-    from log_service.client.record_view import ConsumerRecord, Deserializer, RecordDeserializationError
+    from log_service.client.record_view import ConsumerRecord, Deserializer, LogTruncation, RecordDeserializationError
     from log_service.common.errors import ConfigError, ErrorCode, KafkaError
     from log_service.common.types import TopicPartition
 
@@ -120,12 +120,11 @@ _HOMES = {
     "log_service.client.consumer": ("Consumer", "ConsumerInterceptor"),
     "log_service.client.delivery": ("Delivery", "DeliveryCallback", "RecordMetadata"),
     "log_service.client.env": ("real_env",),
-    "log_service.client.fetcher": ("LogTruncation",),
     "log_service.client.interception": ("ProducerInterceptor", "ProducerRecord", "Serializer"),
     "log_service.client.partitioning": ("Partitioner", "murmur2", "partition_of_key"),
     "log_service.client.producer": ("Producer",),
     "log_service.client.rebalance": ("RebalanceCallback",),
-    "log_service.client.record_view": ("ConsumerRecord", "Deserializer", "RecordDeserializationError"),
+    "log_service.client.record_view": ("ConsumerRecord", "Deserializer", "LogTruncation", "RecordDeserializationError"),
     "log_service.client.range_arrow": ("read_range_arrow",),
     "log_service.client.range_reader": ("RawBatches", "read_range"),
     "log_service.common.errors": ("ConfigError", "ErrorCode", "KafkaError"),

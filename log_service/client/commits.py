@@ -17,6 +17,7 @@ from log_service.client.client_metrics import ConsumerMeter
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.connection_pool import raise_for
 from log_service.client.membership import Membership
+from log_service.client.quiet_log import QuietLogger
 from log_service.client.subscriptions import Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
@@ -53,6 +54,7 @@ class Committer:
         self._config = config
         self._subscriptions = subscriptions
         self._meter = meter
+        self._quiet = QuietLogger(logger, meter.now_ms)
         self._lock = trio.Lock()
         self._soon: deque[_Soon] = deque()
         self._wakeup = trio.Event()
@@ -130,7 +132,7 @@ class Committer:
         except KafkaError as error:
             failure = error
         if failure is not None and not soon.callbacks:
-            logger.warning("group %s: commit of %d partitions: %s", self._config.group_id, len(soon.offsets), failure)
+            self._warn(len(soon.offsets), failure)
         for callback in soon.callbacks:
             callback(failure)
 
@@ -156,7 +158,10 @@ class Committer:
         try:
             await self.commit(offsets, self._config.request_timeout_ms)
         except KafkaError as error:
-            logger.warning("group %s: automatic commit of %d partitions: %s", self._config.group_id, len(offsets), error)
+            self._warn(len(offsets), error)
+
+    def _warn(self, partition_count: int, error: KafkaError) -> None:
+        self._quiet.warning(error.code, "group %s: commit of %d partitions: %s", self._config.group_id, partition_count, error)
 
     def forget(self) -> None:
         """The partitions changed: what others committed meanwhile is not known."""

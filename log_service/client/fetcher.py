@@ -19,10 +19,10 @@ from log_service.client.aborted import AbortedFilter
 from log_service.client.client_metrics import ConsumerMeter
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.fetch_exchange import FetchExchange
-from log_service.client.record_view import ConsumerRecord, Deserializer, RecordDeserializationError, RecordReader
+from log_service.client.quiet_log import QuietLogger
+from log_service.client.record_view import ConsumerRecord, Deserializer, LogTruncation, RecordDeserializationError, RecordReader
 from log_service.client.subscriptions import UNKNOWN, Hold, PartitionState, Start, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.messages.fetch import PartitionData
 
@@ -44,20 +44,6 @@ STALE_VIEW = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-
-
-class LogTruncation(KafkaError):  # noqa: N818 - it says what happened to the log
-    """A log was cut back below what had been read of it, and ``auto_offset_reset`` is none (KIP-320).
-
-    ``offset`` is where reading stood, ``end_offset`` where the logs still agree: the place to seek to.
-    """
-
-    def __init__(self, topic_partition: TopicPartition, offset: int, end_offset: int) -> None:
-        text = f"{topic_partition} was truncated to offset {end_offset} after offset {offset} had been read"
-        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-        self.topic_partition = topic_partition
-        self.offset = offset
-        self.end_offset = end_offset
 
 
 class _Fetched:
@@ -96,6 +82,7 @@ class Fetcher:
         self._deserializers = deserializers
         self._on_change = on_change
         self._meter = meter
+        self._quiet = QuietLogger(logger, meter.now_ms)
         self._exchange = FetchExchange(cluster, config, meter)
         self._fetched: deque[_Fetched] = deque()
         self._busy_nodes: set[int] = set()
@@ -366,7 +353,7 @@ class Fetcher:
         if self._config.auto_offset_reset == "none":
             self._fail(state, error)
             return
-        logger.warning("%s; going back there", error)
+        self._quiet.warning(state.topic_partition, "%s; going back there", error)
         state.seek(min(state.position, end_offset))
         self._on_change()
 
@@ -377,7 +364,7 @@ class Fetcher:
         elif self._config.auto_offset_reset == "none":
             self._fail(state, error)
         else:
-            logger.warning("%s; going to the %s offset", error, self._config.auto_offset_reset)
+            self._quiet.warning(state.topic_partition, "%s; going to the %s offset", error, self._config.auto_offset_reset)
             state.seek_to(Start.RESET)
             self._on_change()
 
@@ -393,6 +380,6 @@ class Fetcher:
         try:
             await self._cluster.refresh()
         except KafkaError as error:
-            logger.info("refreshing metadata: %s", error)
+            self._quiet.info("refresh", "refreshing metadata: %s", error)
         self._is_refreshing = False
         self.wake()

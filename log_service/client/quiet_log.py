@@ -8,7 +8,7 @@ Invariant: what it remembers is bounded; the oldest is forgotten first.
 import logging
 from collections.abc import Callable, Hashable
 
-INTERVAL_MS = 10_000
+INTERVAL_MS = 30_000
 MAX_REMEMBERED = 256
 
 

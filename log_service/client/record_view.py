@@ -61,6 +61,20 @@ class RecordDeserializationError(KafkaError):
         return self.record.offset
 
 
+class LogTruncation(KafkaError):  # noqa: N818 - it says what happened to the log
+    """A log was cut back below what had been read of it, and ``auto_offset_reset`` is none (KIP-320).
+
+    ``offset`` is where reading stood, ``end_offset`` where the logs still agree: the place to seek to.
+    """
+
+    def __init__(self, topic_partition: TopicPartition, offset: int, end_offset: int) -> None:
+        text = f"{topic_partition} was truncated to offset {end_offset} after offset {offset} had been read"
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.end_offset = end_offset
+
+
 _new = tuple.__new__
 
 

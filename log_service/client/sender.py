@@ -10,7 +10,6 @@ at the latest; one refresh of metadata and one request for a producer id at a ti
 
 import logging
 from collections.abc import Callable
-from enum import Enum, auto
 
 import trio
 
@@ -21,6 +20,7 @@ from log_service.client.connection_pool import raise_for
 from log_service.client.delivery import NO_OFFSET, ProducerBatch
 from log_service.client.idempotence import ProducerIdentity, Sequences
 from log_service.client.quiet_log import QuietLogger
+from log_service.client.verdicts import MOVED, Verdict, judge
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from log_service.config.client import ProducerConfig
@@ -36,47 +36,6 @@ from log_service.protocol.messages.produce import (
 logger = logging.getLogger(__name__)
 
 LAST_VERSION_WITH_NAMES = 12
-
-LOST_IDENTITY = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
-MOVED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.NETWORK_EXCEPTION,
-    }
-)
-"""After these the view of the cluster is asked for again before the next try."""
-
-
-class Verdict(Enum):
-    """What becomes of an answered batch."""
-
-    COMPLETE = auto()
-    RETRY = auto()
-    SPLIT = auto()
-    NUMBER_ANEW = auto()
-    NEW_IDENTITY = auto()
-    FAIL = auto()
-
-
-def judge(code: ErrorCode, batch: ProducerBatch, *, is_first_outstanding: bool) -> Verdict:
-    """Say what an error code means for a batch."""
-    if code in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
-        return Verdict.COMPLETE
-    if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
-        return Verdict.SPLIT
-    if batch.has_sequence:
-        if code in {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}:
-            return Verdict.NUMBER_ANEW if is_first_outstanding else Verdict.RETRY
-        if code in LOST_IDENTITY:
-            return Verdict.NEW_IDENTITY
-    return Verdict.RETRY if code.is_retriable else Verdict.FAIL
 
 
 class _Turn:
@@ -251,7 +210,9 @@ class Sender:
         A broker that has not heard of the producer in that partition would take the later batch, and refuse the earlier one.
         """
         for batch in batches.copy():
-            if not batch.is_settled and batch.has_sequence and self._accumulator.queue_of(batch).is_overtaking(batch):
+            if batch.is_settled:
+                batches.remove(batch)  # given up while the connection was made
+            elif batch.has_sequence and self._accumulator.queue_of(batch).is_overtaking(batch):
                 batches.remove(batch)
                 self._accumulator.hold_back(batch)
 
