@@ -63,7 +63,7 @@ class Tidelog(Threaded):
     """Our own client."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, assignor: str) -> None:
-        self._open = lambda: BlockingConsumer(
+        self._open: Callable[[], Any] = lambda: BlockingConsumer(
             bootstrap,
             group_id=group,
             partition_assignment_strategy=(assignor,),
@@ -92,7 +92,7 @@ class KafkaPython(Threaded):
             "sticky": kafka.coordinator.assignors.sticky.sticky_assignor.StickyPartitionAssignor,
         }
         untyped: Any = kafka
-        self._open = lambda: untyped.KafkaConsumer(
+        self._open: Callable[[], Any] = lambda: untyped.KafkaConsumer(
             topic,
             bootstrap_servers=bootstrap,
             group_id=group,
