@@ -9,10 +9,9 @@ announced length (raw snappy, lz4 blocks) end the process when that length canno
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
-from typing import Literal
 
 import cramjam
 
@@ -197,19 +196,31 @@ _UINT32_LE = Struct("<I")
 
 
 def _compress_lz4(plain: Buffer, level: int | None) -> bytes:
+    blocks = _fast_lz4_blocks(plain) if level is None else _lz4_blocks_of_level(plain, min(level, _LZ4_HIGHEST_LEVEL))
+    return b"".join((_LZ4_FRAME_HEADER, *blocks, _LZ4_END_MARK))
+
+
+def _fast_lz4_blocks(plain: Buffer) -> Iterator[bytes]:
     view = memoryview(plain)
-    mode: Literal["fast", "high_compression"] = "fast" if level is None else "high_compression"
-    compression = None if level is None else min(level, _LZ4_HIGHEST_LEVEL)
-    parts = [_LZ4_FRAME_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         block = view[start : start + _LZ4_BLOCK_BYTES]
-        packed = bytes(cramjam.lz4.compress_block(block, mode=mode, compression=compression, store_size=False))
+        packed = bytes(cramjam.lz4.compress_block(block, mode="fast", store_size=False))
         if len(packed) < len(block):
-            parts += (_UINT32_LE.pack(len(packed)), packed)
+            yield _UINT32_LE.pack(len(packed)) + packed
         else:
-            parts += (_UINT32_LE.pack(len(block) | _LZ4_STORED_FLAG), bytes(block))
-    parts.append(_LZ4_END_MARK)
-    return b"".join(parts)
+            yield _UINT32_LE.pack(len(block) | _LZ4_STORED_FLAG) + bytes(block)
+
+
+def _lz4_blocks_of_level(plain: Buffer, level: int) -> Iterator[bytes]:
+    """Yield the blocks of a frame that the library makes, without their checksums; only its frames know levels."""
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(bytes(plain))
+    frame = bytes(compressor.finish())
+    position = len(_LZ4_FRAME_HEADER)
+    while (size := _UINT32_LE.unpack_from(frame, position)[0]) != 0:
+        end = position + _UINT32_LE.size + (size & ~_LZ4_STORED_FLAG)
+        yield frame[position:end]
+        position = end + _UINT32_LE.size
 
 
 def _decompress_lz4(compressed: Buffer, max_size_bytes: int) -> bytes:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tracemalloc
 import zlib
+from random import Random
 
 import cramjam
 import pytest
@@ -108,6 +109,23 @@ def test_snappy_is_framed_in_blocks_of_the_xerial_library() -> None:
     assert stream[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
     first_bytes = int.from_bytes(stream[16:20], "big")
     assert len(cramjam.snappy.decompress_raw(stream[20 : 20 + first_bytes])) == 32 * 1024
+
+
+@pytest.mark.parametrize(("codec", "levels"), [(Codec.GZIP, (1, 9)), (Codec.LZ4, (1, 9)), (Codec.ZSTD, (-100, 19))])
+def test_a_higher_level_makes_it_smaller(codec: Codec, levels: tuple[int, int]) -> None:
+    text = " ".join(f"flight {number * 7_919 % 10_007} of the day" for number in range(8_000)).encode()
+    fast, small = (compress(codec, text, level) for level in levels)
+    assert len(small) < len(fast)
+    assert decompress(codec, fast, len(text)) == decompress(codec, small, len(text)) == text
+
+
+@pytest.mark.parametrize("level", [1, 9, 12, 17])
+def test_lz4_frames_of_every_level_are_of_one_shape(level: int) -> None:
+    random_part = Random(level).randbytes(200_000)
+    plain = random_part + bytes(200_000)
+    frame = compress(Codec.LZ4, plain, level)
+    assert frame[:7] == compress(Codec.LZ4, plain)[:7]
+    assert bytes(cramjam.lz4.decompress(frame)) == plain
 
 
 def test_lz4_blocks_are_independent_and_small() -> None:
