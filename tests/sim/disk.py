@@ -20,6 +20,14 @@ class Crashed(BaseException):
     """The node is dead: nothing of it may reach the disk any more, not even from a ``finally``."""
 
 
+class TornWrite(Crashed):
+    """The process dies in the middle of a write: ``fraction`` of it is there."""
+
+    def __init__(self, fraction: float) -> None:
+        super().__init__()
+        self.fraction = fraction
+
+
 @dataclass(slots=True, eq=False)
 class Inode:
     """One file: its bytes, and what of them a crash would leave."""

@@ -15,7 +15,7 @@ import trio
 from log_service.common.env import Clock
 from log_service.common.types import Buffer
 from tests.sim.clock import EPOCH_MS
-from tests.sim.disk import Crashed, Directory, Disk, Inode, files_below, path_of
+from tests.sim.disk import Crashed, Directory, Disk, Inode, TornWrite, files_below, path_of
 
 T = TypeVar("T")
 LOCK_NAME = ".lock"
@@ -236,8 +236,12 @@ class MemoryFile:
         return len(self._inode.content)
 
     def append_gathered(self, buffers: Sequence[Buffer]) -> int:
-        self._check("append")
         content = b"".join(buffers)
+        try:
+            self._check("append")
+        except TornWrite as torn:
+            self._inode.write(self.size_bytes, content[: int(len(content) * torn.fraction)])
+            raise
         self._files.disk.reserve(len(content), self.path)
         position = len(self._inode.content)
         self._inode.write(position, content)

@@ -71,10 +71,10 @@ class Auditor:
         self._take_floors()
         known = self._last_death
         is_power_lost = death is Death.POWER or (known is not None and known.death is Death.POWER)
-        logs = stored_logs(self._host.disk)
+        logs, floors = stored_logs(self._host.disk), dict(self._floors)
         if known is not None:  # it died again before it served: what was there at first is what counts
-            logs = {**logs, **known.logs}
-        self._last_death = DeathRecord(Death.POWER if is_power_lost else death, logs, dict(self._floors))
+            logs, floors = {**logs, **known.logs}, {**floors, **known.floors}
+        self._last_death = DeathRecord(Death.POWER if is_power_lost else death, logs, floors)
 
     def forget_death(self) -> None:
         """Expect nothing: the node stopped in order, or its disk lied to it."""

@@ -58,7 +58,7 @@ def planted(bug: Bug) -> Iterator[None]:
 _append_partition, _become_leader = Partition._append, Partition.become_leader
 _append_request = produce._Appending.append
 _recover, _roll, _answer_to_sync = Segment.recover, Log._roll, LogDirectory.answer_to_sync
-_read_shard = CoordinatorRuntime._read
+_replay_batch = CoordinatorRuntime._replay_batch
 _commit_request = admin_groups.commit_request
 
 
@@ -94,9 +94,16 @@ def _lead_on(_image: object, _known: object) -> list[Any]:
     return []
 
 
-def _read_without_commits(self: Any, coordinator_log: Any) -> Any:
-    records, end_offset = _read_shard(self, coordinator_log)
-    return [record for record in records if not isinstance(record, OffsetRecord)], end_offset
+def _replay_without_commits(self: Any, *arguments: Any) -> None:
+    def decode(key: Any, value: Any) -> Any:
+        decoded = real_decode(key, value)
+        return None if isinstance(decoded, OffsetRecord) else decoded
+
+    real_decode, self._decode = self._decode, decode
+    try:
+        _replay_batch(self, *arguments)
+    finally:
+        self._decode = real_decode
 
 
 async def _commit_before_sync(self: RaftDriver, log: Log) -> None:
@@ -110,9 +117,9 @@ def _try_sync_again(self: LogDirectory, _error: OSError) -> KafkaError:
 
 
 def _roll_without_directory(self: Log, *arguments: Any) -> Any:
-    is_dirty = self._is_directory_dirty
+    is_dirty = self.is_directory_dirty
     segment = _roll(self, *arguments)
-    self._is_directory_dirty = is_dirty
+    self.is_directory_dirty = is_dirty
     return segment
 
 
@@ -144,7 +151,7 @@ BUGS = (
     Bug(name="torn tail not cut", replacements=((Segment, "cut_torn_tail", _keep_torn_tail),)),
     Bug(name="index not rebuilt", replacements=((Segment, "recover", _keep_old_indexes),)),
     Bug(name="epoch not raised after a crash", replacements=((brokers, "_lose_leadership", _lead_on),)),
-    Bug(name="commits not replayed", replacements=((CoordinatorRuntime, "_read", _read_without_commits),)),
+    Bug(name="commits not replayed", replacements=((CoordinatorRuntime, "_replay_batch", _replay_without_commits),)),
     Bug(name="metadata acknowledged before the sync", replacements=((RaftDriver, "_sync", _commit_before_sync),)),
     Bug(
         name="failed sync tried again",

@@ -16,7 +16,7 @@ import trio
 from log_service.broker.broker import Broker
 from log_service.config.server import parse_server_properties
 from log_service.config.views import NodeConfig
-from tests.sim.disk import Crashed, Disk
+from tests.sim.disk import Crashed, Disk, TornWrite
 from tests.sim.files import MemoryFiles
 from tests.sim.world import World
 
@@ -80,9 +80,10 @@ class NodeHost:
         self.on_death: Callable[[Death], None] = lambda _death: None
         """Called when a node dies, before its disk loses anything."""
         self.on_started: Callable[[Incarnation], None] = lambda _incarnation: None
-        self.operation_count = 0
+        self.operations: list[str] = []
+        """What changed the disk, in order."""
         self._nursery = nursery
-        self._countdown: tuple[int, Death] | None = None
+        self._countdown: tuple[int, Death, float] | None = None
 
     @property
     def current(self) -> Incarnation | None:
@@ -144,24 +145,27 @@ class NodeHost:
         self.on_death(Death.POWER)
         self.world.crash(HOST)
 
-    def die_before_operation(self, count: int, death: Death) -> None:
-        """Let the node die before the disk's next ``count``-th change takes effect, whatever it is doing then."""
-        self._countdown = (count, death)
+    def die_before_operation(self, count: int, death: Death, *, torn_fraction: float = 0.0) -> None:
+        """Let the node die before the disk's next ``count``-th change takes effect, whatever it is doing then.
+
+        Of a write that is torn, so much is there.
+        """
+        self._countdown = (count, death, torn_fraction)
 
     def forget_countdown(self) -> None:
         self._countdown = None
 
-    def _on_operation(self, operation: str, _path: Path) -> None:
+    def _on_operation(self, operation: str, path: Path) -> None:
         if operation not in CHANGING:
             return
-        self.operation_count += 1
+        self.operations.append(f"{operation} {path}")
         if self._countdown is None:
             return
-        count, death = self._countdown
-        self._countdown = (count - 1, death)
+        count, death, torn_fraction = self._countdown
+        self._countdown = (count - 1, death, torn_fraction)
         if count <= 1:
             self.die(death)
-            raise Crashed
+            raise TornWrite(torn_fraction) if torn_fraction else Crashed
 
     async def _live(self, incarnation: Incarnation) -> None:
         try:

@@ -95,7 +95,7 @@ class Run:
         except* NodeLost:
             self.violations.append(Violation("recovery", "the node cannot be started any more"))
         except* KafkaError as group:
-            self.violations.append(Violation("availability", f"asked once all was calm: {_describe(group)}"))
+            self.violations.append(Violation("availability", f"asked once all was calm: {described(group)}"))
 
     async def _play(self, host: NodeHost, adversary: Adversary) -> None:
         await adversary.keep_running()
@@ -228,7 +228,7 @@ def play_with_trace(seed: int) -> tuple[Outcome, list[str], list[Entry]]:
         try:
             await run.play()
         except Exception as error:  # noqa: BLE001 - a client that raises what it never should is a finding
-            outcome.violations.append(Violation("no surprise", _describe(error)))
+            outcome.violations.append(Violation("no surprise", described(error)))
         outcome.violations += run.violations
         outcome.faults = run.faults
         outcome.virtual_seconds = trio.current_time()
@@ -241,7 +241,8 @@ def play_with_trace(seed: int) -> tuple[Outcome, list[str], list[Entry]]:
     return outcome, world.trace, entries
 
 
-def _describe(error: BaseException) -> str:
+def described(error: BaseException) -> str:
+    """An exception's leaves, each with the line that raised it."""
     leaves = _leaves(error)
     return "; ".join(f"{leaf!r} {_where(leaf)}" for leaf in leaves)
 
