@@ -167,11 +167,12 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
     is_committed_only = request.isolation_level == READ_COMMITTED
     is_by_replica = request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0)
     reading.is_for_replica = is_by_replica
+    absent: list[tuple[FetchTarget, ErrorCode]] = []
     for target in context.targets:
         try:
             partition = node.replicas.find(target.topic, target.topic_id, target.partition)
         except KafkaError as error:
-            reading.add(target, _not_there(node, target, error.code), 0)
+            absent.append((target, error.code))
             continue
         if not target.name:
             target.name = partition.topic_partition.topic
@@ -185,6 +186,8 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
             found.aborted_transactions = []
         reading.add(target, found, size_bytes)
         left_bytes -= size_bytes
+    for target, code in absent:  # last, as Kafka orders them
+        reading.add(target, _not_there(node, target, code), 0)
     return reading
 
 
