@@ -175,10 +175,12 @@ class ControllerDriver:
 
     # Performing
 
-    async def _decide(self, handle: Callable[[Controller, R, int, Hashable], Decision], request: R, *, timeout_ms: int = 0) -> Any:
+    async def _decide(
+        self, handle: Callable[[Controller, R, int, Hashable], Decision], request: R, *, timeout_ms: int | None = None
+    ) -> Any:
         """Have the core decide and wait until all it has seen is committed.
 
-        A request with a ``timeout_ms`` above 0 stops waiting then; its records stay appended.
+        A request with a ``timeout_ms`` stops waiting then, and its records stay appended; one without any time is not decided at all.
 
         Raises:
             KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT, or what the decision raised.
@@ -186,10 +188,12 @@ class ControllerDriver:
         core = self._core
         if core is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node does not lead the metadata quorum at the moment; try again")
+        if timeout_ms is not None and timeout_ms <= 0:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"a timeout of {timeout_ms} ms leaves no time; nothing was changed")
         reply_to = object()
         decision = handle(core, request, self._env.clock.monotonic_ms(), reply_to)
         self._perform(core, decision)
-        with trio.move_on_after(timeout_ms / 1_000 if timeout_ms > 0 else float("inf")) as waiting:
+        with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1_000) as waiting:
             await self._raft.wait_for(self._raft.log_end_offset)
         if waiting.cancelled_caught:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the metadata log did not commit within {timeout_ms} ms; it may still do so")

@@ -224,22 +224,21 @@ def delete_topics(image: MetadataImage, request: DeleteTopicsRequest) -> tuple[l
     """Decide on every topic of the request, named or by id; older versions name them in ``topic_names``."""
     records: list[MetadataRecord] = []
     results: list[DeletableTopicResult] = []
-    asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
-    seen: dict[TopicId, int] = {}
-    for state in asked:
-        topic = _find(image, state)
-        if topic is not None:
-            seen[topic.topic_id] = seen.get(topic.topic_id, 0) + 1
-    for state in _once(asked):
-        result, topic = _delete_topic(image, state, seen)
+    for states in _by_topic(image, [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]):
+        result, topic = _delete_topic(image, states)
         results.append(result)
         if topic is not None:
             records.append(RemoveTopicRecord(topic_id=topic.topic_id))
     return records, DeleteTopicsResponse(responses=results)
 
 
-def _once(states: Sequence[DeleteTopicState]) -> list[DeleteTopicState]:
-    return list({(state.name, state.topic_id): state for state in states}.values())
+def _by_topic(image: MetadataImage, states: Sequence[DeleteTopicState]) -> list[list[DeleteTopicState]]:
+    """Return the states of a request by the topic that they mean, by what they say where there is none."""
+    grouped: dict[object, list[DeleteTopicState]] = {}
+    for state in states:
+        topic = _find(image, state)
+        grouped.setdefault((state.name, state.topic_id) if topic is None else topic.topic_id, []).append(state)
+    return list(grouped.values())
 
 
 def _find(image: MetadataImage, state: DeleteTopicState) -> TopicImage | None:
@@ -248,21 +247,20 @@ def _find(image: MetadataImage, state: DeleteTopicState) -> TopicImage | None:
     return image.topics.by_id.get(TopicId(state.topic_id))
 
 
-def _delete_topic(
-    image: MetadataImage, state: DeleteTopicState, seen: Mapping[TopicId, int]
-) -> tuple[DeletableTopicResult, TopicImage | None]:
-    topic = _find(image, state)
-    if topic is not None and seen[topic.topic_id] == 1:
+def _delete_topic(image: MetadataImage, states: Sequence[DeleteTopicState]) -> tuple[DeletableTopicResult, TopicImage | None]:
+    topic = _find(image, states[0])
+    if topic is not None and len(states) == 1:
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id), topic
-    is_by_id = state.topic_id != NO_TOPIC_ID
-    if topic is not None:
-        code, text = ErrorCode.INVALID_REQUEST, f"topic {topic.name} stands more than once in the request"
-    elif is_by_id and state.name is not None:
-        code, text = ErrorCode.INVALID_REQUEST, "a topic is deleted by its name or by its id, not by both"
-    elif is_by_id:
-        code, text = ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id"
-    elif state.name is None:
+    name = next((state.name for state in states if state.name is not None), None)
+    topic_id = next((state.topic_id for state in states if state.topic_id != NO_TOPIC_ID), NO_TOPIC_ID)
+    if name is None and topic_id == NO_TOPIC_ID:
         code, text = ErrorCode.INVALID_REQUEST, "neither a name nor an id says which topic is meant"
+    elif len(states) > 1:
+        code, text = ErrorCode.INVALID_REQUEST, f"topic {topic_id if name is None else name} stands more than once in the request"
+    elif name is not None and topic_id != NO_TOPIC_ID:
+        code, text = ErrorCode.INVALID_REQUEST, "a topic is deleted by its name or by its id, not by both"
+    elif name is None:
+        code, text = ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id"
     else:
-        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {state.name}"
-    return DeletableTopicResult(name=state.name, topic_id=state.topic_id, error_code=code, error_message=text), None
+        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=text), None

@@ -51,8 +51,11 @@ def handle_describe_topic_partitions(node: Node, call: Call, request: DescribeTo
 
 
 def _is_cursor_astray(request: DescribeTopicPartitionsRequest) -> bool:
-    """Whether the cursor points to a topic that is not among those that are asked for."""
-    return request.cursor is not None and bool(request.topics) and all(topic.name != request.cursor.topic_name for topic in request.topics)
+    """Whether the cursor points to a topic that is not among those that are asked for, or to no partition at all."""
+    cursor = request.cursor
+    if cursor is None:
+        return False
+    return cursor.partition_index < 0 or (bool(request.topics) and all(topic.name != cursor.topic_name for topic in request.topics))
 
 
 def _wanted(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:

@@ -190,7 +190,9 @@ def test_a_deleted_topic_is_gone_and_its_name_free(version: int) -> None:
         old_id = await node.create_topic("a", retention_ms="1000")
         await node.produce("a", batch(b"old"))
         request = (
-            DeleteTopicsRequest(topics=[DeleteTopicState(name="a")]) if version >= 6 else DeleteTopicsRequest(topic_names=["a", "missing"])
+            DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=1_000)
+            if version >= 6
+            else DeleteTopicsRequest(topic_names=["a", "missing"], timeout_ms=1_000)
         )
         response: DeleteTopicsResponse = await node.ask(request, version)
         codes = [answer.error_code for answer in response.responses]
@@ -208,7 +210,7 @@ def test_topics_are_deleted_by_id() -> None:
     async def story(node: Story) -> None:
         topic_id = await node.create_topic("a")
         wanted = [DeleteTopicState(topic_id=topic_id), DeleteTopicState(topic_id=UUID(int=77))]
-        response: DeleteTopicsResponse = await node.ask(DeleteTopicsRequest(topics=wanted), 6)
+        response: DeleteTopicsResponse = await node.ask(DeleteTopicsRequest(topics=wanted, timeout_ms=1_000), 6)
         assert [answer.error_code for answer in response.responses] == [0, ErrorCode.UNKNOWN_TOPIC_ID]
 
     tell(story)
@@ -218,7 +220,11 @@ def test_topics_are_deleted_by_id() -> None:
 def test_topics_are_not_deleted_where_that_is_switched_off(version: int, code: ErrorCode) -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a")
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="a")]) if version == 6 else DeleteTopicsRequest(topic_names=["a"])
+        request = (
+            DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=1_000)
+            if version == 6
+            else DeleteTopicsRequest(topic_names=["a"], timeout_ms=1_000)
+        )
         response: DeleteTopicsResponse = await node.ask(request, version)
         assert [(answer.name, answer.error_code) for answer in response.responses] == [("a", code)]
 

@@ -134,10 +134,12 @@ def test_a_killed_node_knows_everything_that_it_answered() -> None:
             changes = [AlterableConfig(name="retention.ms", config_operation=0, value="5")]
             resource = AlterConfigsResource(resource_type=2, resource_name="orders", configs=changes)
             await process.controller.incremental_alter_configs(IncrementalAlterConfigsRequest(resources=[resource]))
-            await process.controller.create_partitions(CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="planes", count=2)]))
+            await process.controller.create_partitions(
+                CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="planes", count=2)], timeout_ms=1_000)
+            )
             await process.controller.allocate_producer_ids(NODE, process.broker_epoch)
             await process.create("gone")
-            await process.controller.delete_topics(DeleteTopicsRequest(topic_names=["gone"]))
+            await process.controller.delete_topics(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1_000))
             before = process.image
         machine.files.crash()
         second = Process(machine)

@@ -58,8 +58,11 @@ def test_a_topic_named_twice_is_not_deleted() -> None:
     context = ControllerContext().start()
     topic_id = context.created("orders").topic_id
     results = context.delete(states=[DeleteTopicState(name="orders"), DeleteTopicState(topic_id=topic_id)])
-    assert [ErrorCode(result.error_code) for result in results] == [ErrorCode.INVALID_REQUEST] * 2
-    assert ErrorCode(context.delete("orders", "orders")[0].error_code) is ErrorCode.INVALID_REQUEST
+    assert [(result.name, result.topic_id, ErrorCode(result.error_code)) for result in results] == [
+        ("orders", topic_id, ErrorCode.INVALID_REQUEST)
+    ]
+    for name in ("orders", "nothing"):
+        assert [ErrorCode(result.error_code) for result in context.delete(name, name)] == [ErrorCode.INVALID_REQUEST]
     assert "orders" in context.controller.image.topics.by_name
 
 
