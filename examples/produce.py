@@ -24,6 +24,9 @@ async def produce(bootstrap_servers: str, topic: str, count: int) -> None:
         last = await producer.send(topic, "goodbye", headers=[("kind", b"farewell")])
         metadata = await last.wait()
         print(f"the last record is {metadata.topic}-{metadata.partition} at offset {metadata.offset}")
+        await producer.flush()
+        counted = producer.metrics()  # .named() has them by Kafka's names, for dashboards
+        print(f"{counted.request_total} requests took {counted.request_latency_avg:.1f} ms on average")
     # Leaving the block waited for all the others.
     print(f"{count + 1 - len(failures)} records delivered, {len(failures)} failed")
 

@@ -34,6 +34,23 @@ def test_a_batch_in_flight_is_given_up_when_its_delivery_timeout_has_passed() ->
     assert broker.logs[0].values == [b"first", b"x", b"y"], "a record that was given up may be there all the same, once"
 
 
+def test_a_gap_that_an_expired_batch_left_is_closed_by_a_new_epoch() -> None:
+    """KIP-360: the broker never saw its number, and refuses the next one until the client begins anew."""
+
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        await (await producer.send("t", b"first")).wait()
+        broker.script.extend([ScriptedBroker.DROP] * 1_000)
+        with pytest.raises(KafkaError, match="not delivered within 5000 ms"):
+            await (await producer.send("t", b"lost")).wait()
+        broker.script.clear()
+        deliveries = [await producer.send("t", b"%d" % index) for index in range(5)]
+        assert [(await delivery.wait()).offset for delivery in deliveries] == [1, 2, 3, 4, 5]
+
+    broker = tell(story, batch_size=0, linger_ms=0, delivery_timeout_ms=5_000, request_timeout_ms=1_000)
+    assert broker.logs[0].values == [b"first", *(b"%d" % index for index in range(5))]
+    assert [header.producer_epoch for header in broker.logs[0].headers] == [0, 1, 1, 1, 1, 1]
+
+
 def test_delivery_reports_come_in_order_also_when_batches_fail_and_go_again() -> None:
     heard: list[tuple[int, bool]] = []
 
