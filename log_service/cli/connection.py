@@ -4,6 +4,7 @@ A client of a service tries for a minute, because its broker may come back. A pe
 """
 
 import socket
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,12 @@ from log_service.client.blocking import BlockingAdmin
 from log_service.config.client import parse_servers
 
 CONNECT_SECONDS = 3.0
+ANSWER_SECONDS = 5.0
 GLANCE_SECONDS = 0.3
+GREETING = struct.pack(">ihhih", 10, 18, 0, 0x71DE, -1)
+"""A request of ApiVersions: size, API key, version, correlation id, no client id."""
+GREETING_ANSWERED = struct.pack(">ii", 0, 0x71DE)
+"""What the answer begins with; its size may be any."""
 API_TIMEOUT_MS = 20_000
 
 
@@ -44,16 +50,36 @@ def answers_at_once(servers: Sequence[tuple[str, int]]) -> bool:
     return False
 
 
+def speaks_kafka(connection: socket.socket) -> bool:
+    """Whether the other side answers Kafka's first question, ApiVersions of version 0. Raises OSError where it cannot be asked."""
+    connection.settimeout(ANSWER_SECONDS)
+    connection.sendall(GREETING)
+    received = b""
+    try:
+        while len(received) < len(GREETING_ANSWERED):
+            part = connection.recv(64)
+            if not part:
+                return False
+            received += part
+    except (TimeoutError, ConnectionResetError):
+        return False
+    return received[4:8] == GREETING_ANSWERED[4:]
+
+
 def check_reachable(servers: Sequence[tuple[str, int]]) -> None:
-    """Raise ClickException unless one of the servers accepts a connection."""
+    """Raise ClickException unless one of the servers accepts a connection and answers as a Kafka broker does."""
     failures = []
     for host, port in servers:
         try:
-            socket.create_connection((host, port), CONNECT_SECONDS).close()
+            with socket.create_connection((host, port), CONNECT_SECONDS) as connection:
+                if speaks_kafka(connection):
+                    return
         except OSError as error:
             failures.append(f"{host}:{port} ({'no answer' if isinstance(error, TimeoutError) else error.strerror or error})")
         else:
-            return
+            raise click.ClickException(
+                f"{host}:{port} accepts connections and does not speak Kafka's protocol in plain text: is that the port of a broker?"
+            )
     raise click.ClickException(
         f"no broker at {', '.join(failures)}: start one with 'tidelog up' or 'tidelog serve FILE', or name another with --bootstrap-servers"
     )

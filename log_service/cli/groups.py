@@ -119,7 +119,8 @@ def headline(told: dict[str, Any]) -> str:
 def show(told: dict[str, Any], *, with_members: bool) -> None:
     """Print a group's members, or its offsets."""
     if with_members:
-        print_rows(told["members"], ["member_id", "instance", "client", "host", "partitions"], as_json=False, empty="no members")
+        columns = ["member_id", "instance", "client", "host", "partitions"]
+        print_rows(told["members"], columns, as_json=False, empty="no members", flexible=["partitions", "member_id"])
     else:
         columns = ["topic", "partition", "committed", "end", "lag", "client"]
         print_rows(told["offsets"], columns, as_json=False, empty="no offsets are committed")

@@ -1,13 +1,16 @@
 """The command line without a cluster: help, usage errors, exit codes."""
 
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
 from log_service.cli import main as cli
+from log_service.cli.connection import GREETING, check_reachable
 from log_service.cli.main import COMMANDS, tidelog
 
 WIDTH = 80
@@ -113,11 +116,38 @@ def test_nobody_there_is_told_at_once(arguments: list[str]) -> None:
     assert result.exit_code == 1
 
 
-def test_one_server_that_answers_is_enough() -> None:
-    from log_service.cli.connection import check_reachable
+@contextmanager
+def server(answer: bytes | None) -> Iterator[tuple[str, int]]:
+    """Somebody who answers the first bytes of every connection; None is silence until the other side goes."""
+
+    def serve(listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection:
+                    connection.recv(1_000)
+                    connection.sendall(answer) if answer is not None else connection.recv(1)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        check_reachable([("127.0.0.1", 1), listening.getsockname()])
+        thread = threading.Thread(target=serve, args=(listening,), daemon=True)
+        thread.start()
+        yield listening.getsockname()
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_one_server_that_answers_is_enough() -> None:
+    with server(bytes(4) + GREETING[8:12] + b"and more") as address:
+        check_reachable([("127.0.0.1", 1), address])
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"", None], ids=["http", "closes", "silent"])
+def test_a_server_of_something_else_is_told(answer: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("log_service.cli.connection.ANSWER_SECONDS", 0.2)
+    with server(answer) as (host, port):
+        result = invoke("topics", "list", "-b", f"{host}:{port}")
+    assert result.exit_code == 1
+    assert f"{host}:{port} accepts connections and does not speak Kafka's protocol" in result.output
 
 
 def exit_code_of(*arguments: str) -> object:
