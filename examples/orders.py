@@ -33,9 +33,8 @@ async def order(bootstrap_servers: str, topic: str) -> None:
 
 async def bill(bootstrap_servers: str, topic: str) -> None:
     """Read every topic whose name begins like ours, until nothing has come for two seconds."""
-    async with Consumer(
-        bootstrap_servers, group_id=f"billing-{topic}", auto_offset_reset="earliest", value_deserializer=json.loads
-    ) as consumer:
+    group_id = f"billing-{topic}"
+    async with Consumer(bootstrap_servers, group_id=group_id, auto_offset_reset="earliest", value_deserializer=json.loads) as consumer:
         await consumer.subscribe(re.compile(re.escape(topic) + ".*"))
         total, idle_polls = 0, 0
         while idle_polls < 2:

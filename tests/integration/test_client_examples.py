@@ -28,7 +28,7 @@ def run_example(servers: str, name: str, *arguments: str) -> str:
 
 
 def test_every_example_is_tried() -> None:
-    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == ["admin", "blocking_service", "consume", "produce"]
+    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == ["admin", "blocking_service", "consume", "orders", "produce"]
 
 
 def test_what_produce_sends_consume_prints(servers: str) -> None:
@@ -49,3 +49,9 @@ def test_the_blocking_service_reads_what_its_threads_produce(servers: str) -> No
     printed = run_example(servers, "blocking_service", "--seconds", "2")
     assert "the first reading is at offset 0" in printed
     assert int(printed.split("read ")[1].split()[0]) > 50
+
+
+def test_orders_are_billed_and_what_nobody_can_read_is_skipped(servers: str) -> None:
+    printed = run_example(servers, "orders")
+    assert "skipped orders-0 offset 5: b'this is no JSON'" in printed
+    assert "billed 100, 0 records behind" in printed
