@@ -285,6 +285,10 @@ class Admin:
         """Set a group's committed offsets. UNKNOWN_MEMBER_ID while it has members."""
         await admin_groups.alter_group_offsets(self.cluster, group_id, offsets, self._limit(timeout_ms))
 
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None) -> None:
+        """Take a group's committed offsets back (KIP-496). GROUP_SUBSCRIBED_TO_TOPIC where its members read the topic."""
+        await admin_groups.delete_group_offsets(self.cluster, group_id, partitions, self._limit(timeout_ms))
+
     def _limit(self, timeout_ms: int | None) -> int:
         return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
 

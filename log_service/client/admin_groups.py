@@ -26,6 +26,12 @@ from log_service.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from log_service.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from log_service.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -154,6 +160,26 @@ async def alter_group_offsets(
     async def ask() -> None:
         connection = await cluster.coordinator(group_id, "")
         response = await connection.request(request, OffsetCommitResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES)
+        collected = Collected()
+        for topic in response.topics:
+            for answer in topic.partitions:
+                collected.note(TopicPartition(topic.name, answer.partition_index), answer.error_code, None)
+        collected.finish({})
+
+    await cluster.retry(partial(with_coordinator, cluster, group_id, ask), timeout_ms)
+
+
+async def delete_group_offsets(cluster: ClusterMetadata, group_id: str, partitions: Iterable[TopicPartition], timeout_ms: int) -> None:
+    """Take committed offsets back; see ``Admin.delete_group_offsets``."""
+    topics = [
+        OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers])
+        for name, numbers in by_topic(partitions).items()
+    ]
+
+    async def ask() -> None:
+        connection = await cluster.coordinator(group_id, "")
+        response = await connection.request(OffsetDeleteRequest(group_id=group_id, topics=topics), OffsetDeleteResponse)
+        raise_for(response.error_code, None, f"offsets of group {group_id!r}")
         collected = Collected()
         for topic in response.topics:
             for answer in topic.partitions:

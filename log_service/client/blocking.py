@@ -56,6 +56,7 @@ class BlockingAdmin(Blocking[Admin]):
     delete_groups = blocking(Admin.delete_groups)
     list_group_offsets = blocking(Admin.list_group_offsets)
     alter_group_offsets = blocking(Admin.alter_group_offsets)
+    delete_group_offsets = blocking(Admin.delete_group_offsets)
 
     def read_range(
         self,

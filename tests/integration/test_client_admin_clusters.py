@@ -9,6 +9,7 @@ import pytest
 
 from log_service.client import (
     BlockingAdmin,
+    BlockingConsumer,
     BlockingProducer,
     ConfigChange,
     ConfigOperation,
@@ -236,3 +237,20 @@ def test_every_offset_that_can_be_asked_for(admin: BlockingAdmin, bootstrap: str
     }
     for spec, offset in specs.items():
         assert admin.list_offsets({partition: spec})[partition].offset == offset, spec
+
+
+def test_offsets_are_deleted_but_not_below_readers(admin: BlockingAdmin, bootstrap: str, topic: str) -> None:
+    group, kept, gone = f"readers-of-{topic}", TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with pytest.raises(KafkaError) as refused:
+        admin.delete_group_offsets(group, [gone])
+    assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    admin.alter_group_offsets(group, {kept: 1, gone: 2})
+    admin.delete_group_offsets(group, [gone])
+    assert set(admin.list_group_offsets(group)) == {kept}
+    with BlockingConsumer(bootstrap, group_id=group) as reader:
+        reader.subscribe([topic])
+        while not reader.assignment:
+            reader.poll(timeout_ms=100)
+        with pytest.raises(ItemsFailed) as caught:
+            admin.delete_group_offsets(group, [kept])
+    assert caught.value.errors[kept].code is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
