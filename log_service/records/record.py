@@ -24,6 +24,7 @@ MAX_RECORD_OVERHEAD_BYTES = 1 + INT64_VARINT_BYTES + 5 * INT32_VARINT_BYTES
 RecordHeader = tuple[str, bytes | None]
 
 _NULL = VARINTS[-1]
+_NULL_BYTE = _NULL[0]
 _NO_HEADERS: tuple[RecordHeader, ...] = ()
 _new = tuple.__new__
 
@@ -205,12 +206,18 @@ def check_first_record(buffer: Buffer, position: int, record_count: int) -> None
         room_bytes = len(buffer) - end - (record_count - 1) * MIN_RECORD_BYTES
         if size < MIN_RECORD_BYTES - 1 or room_bytes < 0 or (record_count == 1 and room_bytes):
             raise malformed(0, f"it takes {size} bytes of the {len(buffer) - position} that {record_count} records share")
-        _, position = read_varint(buffer, position + 1, INT64_VARINT_BYTES)
-        offset_delta, position = read_varint(buffer, position)
-        if offset_delta:
-            raise malformed(0, "its offset is not the base offset of the batch")
+        position += 1  # attributes
+        if buffer[position] == 0 == buffer[position + 1]:  # both deltas, in nearly every batch
+            position += 2
+        else:
+            _, position = read_varint(buffer, position, INT64_VARINT_BYTES)
+            offset_delta, position = read_varint(buffer, position)
+            if offset_delta:
+                raise malformed(0, "its offset is not the base offset of the batch")
+        position = position + 1 if buffer[position] == _NULL_BYTE else _skip_bytes(buffer, position, least=-1)
         position = _skip_bytes(buffer, position, least=-1)
-        position = _skip_bytes(buffer, position, least=-1)
+        if buffer[position] == 0 and position + 1 == end:
+            return  # no headers
         count, position = read_varint(buffer, position)
         if not 0 <= count <= max(end - position, 0) // 2:
             raise malformed(0, f"it announces {count} headers")
