@@ -129,6 +129,12 @@ def test_the_finest_unit_of_rolling_wins() -> None:
     assert parse("log.roll.hours=1\nlog.roll.ms=5000").log.segment_ms == 5000
 
 
+def test_log_dir_holds_where_log_dirs_says_nothing() -> None:
+    assert parse("log.dir=a,b").log_manager.log_dirs == (Path("a"), Path("b"))
+    assert parse("log.dir=a\nlog.dirs=c").log_manager.log_dirs == (Path("c"),)
+    assert parse("log.dir=a").metadata_log_dir == Path("a")
+
+
 def test_overrides_win_over_the_file() -> None:
     assert parse("num.partitions=2", "num.partitions=3").topics.partition_count == 3
 

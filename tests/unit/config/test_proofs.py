@@ -1,0 +1,149 @@
+"""No key says that it is honoured without a test that sees what it does: the register of those tests.
+
+A key that acts has a row here, or is a broker's synonym of a topic's key with an effect in ``test_effects_on_logs``; a key without meaning
+has none. A row names a file below ``tests`` and a test in it.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from log_service.config.server_keys import SERVER_KEYS
+from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+from tests.unit.broker.test_effects_on_logs import EFFECTS, EFFECTS_OF_UNITS
+
+TESTS = Path(__file__).parent.parent.parent
+LOGS, BROKERS, RESOURCES = (f"unit/broker/test_effects_on_{what}.py" for what in ("logs", "brokers", "resources"))
+CLEANER = "unit/storage/cleaner/test_cleaner.py"
+COMPACTION = "unit/storage/cleaner/test_compaction.py"
+LISTENERS = "unit/broker/test_listeners.py"
+FILE = "unit/config/test_server_properties.py"
+REFUSED = (FILE, "test_what_cannot_be_honoured_is_refused_by_name")
+TOLD = (BROKERS, "test_node_id_rack_and_cluster_id_are_told")
+ADDRESSES = (LISTENERS, "test_a_client_is_told_the_addresses_of_the_listener_it_came_through")
+LIVE_CLEANER = (RESOURCES, "test_the_cleaner_is_told_at_once_what_changes")
+DIRECTORIES = (BROKERS, "test_log_dirs_metadata_log_dir_and_log_dir_hold_the_files")
+KEPT_FROM_CLEANING = (RESOURCES, "test_what_keeps_the_cleaner_from_cleaning")
+COUNTS = (BROKERS, "test_limits_of_connections")
+OFFSETS_TOPIC = (BROKERS, "test_the_topic_of_groups_is_made_as_configured")
+CHECKPOINTS = (LOGS, "test_checkpoints_are_written_in_their_intervals")
+
+PROOFS = {
+    "advertised.listeners": ADDRESSES,
+    "auto.create.topics.enable": (BROKERS, "test_auto_create_topics_enable_and_num_partitions"),
+    "broker.heartbeat.interval.ms": (BROKERS, "test_a_broker_that_is_not_heard_of_is_fenced"),
+    "broker.id": (FILE, "test_broker_id_is_an_older_name_of_node_id"),
+    "broker.rack": TOLD,
+    "broker.session.timeout.ms": (BROKERS, "test_a_broker_that_is_not_heard_of_is_fenced"),
+    "cluster.id": TOLD,
+    "compression.gzip.level": (LOGS, "test_levels_of_compression_act_in_the_file_and_live"),
+    "compression.lz4.level": (LOGS, "test_levels_of_compression_act_in_the_file_and_live"),
+    "compression.zstd.level": (LOGS, "test_levels_of_compression_act_in_the_file_and_live"),
+    "connections.max.idle.ms": (BROKERS, "test_connections_max_idle_ms"),
+    "controller.listener.names": (LISTENERS, "test_the_controllers_listener_answers_admin_clients_alone"),
+    "controller.quorum.bootstrap.servers": REFUSED,
+    "controller.quorum.voters": REFUSED,
+    "cordoned.log.dirs": (BROKERS, "test_cordoned_log_dirs_take_no_new_partitions_from_the_file_and_live"),
+    "default.replication.factor": (BROKERS, "test_default_replication_factor"),
+    "delete.topic.enable": ("unit/broker/test_admin_apis.py", "test_topics_are_not_deleted_where_that_is_switched_off"),
+    "fetch.max.bytes": (BROKERS, "test_fetch_max_bytes"),
+    "group.initial.rebalance.delay.ms": (BROKERS, "test_group_initial_rebalance_delay_ms"),
+    "group.max.session.timeout.ms": (BROKERS, "test_session_timeouts_of_members_are_bounded"),
+    "group.max.size": (BROKERS, "test_group_max_size"),
+    "group.min.session.timeout.ms": (BROKERS, "test_session_timeouts_of_members_are_bounded"),
+    "inter.broker.listener.name": REFUSED,
+    "listener.security.protocol.map": ("unit/config/test_listeners.py", "test_a_listener_that_cannot_be_is_refused_by_name"),
+    "listeners": ADDRESSES,
+    "log.cleaner.backoff.ms": KEPT_FROM_CLEANING,
+    "log.cleaner.dedupe.buffer.size": (COMPACTION, "test_keys_that_do_not_fit_into_the_map_take_more_passes"),
+    "log.cleaner.delete.retention.ms": (COMPACTION, "test_a_tombstone_stays_until_its_horizon_and_goes_with_the_next_pass"),
+    "log.cleaner.enable": KEPT_FROM_CLEANING,
+    "log.cleaner.io.buffer.load.factor": LIVE_CLEANER,
+    "log.cleaner.io.buffer.size": LIVE_CLEANER,
+    "log.cleaner.io.max.bytes.per.second": (CLEANER, "test_the_rate_of_reading_is_bounded"),
+    "log.cleaner.max.compaction.lag.ms": (RESOURCES, "test_the_longest_lag_has_a_log_cleaned_that_is_not_dirty_enough"),
+    "log.cleaner.min.cleanable.ratio": KEPT_FROM_CLEANING,
+    "log.cleaner.min.compaction.lag.ms": KEPT_FROM_CLEANING,
+    "log.cleaner.threads": KEPT_FROM_CLEANING,
+    "log.dir": (FILE, "test_log_dir_holds_where_log_dirs_says_nothing"),
+    "log.dirs": DIRECTORIES,
+    "log.flush.offset.checkpoint.interval.ms": CHECKPOINTS,
+    "log.flush.scheduler.interval.ms": (LOGS, "test_set_in_the_file"),
+    "log.flush.start.offset.checkpoint.interval.ms": CHECKPOINTS,
+    "log.initial.task.delay.ms": (LOGS, "test_the_upkeep_begins_after_its_delay_and_comes_in_its_intervals"),
+    "log.retention.check.interval.ms": (LOGS, "test_the_upkeep_begins_after_its_delay_and_comes_in_its_intervals"),
+    "log.roll.hours": (LOGS, "test_hours_of_rolling"),
+    "log.roll.jitter.hours": (LOGS, "test_hours_of_jitter"),
+    "max.connection.creation.rate": (BROKERS, "test_rates_of_connections_change_live"),
+    "max.connections": COUNTS,
+    "max.connections.per.ip": COUNTS,
+    "max.connections.per.ip.overrides": COUNTS,
+    "max.incremental.fetch.session.cache.slots": (BROKERS, "test_max_incremental_fetch_session_cache_slots"),
+    "max.request.partition.size.limit": (BROKERS, "test_max_request_partition_size_limit"),
+    "metadata.log.dir": DIRECTORIES,
+    "metadata.log.max.record.bytes.between.snapshots": (BROKERS, "test_snapshots_of_the_metadata"),
+    "metadata.log.max.snapshot.interval.ms": (BROKERS, "test_snapshots_of_the_metadata"),
+    "metadata.log.segment.bytes": (RESOURCES, "test_metadata_log_segment_bytes_reaches_the_metadata_log"),
+    "metadata.log.segment.ms": (BROKERS, "test_the_metadata_log_rolls_at_its_age"),
+    "metrics.listener": ("integration/test_metrics.py", "test_topics_tell_their_records_and_bytes"),
+    "node.id": TOLD,
+    "num.io.threads": (BROKERS, "test_num_io_threads_changes_live"),
+    "num.partitions": (BROKERS, "test_auto_create_topics_enable_and_num_partitions"),
+    "num.recovery.threads.per.data.dir": (
+        RESOURCES,
+        "test_num_recovery_threads_per_data_dir_is_how_many_logs_are_opened_at_once",
+    ),
+    "offset.metadata.max.bytes": (BROKERS, "test_offset_metadata_max_bytes"),
+    "offsets.retention.check.interval.ms": (BROKERS, "test_offsets_retention_minutes_and_its_check_interval"),
+    "offsets.retention.minutes": (BROKERS, "test_offsets_retention_minutes_and_its_check_interval"),
+    "offsets.topic.compression.codec": OFFSETS_TOPIC,
+    "offsets.topic.num.partitions": OFFSETS_TOPIC,
+    "offsets.topic.replication.factor": (BROKERS, "test_offsets_topic_replication_factor_has_to_be_reachable"),
+    "offsets.topic.segment.bytes": OFFSETS_TOPIC,
+    "process.roles": REFUSED,
+    "producer.id.expiration.check.interval.ms": (BROKERS, "test_producer_id_expiration_ms_and_its_check_interval"),
+    "producer.id.expiration.ms": (BROKERS, "test_producer_id_expiration_ms_and_its_check_interval"),
+    "queued.max.request.bytes": (RESOURCES, "test_queued_max_request_bytes_lets_large_requests_wait_for_each_other"),
+    "replica.high.watermark.checkpoint.interval.ms": CHECKPOINTS,
+    "security.inter.broker.protocol": REFUSED,
+    "socket.listen.backlog.size": (RESOURCES, "test_socket_listen_backlog_size_bounds_who_waits_to_be_accepted"),
+    "socket.receive.buffer.bytes": (RESOURCES, "test_buffers_of_sockets_have_the_size_that_the_file_says"),
+    "socket.request.max.bytes": (BROKERS, "test_socket_request_max_bytes"),
+    "socket.send.buffer.bytes": (RESOURCES, "test_buffers_of_sockets_have_the_size_that_the_file_says"),
+}
+
+PROOFS_OF_TOPIC_KEYS = {
+    "compression.gzip.level": PROOFS["compression.gzip.level"],
+    "compression.lz4.level": PROOFS["compression.lz4.level"],
+    "compression.zstd.level": PROOFS["compression.zstd.level"],
+    "delete.retention.ms": PROOFS["log.cleaner.delete.retention.ms"],
+    "max.compaction.lag.ms": (CLEANER, "test_a_log_below_its_dirty_ratio_waits_and_one_with_an_old_record_does_not"),
+    "min.cleanable.dirty.ratio": (CLEANER, "test_a_log_below_its_dirty_ratio_waits_and_one_with_an_old_record_does_not"),
+    "min.compaction.lag.ms": (CLEANER, "test_young_segments_wait_for_the_shortest_lag"),
+    "remote.storage.enable": ("unit/config/test_topic_config.py", "test_a_value_that_a_topic_cannot_have_is_invalid_config"),
+}
+
+SEEN_BY_THEIR_TOPIC_KEYS = {BROKER_SYNONYMS[topic_key][0][0] for topic_key in EFFECTS} | EFFECTS_OF_UNITS.keys()
+
+
+def names_in(path: str) -> set[str]:
+    tree = ast.parse((TESTS / path).read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_key_of_a_broker_that_acts_is_proven_and_no_other() -> None:
+    acting = {name for name, key in SERVER_KEYS.items() if key.is_acting}
+    assert acting - PROOFS.keys() - SEEN_BY_THEIR_TOPIC_KEYS == set()
+    assert (PROOFS.keys() | SEEN_BY_THEIR_TOPIC_KEYS) - acting == set()
+
+
+def test_every_key_of_a_topic_that_acts_is_proven_and_no_other() -> None:
+    acting = {name for name, key in TOPIC_KEYS.items() if key.is_acting}
+    assert acting == EFFECTS.keys() | PROOFS_OF_TOPIC_KEYS.keys()
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _ in (*PROOFS.values(), *PROOFS_OF_TOPIC_KEYS.values())}))
+def test_the_tests_are_there(path: str) -> None:
+    named = {name for where, name in (*PROOFS.values(), *PROOFS_OF_TOPIC_KEYS.values()) if where == path}
+    assert named - names_in(path) == set()
