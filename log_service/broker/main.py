@@ -76,10 +76,18 @@ def read_configuration(properties_path: Path | str | None, overrides: Sequence[s
     text = ""
     if properties_path is not None:
         try:
-            text = Path(properties_path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            text = _decoded(Path(properties_path).read_bytes())
+        except OSError as error:
             raise ConfigError(f"{properties_path} cannot be read: {error}") from error
     return parse_server_properties(text, overrides)
+
+
+def _decoded(content: bytes) -> str:
+    """Return the text of a file: UTF-8, or what Java takes any file for, Latin-1."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
 
 
 async def _run(config: NodeConfig, settings: ServerSettings) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from log_service.broker.main import ExitCode, serve
+from log_service.broker.main import ExitCode, read_configuration, serve
 from log_service.storage.files import RealFiles
 
 
@@ -79,6 +79,15 @@ def test_a_file_is_read_and_overridden(tmp_path: Path, said: pytest.LogCaptureFi
 def test_a_configuration_that_cannot_be_honoured_is_named(tmp_path: Path, said: pytest.LogCaptureFixture, override: str, told: str) -> None:
     assert serve(None, [*properties(tmp_path), override]) == ExitCode.BAD_CONFIGURATION
     assert told in said.text
+
+
+@pytest.mark.parametrize("content", ["broker.rack=Büro".encode(), "broker.rack=Büro".encode("latin-1"), "\ufeffbroker.rack=Büro".encode()])
+def test_a_file_may_be_in_utf_8_or_as_java_reads_it(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "node.properties"
+    path.write_bytes(content)
+    config, settings = read_configuration(path, ["node.id=1"])
+    assert config.rack == "Büro"
+    assert settings.warning is None
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:

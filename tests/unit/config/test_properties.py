@@ -39,6 +39,20 @@ def test_a_continuation_at_the_end_of_the_file_ends_there() -> None:
     assert parse_properties("a=1\\") == {"a": "1"}
 
 
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("\\\r\n\t\nkey=1", {"key": "1"}),
+        ("\f\\\r\n\t!no key\nkey\t1", {"key": "1"}),
+        (" \\\n  #no key\nkey:1", {"key": "1"}),
+        ("\\\n  key = 1", {"key": "1"}),
+    ],
+)
+def test_a_line_that_holds_only_its_continuation_is_no_beginning(text: str, properties: dict[str, str]) -> None:
+    """As java.util.Properties reads it: comments and blank lines behind it are what they are elsewhere."""
+    assert parse_properties(text) == properties
+
+
 def test_escapes_stand_for_one_character() -> None:
     assert parse_properties(r"a=\t\n\r\f\q\\ \u00e9") == {"a": "\t\n\r\fq\\ é"}
     assert parse_properties(r"a\ b\=c=d") == {"a b=c": "d"}
