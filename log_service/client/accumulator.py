@@ -8,10 +8,10 @@ was sent before goes again only as the first of those outstanding; a batch is in
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from operator import attrgetter
 
 from log_service.client.delivery import Delivery, DeliveryCallback, ProducerBatch
@@ -183,6 +183,38 @@ class Accumulator:
         if callback is not None:
             batch.add_callback(index, timestamp_ms, callback)
         return _new(Delivery, (batch, index, timestamp_ms)), due_ms
+
+    def append_run(
+        self,
+        first: Delivery,
+        contents: Sequence[bytes | None],
+        start: int,
+        headers: tuple[RecordHeader, ...],
+        callback: DeliveryCallback | None,
+    ) -> list[Delivery]:
+        """Take values from ``start`` on into the batch of ``first``, while it takes any and the buffer has room. Returns their receipts."""
+        batch, _, timestamp_ms = first
+        taken: list[Delivery] = []
+        if batch.is_closed or batch.builder is None:
+            return taken
+        index, size_bytes, append = batch.record_count, batch.size_bytes, batch.builder.append_within
+        limit_bytes = min(self._config.batch_size, size_bytes + self._config.buffer_memory - self.buffered_bytes)
+        max_bytes = self._config.max_request_size - REQUEST_OVERHEAD_BYTES
+        for content in islice(contents, start, None):
+            if size_bytes >= limit_bytes or (content is not None and len(content) > max_bytes):
+                break
+            grown_bytes = append(timestamp_ms, None, content, headers)
+            if not grown_bytes:
+                break
+            size_bytes = grown_bytes
+            if callback is not None:
+                batch.add_callback(index, timestamp_ms, callback)
+            taken.append(_new(Delivery, (batch, index, timestamp_ms)))
+            index += 1
+        batch.record_count = index
+        self._resize(batch, size_bytes)
+        batch.is_closed = size_bytes >= self._config.batch_size
+        return taken
 
     def drain(self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]) -> Drained:
         """Move what may leave now to in flight: at most one batch per partition and one request per node. It is still to be ``seal``ed."""

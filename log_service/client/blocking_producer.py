@@ -16,7 +16,7 @@ import trio
 from log_service.client.client_metrics import ProducerMetrics
 from log_service.client.cluster_view import TopicView
 from log_service.client.delivery import Delivery, DeliveryCallback, RecordMetadata
-from log_service.client.interception import checked_headers
+from log_service.client.interception import checked_headers, to_bytes
 from log_service.client.portal import Blocking, Portal, blocking
 from log_service.client.producer import Producer
 from log_service.client.shared_accumulator import SharedAccumulator
@@ -109,10 +109,40 @@ class BlockingProducer(Blocking[Producer]):
             if producer.is_closed or not accumulator.has_room_for(size_bytes):
                 self._wait_for_room(size_bytes, limit_ms)
             delivery, due_ms = producer.place(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
-        if producer.is_sender_late_for(due_ms) and not self._is_wake_sent:
-            self._is_wake_sent = True
-            self._portal.submit(self._wake)
+        if producer.is_sender_late_for(due_ms):
+            self._send_wake()
         return _new(BlockingDelivery, (delivery, self._portal))
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        headers: Iterable[RecordHeader] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> list[BlockingDelivery]:
+        """Take many values without keys and return their receipts, in order: several times as fast as ``send`` for each.
+
+        Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken.
+        """
+        producer, portal = self._producer, self._portal
+        is_run = producer.is_plain and producer.partitioner is None
+        contents = [to_bytes(value) for value in values] if is_run else list(values)
+        pairs = checked_headers(headers)
+        receipts: list[BlockingDelivery] = []
+        while len(receipts) < len(contents):
+            content = contents[len(receipts)]
+            receipt = self.send(topic, content, headers=pairs, timestamp_ms=timestamp_ms, partition=partition, on_delivery=on_delivery)
+            receipts.append(receipt)
+            if is_run:
+                with self._accumulator.lock:
+                    placed = producer.place_run(receipt.delivery, contents, len(receipts), pairs, on_delivery)
+                receipts += [_new(BlockingDelivery, (each, portal)) for each in placed]
+                if receipt.delivery.batch.is_closed:
+                    self._send_wake()
+        return receipts
 
     flush = blocking(Producer.flush)
     partitions_for = blocking(Producer.partitions_for)
@@ -126,6 +156,11 @@ class BlockingProducer(Blocking[Producer]):
         if self.is_open:
             self._portal.call(partial(self._producer.close, timeout_ms))
         super().close()
+
+    def _send_wake(self) -> None:
+        if not self._is_wake_sent:
+            self._is_wake_sent = True
+            self._portal.submit(self._wake)
 
     def _wake(self) -> None:
         self._is_wake_sent = False  # first: whoever appends from here on wakes again

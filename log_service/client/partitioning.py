@@ -9,7 +9,7 @@ from functools import lru_cache
 from random import Random
 from struct import iter_unpack
 
-from log_service.common.types import Buffer
+from log_service.common.types import Buffer, TopicPartition
 
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int | None]
 """``(topic, key, value, partition_count) -> partition``, or None to leave the choice to the default."""
@@ -75,6 +75,11 @@ class StickyPlacement:
             current = self._move(topic, partition_count, available, current)
         self._bytes[topic] += size_bytes
         return current
+
+    def note_placed(self, topic_partition: TopicPartition, size_bytes: int) -> None:
+        """Count more that went to a partition, if that is the topic's current one."""
+        if self._current.get(topic_partition.topic) == topic_partition.partition:
+            self._bytes[topic_partition.topic] += size_bytes
 
     def leave(self, topic: str, partition: int) -> None:
         """Choose anew with the next record: ``partition`` has no leader now."""

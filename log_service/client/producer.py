@@ -7,7 +7,7 @@ Invariants: every record that was taken is settled, with metadata or an error; `
 is taken.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from operator import index
 from types import TracebackType
@@ -22,7 +22,7 @@ from log_service.client.cluster_view import TopicView
 from log_service.client.delivery import Delivery, DeliveryCallback
 from log_service.client.env import real_env
 from log_service.client.idempotence import Sequences
-from log_service.client.interception import ProducerInterceptor, ProducerRecord, Serializer, checked_headers, serializing
+from log_service.client.interception import ProducerInterceptor, ProducerRecord, Serializer, checked_headers, serializing, to_bytes
 from log_service.client.partitioning import KeyPlacement, Partitioner, StickyPlacement
 from log_service.client.sender import Sender
 from log_service.client.shared_accumulator import SharedAccumulator
@@ -60,7 +60,7 @@ class Producer:
     ) -> None:
         self.config = ProducerConfig.of(bootstrap_servers, settings)
         self._env = env or real_env()
-        self._partitioner = partitioner
+        self.partitioner = partitioner
         self.wall_ms = self._env.clock.wall_ms
         self.monotonic_ms = self._env.clock.monotonic_ms
         self.serialize_key = serializing(key_serializer)
@@ -139,7 +139,42 @@ class Producer:
         if self.interceptors:
             topic, value, key, headers, timestamp_ms, partition = self.intercepted(topic, value, key, headers, timestamp_ms, partition)
         pairs = checked_headers(headers) if headers else ()
-        return self.take_nowait(topic, self.serialize_value(value), self.serialize_key(key), pairs, timestamp_ms, partition, on_delivery)
+        value, key = self.serialize_value(value), self.serialize_key(key)
+        size_bytes = self.size_of(key, value, pairs)
+        view = self.cluster.view.topics.get(topic) if not self.is_closed else None
+        is_unknown = view is None or (partition is not None and not 0 <= partition < len(view.partitions))
+        if view is None or is_unknown or not self.accumulator.has_room_for(size_bytes):
+            self._require_open()
+            raise trio.WouldBlock
+        return self._append(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        headers: Iterable[RecordHeader] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> list[Delivery]:
+        """Take many values without keys and return their receipts, in order: several times as fast as ``send`` for each.
+
+        Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken.
+        """
+        if not self.is_plain or self.partitioner is not None:
+            each = {"headers": headers, "timestamp_ms": timestamp_ms, "partition": partition, "on_delivery": on_delivery}
+            return [await self.send(topic, value, **each) for value in values]  # type: ignore[arg-type]
+        contents, pairs = [to_bytes(value) for value in values], checked_headers(headers)
+        deliveries: list[Delivery] = []
+        while len(deliveries) < len(contents):
+            first = await self.take(topic, contents[len(deliveries)], None, pairs, timestamp_ms, partition, on_delivery)
+            deliveries.append(first)
+            deliveries += self.place_run(first, contents, len(deliveries), pairs, on_delivery)
+            if first.batch.is_closed:
+                self._sender.wake()
+            await trio.lowlevel.checkpoint()
+        return deliveries
 
     async def partitions_for(self, topic: str) -> int:
         """Return how many partitions a topic has. Raises as ``send``."""
@@ -213,6 +248,7 @@ class Producer:
         if view is None or (partition is not None and not 0 <= partition < len(view.partitions)):
             started_ms = self.monotonic_ms()
             view = await self.find_topic(topic, partition)
+            self._require_open()
             limit_ms = max(limit_ms - (self.monotonic_ms() - started_ms), 0)
         if not self.accumulator.has_room_for(size_bytes):
             await self._wait_for_room(size_bytes, limit_ms)
@@ -221,25 +257,6 @@ class Producer:
             self._is_yield_due = False
             await trio.lowlevel.checkpoint()
         return delivery
-
-    def take_nowait(  # noqa: PLR0917 - called for every record, where keywords cost
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: tuple[RecordHeader, ...],
-        timestamp_ms: int | None,
-        partition: int | None,
-        on_delivery: DeliveryCallback | None,
-    ) -> Delivery:
-        """``send_nowait`` for a record whose key and value are bytes already."""
-        size_bytes = self.size_of(key, value, headers)
-        view = self.cluster.view.topics.get(topic) if not self.is_closed else None
-        is_unknown = view is None or (partition is not None and not 0 <= partition < len(view.partitions))
-        if view is None or is_unknown or not self.accumulator.has_room_for(size_bytes):
-            self._require_open()
-            raise trio.WouldBlock
-        return self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
 
     def size_of(self, key: bytes | None, value: bytes | None, headers: tuple[RecordHeader, ...]) -> int:
         """Return a bound of a record's size.
@@ -304,10 +321,24 @@ class Producer:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"a timestamp is from 0 to {MAX_TIMESTAMP_MS - 1} ms, not {timestamp_ms}")
         return self.accumulator.append(view.name, partition, timestamp_ms, key, value, headers, on_delivery)
 
+    def place_run(
+        self,
+        first: Delivery,
+        contents: Sequence[bytes | None],
+        start: int,
+        headers: tuple[RecordHeader, ...],
+        on_delivery: DeliveryCallback | None,
+    ) -> list[Delivery]:
+        """Put the values from ``start`` on behind ``first``, into the same batch, while it has room and the buffer does."""
+        before_bytes = first.batch.size_bytes
+        placed = self.accumulator.append_run(first, contents, start, headers, on_delivery)
+        self._sticky.note_placed(first.batch.topic_partition, first.batch.size_bytes - before_bytes)
+        return placed
+
     def _choose(self, view: TopicView, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
         count = len(view.partitions)
-        if self._partitioner is not None:
-            chosen = self._partitioner(view.name, key, value, count)
+        if self.partitioner is not None:
+            chosen = self.partitioner(view.name, key, value, count)
             if chosen is not None:
                 if not 0 <= index(chosen) < count:
                     raise KafkaError(

@@ -65,6 +65,32 @@ def test_threads_share_one_producer_and_each_keeps_its_order(bootstrap: str) -> 
     assert seen == [list(range(2_000))] * 4
 
 
+def test_many_values_from_many_threads_keep_their_order(bootstrap: str) -> None:
+    def work(producer: BlockingProducer, name: int) -> None:
+        for part in range(10):
+            receipts = producer.send_many("many", [b"%d %d" % (name, part * 300 + number) for number in range(300)], partition=0)
+            assert len(receipts) == 300
+        assert receipts[-1].wait(30_000).offset >= 2_999
+
+    with BlockingAdmin(bootstrap) as admin:
+        admin.create_topics([NewTopic(name="many", partition_count=1, replication_factor=1)])
+    with producing(bootstrap, linger_ms=1, batch_size=2_000, buffer_memory=50_000) as producer:
+        threads = [threading.Thread(target=work, args=(producer, name)) for name in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert producer.metrics().record_send_total == 9_000
+    seen: list[list[int]] = [[], [], []]
+    with BlockingConsumer(bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("many", 0)])
+        while sum(map(len, seen)) < 9_000:
+            for record in consumer.poll():
+                name, number = map(int, record.value.split())
+                seen[name].append(number)
+    assert seen == [list(range(3_000))] * 3
+
+
 def test_a_full_buffer_makes_threads_wait_and_then_raises(bootstrap: str) -> None:
     with producing(bootstrap, buffer_memory=1_000, max_block_ms=200, linger_ms=60_000, batch_size=1 << 20) as producer:
         with producer._accumulator.lock:  # the sender cannot take anything out
@@ -155,7 +181,7 @@ def test_a_loop_ends_with_a_wakeup(bootstrap: str) -> None:
 @pytest.mark.parametrize(("blocking", "plain"), [(BlockingProducer, Producer), (BlockingConsumer, Consumer), (BlockingAdmin, Admin)])
 def test_a_blocking_class_has_everything_that_its_trio_face_has(blocking: type, plain: type) -> None:
     of_programs_with_a_loop = {"send_nowait", "take", "take_nowait"}
-    inside = {"place", "monotonic_ms", "size_of", "find_topic", "no_room", "intercepted", "is_sender_late_for", "wake_sender"}
+    inside = {"place", "place_run", "monotonic_ms", "size_of", "find_topic", "no_room", "intercepted", "is_sender_late_for", "wake_sender"}
     public = {name for name in dir(plain) if not name.startswith("_")} - of_programs_with_a_loop - inside
     assert public <= {name for name in dir(blocking) if not name.startswith("_")}
 

@@ -188,7 +188,7 @@ def test_what_cannot_become_a_record_is_told_to_the_sender_and_harms_no_other(
         assert producer.accumulator.is_empty, "nothing of it was taken"
         producer.interceptors = ()
         producer.serialize_value = producer.serialize_key = lambda content: content
-        producer._partitioner = None
+        producer.partitioner = None
         await (await producer.send("t", b"good")).wait()
 
     assert tell(story, **settings).logs[0].values == [b"good"]
@@ -297,3 +297,57 @@ def test_nothing_is_counted_where_that_is_switched_off() -> None:
         assert (producer.metrics().record_send_total, producer.metrics().request_total) == (0, 0)
 
     tell(story, enable_metrics=False)
+
+
+# Many at once
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"batch_size": 200}, {"batch_size": 0}, {"buffer_memory": 600, "batch_size": 300}, {"compression": "zstd"}]
+)
+def test_many_values_arrive_in_order_and_each_has_its_receipt(settings: dict[str, Any]) -> None:
+    heard: list[int] = []
+
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        values = [b"%d" % index for index in range(500)] + [None, "text"]
+
+        def note(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+            heard.append(metadata.offset if metadata else -1)
+
+        deliveries = await producer.send_many("t", values, headers=[("h", b"1")], timestamp_ms=7, on_delivery=note)
+        placed = [await delivery.wait() for delivery in deliveries]
+        assert [(each.offset, each.timestamp_ms) for each in placed] == [(offset, 7) for offset in range(502)]
+        assert await producer.send_many("t", []) == []
+        assert producer.accumulator.buffered_bytes == 0
+
+    broker = tell(story, linger_ms=0, **settings)
+    assert broker.logs[0].values == [*(b"%d" % index for index in range(500)), b"", b"text"]
+    assert heard == list(range(502))
+
+
+def test_many_values_spread_over_partitions_batch_by_batch() -> None:
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        await producer.send_many("t", [b"x" * 50] * 400)
+        for delivery in await producer.send_many("t", [b"y"] * 10, partition=2):
+            assert (await delivery.wait()).partition == 2
+
+    broker = tell(story, partition_count=3, batch_size=1_000)
+    assert all(len(log.values) > 40 for log in broker.logs)
+
+
+def test_a_value_that_is_too_large_stops_the_many_where_it_stands() -> None:
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        with pytest.raises(KafkaError, match="max_request_size"):
+            await producer.send_many("t", [b"a", b"b", b"x" * 2_000_000, b"c"])
+        with pytest.raises(TypeError):
+            await producer.send_many("t", [b"d", 5])
+
+    assert tell(story).logs[0].values == [b"a", b"b"]
+
+
+def test_many_values_go_through_serializers_and_partitioners_all_the_same() -> None:
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        await producer.send_many("t", [1, 2, 3])
+
+    broker = tell(story, partition_count=2, value_serializer=str, partitioner=lambda *_: 1)
+    assert broker.logs[1].values == [b"1", b"2", b"3"]
