@@ -18,6 +18,18 @@ SENTENCES: Mapping[ErrorCode, str] = MappingProxyType(
         ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic's min.insync.replicas",
         ErrorCode.LEADER_NOT_AVAILABLE: "a partition has no leader: a broker is down, or the topic is just being made",
         ErrorCode.COORDINATOR_NOT_AVAILABLE: "the group's coordinator is not available: try again",
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group's members read that topic: stop them first",
+        ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: stop them first",
+        ErrorCode.TOPIC_ALREADY_EXISTS: "there is a topic of that name; --if-not-exists lets that be",
+        ErrorCode.INVALID_PARTITIONS: "a topic has at least one partition, and never becomes fewer",
+        ErrorCode.INVALID_REPLICATION_FACTOR: "there are not as many brokers; see: tidelog cluster describe",
+        ErrorCode.INVALID_CONFIG: "that config is not known, or not with that value; see: tidelog configs describe --all",
+        ErrorCode.UNSUPPORTED_VERSION: "the broker does not know this request, or not in a version that tidelog speaks; "
+        "see: tidelog cluster api-versions",
+        ErrorCode.ELECTION_NOT_NEEDED: "the leader is the right one already",
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "nothing moves there; see: tidelog cluster reassign",
+        ErrorCode.BROKER_ID_NOT_REGISTERED: "there is no such broker; see: tidelog cluster describe",
+        ErrorCode.KAFKA_STORAGE_ERROR: "a log directory of the broker failed; see: tidelog cluster log-dirs",
         ErrorCode.TOPIC_DELETION_DISABLED: "the broker's delete.topic.enable is false",
     }
 )

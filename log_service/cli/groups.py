@@ -17,7 +17,7 @@ from log_service.cli.group_resets import (
     read_csv,
     time_before_now_ms,
 )
-from log_service.cli.names import complete_groups, complete_topics, matching_groups
+from log_service.cli.names import complete_groups, complete_topics, matching_groups, partitions_named
 from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows
 from log_service.cli.times import TimeParameter
 from log_service.client.admin_values import GroupDescription
@@ -277,3 +277,31 @@ def delete(*, group_ids: tuple[str, ...], yes: bool, bootstrap_servers: str) -> 
             confirm(f"Delete {', '.join(wanted)} with all committed offsets?", "nothing was deleted")
         admin.delete_groups(wanted)
     click.echo(f"deleted {', '.join(wanted)}")
+
+
+@groups.command("delete-offsets", short_help="Take committed offsets back.")
+@click.argument("group_id", shell_complete=complete_groups)
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    metavar="TOPIC[:0,2-4]",
+    shell_complete=complete_topics,
+    help="A topic, or some of its partitions; may be repeated.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@bootstrap_option
+def delete_offsets(*, group_id: str, topics: tuple[str, ...], yes: bool, bootstrap_servers: str) -> None:
+    """Take back what GROUP_ID has committed for topics that its members do not read."""
+    with open_admin(bootstrap_servers) as admin:
+        wanted = partitions_named(admin, topics, "--topic")
+        committed = admin.list_group_offsets(group_id) if admin.describe_groups([group_id])[group_id].state != "Dead" else {}
+        found = [where for where in wanted if where in committed]
+        if not found:
+            raise click.ClickException(f"group {group_id!r} has committed nothing there; see: tidelog groups describe {group_id}")
+        if not yes:
+            confirm(f"Delete the offsets of {group_id} for {', '.join(map(str, found))}?", "nothing was deleted")
+        admin.delete_group_offsets(group_id, found)
+    click.echo(f"deleted the offsets of {group_id} for {', '.join(map(str, found))}")

@@ -124,6 +124,30 @@ def test_a_group_with_members_is_not_reset(bootstrap: str, tidelog: Command, top
     member.close()
 
 
+def test_offsets_are_taken_back(bootstrap: str, tidelog: Command, topic: str, group: str) -> None:
+    refused = tidelog("groups", "delete-offsets", group, "--topic", topic, given="n\n")
+    assert (refused.exit_code, refused.output) == (1, "")
+    assert (
+        tidelog("groups", "delete-offsets", group, "--topic", f"{topic}:0", "-y").output
+        == f"deleted the offsets of {group} for {topic}-0\n"
+    )
+    again = tidelog("groups", "delete-offsets", group, "--topic", topic, "-y")
+    assert again.exit_code == 1
+    assert "has committed nothing there" in again.errors
+
+
+def test_offsets_that_members_need_are_not_taken_back(bootstrap: str, tidelog: Command, topic: str, name: str) -> None:
+    produce(bootstrap, topic, [b"one"])
+    member = consumer(bootstrap, name)
+    member.subscribe([topic])
+    take(member, 1)
+    member.commit(asynchronous=False)
+    refused = tidelog("groups", "delete-offsets", name, "--topic", topic, "-y")
+    member.close()
+    assert refused.exit_code == 1
+    assert "the group's members read that topic: stop them first (GROUP_SUBSCRIBED_TO_TOPIC)" in refused.errors
+
+
 def test_offsets_are_committed_for_a_group_that_is_not_there_yet(tidelog: Command, topic: str, name: str) -> None:
     assert tidelog("groups", "reset", name, "--topic", topic, "--to-earliest", "--execute").exit_code == 0
     assert committed(tidelog, name) == {(topic, 0): 0}
