@@ -361,8 +361,7 @@ class Broker:
 
     async def _serve_metrics(self, node: Node, dispatcher: Dispatcher) -> None:
         if self._metrics_listener is not None:
-            names = [config.name for config in self._config.listeners]
-            servers = dict(zip(names, self._servers, strict=True))
+            servers = {server.name: server for server in self._servers}
             sources = MetricsSources(node=node, meters=dispatcher.meters, servers=servers, logs=self._logs, raft=self._raft)
             await self._background.start(MetricsEndpoint(self._metrics_listener, sources).run)
 

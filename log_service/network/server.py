@@ -32,6 +32,7 @@ class Server:
     """One listener of a node. ``run`` serves until it is drained or cancelled."""
 
     def __init__(self, *, env: Env, listener: ListenerConfig, limits: NetworkLimits, handler: FrameHandler, shared: ServerBudget) -> None:
+        self.name = listener.name
         self.bound_host = listener.host
         self.bound_port = listener.port
         self.accepted_count = 0

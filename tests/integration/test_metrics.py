@@ -240,6 +240,20 @@ def test_a_flood_of_connections_is_bounded(broker: BrokerThread) -> None:
         connection.close()
 
 
+def test_the_controller_s_listener_is_one_of_them(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    keys = {
+        "metrics.listener": "127.0.0.1:0",
+        "listeners": f"PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{port}",
+        "controller.quorum.voters": f"1@127.0.0.1:{port}",
+    }
+    with BrokerThread(tmp_path, properties=keys) as running:
+        page = Page(ask(running)[1])
+    names = {labels for name, labels in page.values if name == "kafka_server_socket_server_metrics_connection_count"}
+    assert names == {f'listener="{name}",networkProcessor="0"' for name in ("PLAINTEXT", "CONTROLLER")}
+
+
 def test_a_broker_without_the_key_opens_no_port(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as running:
         assert running.broker.metrics_address is None
