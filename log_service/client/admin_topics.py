@@ -54,6 +54,7 @@ async def create_topics(
     cluster: ClusterMetadata, topics: Sequence[NewTopic], timeout_ms: int, *, is_validated_only: bool
 ) -> dict[str, TopicId]:
     """Create topics; see ``Admin.create_topics``."""
+    left_ms = cluster.countdown(timeout_ms)
     remaining = {topic.name: topic for topic in topics}
     collected, created = Collected(), dict[str, TopicId]()
 
@@ -71,7 +72,7 @@ async def create_topics(
     await cluster.retry(attempt, timeout_ms)
     collected.finish(created)
     if not is_validated_only:
-        await cluster.retry(partial(_await_leaders, cluster, list(created)), timeout_ms, is_refreshing=False)
+        await cluster.retry(partial(_await_leaders, cluster, list(created)), left_ms(), is_refreshing=False)
     return created
 
 
@@ -99,6 +100,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 async def delete_topics(cluster: ClusterMetadata, names: Sequence[str], timeout_ms: int) -> None:
     """Delete topics; see ``Admin.delete_topics``."""
 
+    left_ms = cluster.countdown(timeout_ms)
     remaining = dict.fromkeys(names)
     collected, deleted = Collected(), dict[str, TopicId]()
 
@@ -120,7 +122,7 @@ async def delete_topics(cluster: ClusterMetadata, names: Sequence[str], timeout_
 
     await cluster.retry(attempt, timeout_ms)
     collected.finish(deleted)
-    await cluster.retry(partial(_await_gone, cluster, deleted), timeout_ms, is_refreshing=False)
+    await cluster.retry(partial(_await_gone, cluster, deleted), left_ms(), is_refreshing=False)
     cluster.forget(names)
 
 
@@ -134,6 +136,7 @@ async def _await_gone(cluster: ClusterMetadata, deleted: Mapping[str, TopicId]) 
 
 async def create_partitions(cluster: ClusterMetadata, counts: Mapping[str, int], timeout_ms: int) -> None:
     """Grow topics; see ``Admin.create_partitions``."""
+    left_ms = cluster.countdown(timeout_ms)
     remaining = dict(counts)
     collected = Collected()
 
@@ -154,7 +157,7 @@ async def create_partitions(cluster: ClusterMetadata, counts: Mapping[str, int],
         if any(cluster.view.topics[name].partition_count < count for name, count in counts.items()):
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the new partitions are not known yet")
 
-    await cluster.retry(grown, timeout_ms, is_refreshing=False)
+    await cluster.retry(grown, left_ms(), is_refreshing=False)
 
 
 async def list_topics(cluster: ClusterMetadata, timeout_ms: int, *, is_internal_included: bool) -> list[TopicListing]:

@@ -256,6 +256,12 @@ class ClusterMetadata:
 
     # Trying again
 
+    def countdown(self, timeout_ms: int) -> Callable[[], int]:
+        """Return a function that tells what is left of ``timeout_ms``, for calls that take several steps."""
+        clock = self.env.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        return lambda: max(deadline_ms - clock.monotonic_ms(), 0)
+
     async def retry(self, attempt: Callable[[], Awaitable[T]], timeout_ms: int, *, is_refreshing: bool = True) -> T:
         """Return what ``attempt`` returns, trying again after retriable errors until ``timeout_ms`` have passed.
 

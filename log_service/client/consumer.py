@@ -104,6 +104,7 @@ class Consumer(Positioning):
             with trio.CancelScope(shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000):
                 await self._close(is_committing=error is None)
         finally:
+            self._is_open = False
             self._nursery.cancel_scope.cancel()
             await self._stack.aclose()  # without the exception, which the nursery would wrap
 
@@ -126,6 +127,7 @@ class Consumer(Positioning):
             ConfigError: the consumer has no ``group_id``, or partitions were assigned by hand.
             KafkaError: the topics that a pattern is to match cannot be listed.
         """
+        self._require_open()
         if self.config.group_id is None:
             raise ConfigError("subscribe() needs a group_id; use assign() to read without a group")
         if self._rebalancer is None and len(self._subscriptions):
@@ -154,6 +156,7 @@ class Consumer(Positioning):
         Raises:
             ConfigError: the consumer is subscribed.
         """
+        self._require_open()
         if self._rebalancer is not None:
             raise ConfigError("the consumer is subscribed: unsubscribe() first")
         wanted = list(partitions)
@@ -192,6 +195,7 @@ class Consumer(Positioning):
             RecordDeserializationError: a deserializer failed; polling again meets the same record, seeking behind it skips it.
             KafkaError: what a fetch, a position or the group failed with for good.
         """
+        self._require_open()
         self._meter.note_poll()
         deadline = trio.current_time() + timeout_ms / 1_000
         limit = self.config.max_poll_records if max_records is None else max_records
@@ -237,6 +241,7 @@ class Consumer(Positioning):
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS: the group went on; INVALID_GROUP_ID: there is none.
         """
+        self._require_open()
         await self._committer.commit(self._to_commit(positions), self.config.default_api_timeout_ms)
 
     def commit_soon(
@@ -341,13 +346,17 @@ class Consumer(Positioning):
             return self._committer.consumed()
         return {each: as_offset(offset) for each, offset in positions.items()}
 
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is closed: use it inside 'async with'")
+
     async def _close(self, *, is_committing: bool) -> None:
-        self._is_open = False
         await self._committer.settle_soon()
         if self._rebalancer is not None:
             await self._rebalancer.leave(is_committing=is_committing)
         elif is_committing:
             await self._committer.commit_consumed()
+        self._is_open = False  # the callbacks of the last revocation could still commit
         await self._fetcher.end_sessions()
 
     def _note_change(self) -> None:

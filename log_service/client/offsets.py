@@ -104,15 +104,16 @@ async def describe(cluster: ClusterMetadata, topics: Iterable[str]) -> None:
 async def describe_offsets(cluster: ClusterMetadata, topics: Iterable[str], timeout_ms: int) -> dict[TopicPartition, PartitionOffsets]:
     """Return begin and ends of every partition of the topics: three requests per leader, sent together."""
     names = list(topics)
+    left_ms = cluster.countdown(timeout_ms)
     await cluster.retry(partial(describe, cluster, names), timeout_ms)
     partitions = [TopicPartition(name, number) for name in names for number in range(cluster.view.topics[name].partition_count)]
     earliest = dict.fromkeys(partitions, OffsetSpec.earliest())
     latest = dict.fromkeys(partitions, OffsetSpec.latest())
     starts, stable, ends = await gather(
         (
-            partial(list_offsets, cluster, earliest, 0, timeout_ms),
-            partial(list_offsets, cluster, latest, 1, timeout_ms),
-            partial(list_offsets, cluster, latest, 0, timeout_ms),
+            partial(list_offsets, cluster, earliest, 0, left_ms()),
+            partial(list_offsets, cluster, latest, 1, left_ms()),
+            partial(list_offsets, cluster, latest, 0, left_ms()),
         )
     )
     return {

@@ -118,3 +118,15 @@ def test_a_topic_that_is_deleted_is_gone_when_the_call_returns() -> None:
             assert 2 <= trio.current_time() - started < 4
 
     tell(story)
+
+
+def test_one_deadline_for_creating_and_for_waiting_until_it_is_there() -> None:
+    async def story(broker: ScriptedBroker, admin: Admin) -> None:
+        controller = Controller(broker)
+        controller.refusals = {"a": [ErrorCode.NOT_CONTROLLER] * 4}
+        started = trio.current_time()
+        with pytest.raises(KafkaError, match="topic 'a' was created and has no leaders yet"):
+            await admin.create_topics([NewTopic(name="a")], timeout_ms=5_000)
+        assert trio.current_time() - started == pytest.approx(5, abs=0.1)
+
+    tell(story)

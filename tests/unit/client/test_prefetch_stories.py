@@ -244,3 +244,21 @@ def test_an_older_broker_is_asked_where_the_epoch_ended() -> None:
         assert asked[0][0] == 1
 
     tell(story)
+
+
+def test_a_consumer_that_is_not_open_says_so() -> None:
+    closed: list[Consumer] = [Consumer("broker:9092", group_id="g")]
+
+    async def story(leader: Leader, consumer: Consumer) -> None:
+        closed.append(consumer)
+
+    async def use(consumer: Consumer) -> None:
+        with pytest.raises(KafkaError, match="the consumer is closed"):
+            consumer.assign([FIRST])
+        for call in (consumer.poll(), consumer.subscribe(["t"]), consumer.commit({FIRST: 1})):
+            with pytest.raises(KafkaError, match="the consumer is closed"):
+                await call
+
+    tell(story)
+    for consumer in closed:
+        trio.run(use, consumer)
