@@ -26,6 +26,7 @@ from log_service.broker.identity import identify
 from log_service.broker.lifecycle import Lifecycle
 from log_service.broker.live import LiveSettings
 from log_service.broker.metrics.endpoint import MetricsEndpoint, bind_metrics
+from log_service.broker.metrics.page import page
 from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.node import Node
 from log_service.broker.offsets_leadership import OffsetsLeadership
@@ -46,6 +47,7 @@ from log_service.coordinator.group_service import GroupService
 from log_service.metadata.image import Endpoint, MetadataImage, ResourceType
 from log_service.metadata.loader import MetadataLoader
 from log_service.metadata.snapshot import snapshot_records
+from log_service.metrics.exposition import rendered
 from log_service.network.server import Server, ServerBudget
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import NodeIdentity, random_id, read_bootstrap_records
@@ -363,7 +365,8 @@ class Broker:
         if self._metrics_listener is not None:
             servers = {server.name: server for server in self._servers}
             sources = MetricsSources(node=node, meters=dispatcher.meters, servers=servers, logs=self._logs, raft=self._raft)
-            await self._background.start(MetricsEndpoint(self._metrics_listener, sources).run)
+            endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)))
+            await self._background.start(endpoint.run)
 
     # Stopping
 

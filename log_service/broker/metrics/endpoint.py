@@ -7,13 +7,12 @@ Invariants: nothing that a client does ends ``run``; no connection outlives its 
 """
 
 import logging
+from collections.abc import Callable, Iterator
 
 import trio
 
-from log_service.broker.metrics.page import page
-from log_service.broker.metrics.sources import MetricsSources
 from log_service.common.env import Connection, Listener, Network
-from log_service.metrics.exposition import CONTENT_TYPE, rendered
+from log_service.metrics.exposition import CONTENT_TYPE
 from log_service.metrics.http_page import LAST_CHUNK, MAX_HEAD_BYTES, PageRequest, Refusal, chunk, page_head, parse_request, refusal_answer
 
 PATH = "/metrics"
@@ -38,11 +37,11 @@ async def bind_metrics(network: Network, host: str, port: int) -> Listener:
 
 
 class MetricsEndpoint:
-    """One listener that answers ``GET /metrics``."""
+    """One listener that answers ``GET /metrics`` with what ``make_page`` yields, chunk by chunk; an empty chunk is a pause."""
 
-    def __init__(self, listener: Listener, sources: MetricsSources) -> None:
+    def __init__(self, listener: Listener, make_page: Callable[[], Iterator[bytes]]) -> None:
         self._listener = listener
-        self._sources = sources
+        self._make_page = make_page
         self._connection_count = 0
 
     def __repr__(self) -> str:
@@ -100,7 +99,7 @@ class MetricsEndpoint:
         await connection.send_gathered([page_head(CONTENT_TYPE, is_chunked=request.is_chunked)])
         if request.is_head:
             return
-        for content in rendered(page(self._sources)):
+        for content in self._make_page():
             if content:
                 await connection.send_gathered(chunk(content) if request.is_chunked else [content])
             await trio.lowlevel.checkpoint()
