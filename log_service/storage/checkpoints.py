@@ -20,11 +20,15 @@ _VERSION = "0"
 
 
 def parse_lines(path: Path, content: bytes) -> list[list[str]]:
-    """Return the fields of each entry of a checkpoint's content. ``path`` is only named in errors.
+    """Return the fields of each entry of a checkpoint's content; Apache Kafka leaves files empty that it has not written yet.
+
+    ``path`` is only named in errors.
 
     Raises:
         StorageError: another version, or a count that is not the number of lines.
     """
+    if not content:
+        return []
     try:
         lines = content.decode("utf-8").splitlines()
         version, count = lines[0].strip(), int(lines[1])

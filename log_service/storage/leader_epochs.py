@@ -75,6 +75,17 @@ class LeaderEpochs:
         self.is_dirty = True
         return True
 
+    def lead(self, epoch: int, start_offset: int) -> bool:
+        """Begin ``epoch`` at ``start_offset`` as the one who leads in it; says whether something changed.
+
+        Entries of this and later epochs go, as in Apache Kafka: they are of another cluster whose files were moved here.
+        """
+        keep = bisect_left(self._epochs, epoch)
+        if epoch >= 0 and keep < len(self._epochs):
+            del self._epochs[keep:], self._start_offsets[keep:]
+            self.latest = self._epochs[-1] if keep else UNDEFINED_EPOCH
+        return self.assign(epoch, start_offset)
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (largest epoch at or below ``epoch``, where it ends), as OffsetForLeaderEpoch answers.
 

@@ -71,8 +71,8 @@ class Log(ReadableLog):
             stamp(buffer, batch_position, next_offset, leader_epoch)
             next_offset += header.last_offset_delta + 1
         segment, position = self._write(buffer, size_bytes, max_timestamp, next_offset - 1, now_ms)
-        if leader_epoch > self.leader_epochs.latest:
-            self.leader_epochs.assign(leader_epoch, base_offset)
+        if leader_epoch != self.leader_epochs.latest:
+            self.leader_epochs.lead(leader_epoch, base_offset)
         batch_offset = base_offset
         for batch_position, header in batches:
             if self._is_append_time:

@@ -85,9 +85,18 @@ def test_the_file_is_kafkas() -> None:
     assert LeaderEpochs.load(files, PATH).entries == [(0, 0), (3, 17)]
 
 
-@pytest.mark.parametrize("content", [b"", b"1\n0\n", b"0\n2\n0 0\n", b"0\n1\nx 0\n", b"0\n1\n0 0 0\n", b"\xff\n0\n"])
+@pytest.mark.parametrize("content", [b"\n", b"1\n0\n", b"0\n2\n0 0\n", b"0\n1\nx 0\n", b"0\n1\n0 0 0\n", b"\xff\n0\n"])
 def test_a_damaged_file_is_named(content: bytes) -> None:
     files = MemoryFiles()
     files.open(PATH).append_gathered([content])
     with pytest.raises(StorageError, match="leader-epoch-checkpoint"):
         LeaderEpochs.load(files, PATH)
+
+
+def test_epochs_above_the_leaders_own_go_when_it_writes() -> None:
+    """What Apache Kafka 4.3.1 does with files of a cluster whose epochs were higher."""
+    moved = epochs((0, 0), (2, 150), (4, 175), (6, 200))
+    assert moved.lead(2, 225)
+    assert (moved.entries, moved.latest) == ([(0, 0), (2, 225)], 2)
+    assert not moved.lead(-1, 300)
+    assert moved.latest == 2

@@ -30,11 +30,15 @@ def test_offset_checkpoints_are_kafkas_text() -> None:
     assert read_offsets(files, ROOT / "c") == offsets
 
 
-def test_a_missing_checkpoint_is_empty() -> None:
-    assert read_offsets(MemoryFiles(), ROOT / "c") == {}
+def test_a_missing_checkpoint_is_empty_and_an_empty_one_too() -> None:
+    """Apache Kafka creates checkpoints before it writes them."""
+    files = MemoryFiles()
+    assert read_offsets(files, ROOT / "c") == {}
+    put(files, "c", b"")
+    assert read_offsets(files, ROOT / "c") == {}
 
 
-@pytest.mark.parametrize("content", [b"", b"0\n", b"0\nx\n", b"1\n0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na 0 x\n", b"\xff\xff"])
+@pytest.mark.parametrize("content", [b"\n", b"0\n", b"0\nx\n", b"1\n0\n", b"0\n2\na 0 1\n", b"0\n1\na 0\n", b"0\n1\na 0 x\n", b"\xff\xff"])
 def test_a_damaged_checkpoint_is_named(content: bytes) -> None:
     files = MemoryFiles()
     put(files, "recovery-point-offset-checkpoint", content)

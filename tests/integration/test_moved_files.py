@@ -1,0 +1,217 @@
+"""A partition's files between Apache Kafka and tidelog, both stopped: moved into the other's directory they are served on."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+
+from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from log_service.protocol.messages.fetch import FetchRequest, FetchTopic
+from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from log_service.records.batch import iterate_headers, iterate_records
+from log_service.records.builder import build_batch
+from log_service.records.compression import Codec
+from log_service.records.record import Record
+from tests.helpers.broker_process import BrokerProcess
+from tests.integration.client_clusters import skip_unless_kafka_is_there
+from tests.integration.kafka_node import KafkaNode, dump
+from tests.integration.record_requests import produce_request, wanted
+from tests.integration.wire import Wire
+
+TOPIC = "moved"
+PARTITION = f"{TOPIC}-0"
+PRODUCER = 4242
+STARTED_MS = int(time.time() * 1000)
+"""Kafka forgets producers whose batches are older than a day."""
+PROPERTIES = {"log.cleaner.backoff.ms": "100", "log.cleaner.dedupe.buffer.size": "2097152", "log.retention.ms": "-1"}
+CHECKPOINTS = (
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "cleaner-offset-checkpoint",
+)
+COMPACTED = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0"}
+Node = KafkaNode | BrokerProcess
+
+
+@pytest.fixture(params=["from Kafka to tidelog", "from tidelog to Kafka"])
+def nodes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Node, Node]]:
+    """Where the files come from, and where they go; both stopped."""
+    skip_unless_kafka_is_there()
+    kafka = KafkaNode(tmp_path / "kafka", properties=PROPERTIES)
+    ours = BrokerProcess(tmp_path / "tidelog", properties=PROPERTIES)
+    yield (kafka, ours) if request.param.startswith("from Kafka") else (ours, kafka)
+    for node in (kafka, ours):
+        node.__exit__(None, None, None)
+
+
+def data_of(node: Node) -> Path:
+    return node.directory / "data"
+
+
+@contextmanager
+def running(node: Node) -> Iterator[Wire]:
+    """Start a node, speak with it, and stop it in order."""
+    node.start()
+    with Wire(node.bootstrap) as wire:
+        yield wire
+    node.stop()
+
+
+def create(wire: Wire, configs: dict[str, str]) -> None:
+    named = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+    topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, configs=named)
+    created = wire.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics[0]
+    assert created.error_code == 0, created
+    await_leader(wire)
+
+
+def await_leader(wire: Wire) -> int:
+    """Wait until the partition is led, and return its leader epoch."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
+    deadline = time.monotonic() + 20
+    while True:
+        partitions = wire.ask(request, 9).topics[0].partitions
+        if partitions and partitions[0].leader_id >= 0 and wire.ask(fetch(0), 11).responses[0].partitions[0].error_code == 0:
+            epoch: int = partitions[0].leader_epoch
+            return epoch
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def fetch(offset: int) -> FetchRequest:
+    topics = [FetchTopic(topic=TOPIC, partitions=[wanted(0, offset)])]
+    return FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics)
+
+
+def produce(wire: Wire, content: bytes) -> int:
+    """Append a batch and return its base offset."""
+    answer = wire.ask(produce_request(TOPIC, content), 9).responses[0].partition_responses[0]
+    assert answer.error_code == 0, answer
+    base_offset: int = answer.base_offset
+    return base_offset
+
+
+def rows_of(wire: Wire) -> list[Record]:
+    rows: list[Record] = []
+    offset = 0
+    while True:
+        records = bytes(wire.ask(fetch(offset), 11).responses[0].partitions[0].records or b"")
+        whole = [(start, header) for start, header in iterate_headers(records, is_torn_tail_ok=True) if header.last_offset >= offset]
+        if not whole:
+            return rows
+        rows += [record for start, _ in whole for record in iterate_records(records, start)]
+        offset = whole[-1][1].next_offset
+
+
+def fill(wire: Wire, first: int, count: int) -> None:
+    """Append batches of all codecs in turn, of one idempotent producer, each with a time of its own."""
+    for number in range(first, first + count):
+        rows = [(STARTED_MS + 10 * number, b"%d" % (index % 3), b"value %d %d " % (number, index) * 5) for index in range(5)]
+        content = build_batch(rows, codec=Codec(number % 5), producer_id=PRODUCER, producer_epoch=0, base_sequence=5 * number)
+        produce(wire, content)
+
+
+def move(source: Node, target: Node) -> None:
+    """Replace the partition's files, but for the one with the topic's id, and drop what the checkpoints say of it."""
+    into = data_of(target) / PARTITION
+    for path in into.iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    for path in (data_of(source) / PARTITION).iterdir():
+        if path.name != "partition.metadata":
+            shutil.copy2(path, into / path.name)
+    for name in CHECKPOINTS:
+        path = data_of(target) / name
+        if path.exists() and path.read_text():
+            version, _, *lines = path.read_text().splitlines()
+            kept = [line for line in lines if line.rpartition(" ")[0] != f"{TOPIC} 0"]
+            path.write_text("\n".join([version, str(len(kept)), *kept, ""]))
+
+
+def consume(node: Node, count: int) -> list[bytes]:
+    """Read with a client that follows leader epochs."""
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe([TOPIC])
+    values: list[bytes] = []
+    deadline = time.monotonic() + 40
+    while len(values) < count and time.monotonic() < deadline:
+        for record in consumer.consume(500, timeout=1):
+            assert record.error() is None, record.error()
+            values.append(record.value() or b"")
+    consumer.close()
+    return values
+
+
+@pytest.mark.parametrize("configs", [{"segment.ms": "200"}, COMPACTED], ids=["plain", "cleaned"])
+def test_moved_files_are_served_on(nodes: tuple[Node, Node], configs: dict[str, str]) -> None:
+    source, target = nodes
+    with running(source) as wire:
+        create(wire, configs)
+        fill(wire, 0, 30)
+    for start in (30, 35, 40):  # each start is a later leader epoch
+        with running(source) as wire:
+            source_epoch = await_leader(wire)
+            fill(wire, start, 5)
+            if configs is COMPACTED:
+                await_cleaned(wire)
+            before = rows_of(wire)
+    with running(target) as wire:
+        create(wire, {**configs, "min.cleanable.dirty.ratio": "1"})
+        produce(wire, build_batch([(STARTED_MS, b"k", b"what was there before is gone")]))
+        assert await_leader(wire) < source_epoch
+    move(source, target)
+    assert max(epochs_in(target)) > 2
+    with running(target) as wire:
+        target_epoch = await_leader(wire)
+        assert rows_of(wire) == before
+        fill(wire, 45, 3)
+        repeated = build_batch([(STARTED_MS, b"k", b"x")] * 5, producer_id=PRODUCER, producer_epoch=0, base_sequence=5 * 44)
+        assert produce(wire, repeated) == 5 * 44, "the producer's state came along"
+        after = rows_of(wire)
+        assert after[-15:][0].offset == 225
+        values = [record.value for record in after]
+        assert consume(target, len(values)) == values
+    assert epochs_in(target)[target_epoch] == 225, "what is appended is of the target's own epoch; those above it are gone"
+    assert max(epochs_in(target)) == target_epoch
+    assert "isvalid: false" not in dump(data_of(target) / PARTITION, ".log", "--deep-iteration")
+    with running(target) as wire:
+        await_leader(wire)
+        assert rows_of(wire)[-1].offset == 239
+        fill(wire, 48, 1)
+    assert max(epochs_in(target)) > target_epoch
+
+
+def epochs_in(node: Node) -> dict[int, int]:
+    """Return what the leader epoch checkpoint says: the start offset of each epoch."""
+    _, _, *lines = (data_of(node) / PARTITION / "leader-epoch-checkpoint").read_text().splitlines()
+    return {int(epoch): int(offset) for epoch, offset in (line.split() for line in lines)}
+
+
+def test_a_directory_of_another_topic_id_is_set_aside_and_never_deleted(nodes: tuple[Node, Node]) -> None:
+    """To Apache Kafka as to tidelog such a directory is a stray; the partition begins anew."""
+    source, target = nodes
+    for node in nodes:
+        with running(node) as wire:
+            create(wire, {})
+            fill(wire, 0, 3)
+    shutil.rmtree(data_of(target) / PARTITION)
+    shutil.copytree(data_of(source) / PARTITION, data_of(target) / PARTITION)
+    with running(target) as wire:
+        await_leader(wire)
+        assert rows_of(wire) == []
+        fill(wire, 0, 1)
+    (stray,) = [path for path in data_of(target).iterdir() if path.name.endswith("-stray")]
+    assert (stray / "00000000000000000000.log").read_bytes() == (data_of(source) / PARTITION / "00000000000000000000.log").read_bytes()
+
+
+def await_cleaned(wire: Wire) -> None:
+    """Wait until all but the active segment is clean: three keys, each once."""
+    deadline = time.monotonic() + 30
+    while len(rows_of(wire)) > 3 + 5 + 5:
+        assert time.monotonic() < deadline, rows_of(wire)
+        time.sleep(0.1)
