@@ -1,7 +1,8 @@
 """ListGroups (16, versions 0-5), DescribeGroups (15, 0-6) and DeleteGroups (42, 0-2).
 
 Behaviour: ListGroups tells the groups that this broker coordinates, others have others. DescribeGroups and DeleteGroups answer each group
-by itself; a group with members is NON_EMPTY_GROUP. Whoever asks for authorized operations is told all of them: there is no authorizer.
+by itself, twice named ones once in DeleteGroups; a group with members is NON_EMPTY_GROUP. Whoever asks for authorized operations is told all
+of them, where the group is there: there is no authorizer.
 
 Versions of ListGroups: 3 flexible; 4 states (KIP-518); 5 types (KIP-848). DescribeGroups: 3 authorized operations (KIP-430); 4 static
 members; 5 flexible; 6 GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043). DeleteGroups: 2 flexible.
@@ -28,7 +29,8 @@ def handle_describe_groups(node: Node, call: Call, request: DescribeGroupsReques
     def complete(response: DescribeGroupsResponse) -> None:
         if request.include_authorized_operations:
             for group in response.groups:
-                group.authorized_operations = GROUP_OPERATIONS
+                if not group.error_code:
+                    group.authorized_operations = GROUP_OPERATIONS
         later.complete(response)
 
     node.groups.describe_groups(request, call.client(), complete)
@@ -38,5 +40,6 @@ def handle_describe_groups(node: Node, call: Call, request: DescribeGroupsReques
 def handle_delete_groups(node: Node, call: Call, request: DeleteGroupsRequest) -> Later:
     """Delete each group that has no members."""
     later = call.later()
-    node.groups.delete_groups(request, call.client(), later.complete)
+    distinct = DeleteGroupsRequest(groups_names=list(dict.fromkeys(request.groups_names)))
+    node.groups.delete_groups(distinct, call.client(), later.complete)
     return later
