@@ -288,6 +288,32 @@ def test_the_rate_of_reading_is_bounded() -> None:
     play(story, io_max_bytes_per_second=1_000.0, backoff_ms=DAY_MS)
 
 
+def test_a_pass_that_takes_longer_than_the_timer_is_waited_for_in_peace() -> None:
+    """It was asked without a pause whether the next look is due: a busy processor, and on virtual time no end."""
+
+    class Turns(trio.abc.Instrument):
+        def __init__(self, scope: trio.CancelScope) -> None:
+            self.scope = scope
+            self.count = 0
+
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            self.count += 1
+            if self.count > 10_000:
+                self.scope.cancel()
+
+    async def story(node: Node) -> None:
+        node.files.pool_seconds = (5.0, 5.0)
+        node.create(A)
+        node.fill(A)
+        with trio.CancelScope() as scope:
+            trio.lowlevel.add_instrument(Turns(scope))
+            await trio.sleep(600)
+        assert not scope.cancelled_caught, "somebody asks again and again"
+        assert node.values(A) == [b"3"]
+
+    play(story, backoff_ms=100)
+
+
 def test_an_aborted_transaction_of_another_program_is_left_alone() -> None:
     async def story(node: Node) -> None:
         node.create(A)
