@@ -5,14 +5,28 @@ Invariants: never reads past the end it was given, never holds more than one chu
 """
 
 from collections.abc import Callable, Iterator
+from struct import Struct
 
-from log_service.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, is_crc_valid, parse_header
+from log_service.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    MIN_BATCH_LENGTH,
+    BatchHeader,
+    CorruptBatch,
+    is_crc_valid,
+    parse_header,
+)
 
 Read = Callable[[int, int], bytes]
 """(position, size_bytes) -> at most that many bytes from there."""
 
 _HEADERS_CHUNK_BYTES = 32 << 10
 _BATCHES_CHUNK_BYTES = 1 << 20
+_FIND_CHUNK_BYTES = 8 << 10
+_SPAN = Struct(">qi11xi")
+"""Of a header: base offset, batch length, last offset delta."""
 
 
 def scan_headers(
@@ -35,6 +49,30 @@ def scan_headers(
         yield position, header
         position += size_bytes
         chunk_bytes = HEADER_SIZE if size_bytes > _HEADERS_CHUNK_BYTES // 4 else _HEADERS_CHUNK_BYTES
+
+
+def find_batch(read: Read, position: int, end: int, offset: int) -> tuple[int, int] | None:
+    """Return (position, size) of the first batch from ``position`` whose last offset is at or above ``offset``.
+
+    The first chunk is walked without building headers: an index entry is seldom further away. None where the bytes end before.
+
+    Raises:
+        CorruptBatch: as ``scan_headers``.
+    """
+    chunk, start = read(position, min(_FIND_CHUNK_BYTES, end - position)), position
+    unpack, last = _SPAN.unpack_from, position + len(chunk) - HEADER_SIZE
+    while position <= last:
+        base_offset, length, last_offset_delta = unpack(chunk, position - start)
+        following = position + LOG_OVERHEAD + length
+        if length < MIN_BATCH_LENGTH or last_offset_delta < 0 or chunk[position - start + MAGIC_POSITION] != MAGIC or following > end:
+            break  # the scan below says what is wrong
+        if base_offset + last_offset_delta >= offset:
+            return position, following - position
+        position = following
+    for found, header in scan_headers(read, position, end):
+        if header.last_offset >= offset:
+            return found, header.size_bytes
+    return None
 
 
 def scan_batches(read: Read, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:

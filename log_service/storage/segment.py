@@ -19,7 +19,7 @@ from log_service.records.batch import BatchHeader, CorruptBatch
 from log_service.storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, file_name
 from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
 from log_service.storage.recent_places import RECENT_COUNT, BatchPlace, RecentPlaces
-from log_service.storage.scanning import scan_batches, scan_headers
+from log_service.storage.scanning import find_batch, scan_batches, scan_headers
 from log_service.storage.segment_indexes import SegmentIndexes
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -227,10 +227,8 @@ class Segment:
             position = positions[index]
             index += 1
             return BatchPlace(position, (positions[index] if index < len(positions) else self.size_bytes) - position)
-        for position, header in self.headers(self.offset_index.lookup(offset)):
-            if header.last_offset >= offset:
-                return BatchPlace(position, header.size_bytes)
-        return None
+        found = find_batch(self._read, self.offset_index.lookup(offset), self.size_bytes, offset)
+        return None if found is None else BatchPlace(*found)
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
         """Lease a range of the file."""
