@@ -1,7 +1,10 @@
 """The runtime around shards: loading, answers that wait for the high watermark, refusals, and a log that refuses."""
 
+import json
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,6 +18,7 @@ from log_service.config.views import GroupConfig
 from log_service.coordinator.group_service import GroupService, RequestClient
 from log_service.coordinator.java_hashing import java_hash
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
+from log_service.protocol.messages.describe_groups import DescribeGroupsRequest
 from log_service.protocol.messages.list_groups import ListGroupsRequest
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
@@ -248,3 +252,32 @@ def test_damaged_batch_costs_its_own_records_only() -> None:
     with_leader(log, lambda groups: commit(groups, 6, replies, "h"))
     with_leader(log, lambda groups: fetch(groups, replies, "g", "h"))
     assert [group.topics[0].partitions[0].committed_offset for group in replies[2]] == [5, 6]
+
+
+def test_what_apache_kafka_stored_is_loaded_and_groups_of_other_kinds_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """``written_by_kafka.json`` holds segments of Kafka 4.3.1: a classic group, one of KIP-848 and one of share consumers."""
+    segments = [b64decode(text) for text in json.loads((Path(__file__).parent / "written_by_kafka.json").read_text())]
+    replies: list[Any] = []
+    for segment in segments:
+        with_leader(
+            MemoryLog(batches=[segment], end_offset=100, high_watermark=100),
+            lambda groups: groups.describe_groups(
+                DescribeGroupsRequest(groups=["classic", "modern", "sharing", "g1"]), CLIENT, replies.append
+            ),
+        )
+        with_leader(
+            MemoryLog(batches=[segment], end_offset=100, high_watermark=100),
+            lambda groups: fetch(groups, replies, "classic", "modern", "g1"),
+        )
+    states = [{group.group_id: (group.group_state, len(group.members)) for group in described.groups} for described in replies[::2]]
+    nobody = ("Dead", 0)
+    assert states == [
+        {"classic": nobody, "modern": nobody, "sharing": nobody, "g1": nobody},
+        {"classic": nobody, "modern": ("Empty", 0), "sharing": nobody, "g1": nobody},
+        {"classic": ("Stable", 1), "modern": nobody, "sharing": nobody, "g1": nobody},
+    ]
+    offsets = [
+        {group.group_id: group.topics[0].partitions[0].committed_offset for group in answer if group.topics} for answer in replies[1::2]
+    ]
+    assert offsets == [{}, {"modern": 5}, {"classic": 5}]
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
