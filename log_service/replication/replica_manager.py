@@ -166,8 +166,13 @@ class ReplicaManager:
     async def _sync(self, partition: Partition) -> None:
         try:
             while partition.is_sync_due:
-                started_ns = self._clock.monotonic_ns()
-                is_moved = await partition.sync()
+                started_ns, log = self._clock.monotonic_ns(), partition.log
+                try:
+                    is_moved = await partition.sync()
+                except TidelogError:
+                    if partition.log is log:
+                        raise
+                    continue  # it moved to another log directory meanwhile
                 self.sync_times.note(self._clock.monotonic_ns() - started_ns)
                 if is_moved:
                     self.announce((partition,))
