@@ -22,8 +22,7 @@ from tests.integration.kafka_node import KafkaNode, dump
 from tests.integration.record_requests import produce_request, wanted
 from tests.integration.wire import Wire
 
-TOPIC = "moved"
-PARTITION = f"{TOPIC}-0"
+PLAIN, CLEANED, FOREIGN = "plain", "cleaned", "foreign"
 PRODUCER = 4242
 STARTED_MS = int(time.time() * 1000)
 """Kafka forgets producers whose batches are older than a day."""
@@ -34,7 +33,11 @@ CHECKPOINTS = (
     "log-start-offset-checkpoint",
     "cleaner-offset-checkpoint",
 )
-COMPACTED = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0"}
+CONFIGS = {
+    PLAIN: {"segment.ms": "200"},
+    CLEANED: {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0"},
+    FOREIGN: {},
+}
 Node = KafkaNode | BrokerProcess
 
 
@@ -62,45 +65,45 @@ def running(node: Node) -> Iterator[Wire]:
     node.stop()
 
 
-def create(wire: Wire, configs: dict[str, str]) -> None:
+def create(wire: Wire, topic: str, configs: dict[str, str]) -> None:
     named = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-    topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, configs=named)
-    created = wire.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics[0]
+    wanted_topic = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=named)
+    created = wire.ask(CreateTopicsRequest(topics=[wanted_topic], timeout_ms=10_000), 7).topics[0]
     assert created.error_code == 0, created
-    await_leader(wire)
+    await_leader(wire, topic)
 
 
-def await_leader(wire: Wire) -> int:
+def await_leader(wire: Wire, topic: str) -> int:
     """Wait until the partition is led, and return its leader epoch."""
-    request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     deadline = time.monotonic() + 20
     while True:
         partitions = wire.ask(request, 9).topics[0].partitions
-        if partitions and partitions[0].leader_id >= 0 and wire.ask(fetch(0), 11).responses[0].partitions[0].error_code == 0:
+        if partitions and partitions[0].leader_id >= 0 and wire.ask(fetch(topic, 0), 11).responses[0].partitions[0].error_code == 0:
             epoch: int = partitions[0].leader_epoch
             return epoch
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
-def fetch(offset: int) -> FetchRequest:
-    topics = [FetchTopic(topic=TOPIC, partitions=[wanted(0, offset)])]
+def fetch(topic: str, offset: int) -> FetchRequest:
+    topics = [FetchTopic(topic=topic, partitions=[wanted(0, offset)])]
     return FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics)
 
 
-def produce(wire: Wire, content: bytes) -> int:
+def produce(wire: Wire, topic: str, content: bytes) -> int:
     """Append a batch and return its base offset."""
-    answer = wire.ask(produce_request(TOPIC, content), 9).responses[0].partition_responses[0]
+    answer = wire.ask(produce_request(topic, content), 9).responses[0].partition_responses[0]
     assert answer.error_code == 0, answer
     base_offset: int = answer.base_offset
     return base_offset
 
 
-def rows_of(wire: Wire) -> list[Record]:
+def rows_of(wire: Wire, topic: str) -> list[Record]:
     rows: list[Record] = []
     offset = 0
     while True:
-        records = bytes(wire.ask(fetch(offset), 11).responses[0].partitions[0].records or b"")
+        records = bytes(wire.ask(fetch(topic, offset), 11).responses[0].partitions[0].records or b"")
         whole = [(start, header) for start, header in iterate_headers(records, is_torn_tail_ok=True) if header.last_offset >= offset]
         if not whole:
             return rows
@@ -108,35 +111,35 @@ def rows_of(wire: Wire) -> list[Record]:
         offset = whole[-1][1].next_offset
 
 
-def fill(wire: Wire, first: int, count: int) -> None:
+def fill(wire: Wire, topic: str, first: int, count: int) -> None:
     """Append batches of all codecs in turn, of one idempotent producer, each with a time of its own."""
     for number in range(first, first + count):
         rows = [(STARTED_MS + 10 * number, b"%d" % (index % 3), b"value %d %d " % (number, index) * 5) for index in range(5)]
         content = build_batch(rows, codec=Codec(number % 5), producer_id=PRODUCER, producer_epoch=0, base_sequence=5 * number)
-        produce(wire, content)
+        produce(wire, topic, content)
 
 
-def move(source: Node, target: Node) -> None:
+def move(source: Node, target: Node, topic: str) -> None:
     """Replace the partition's files, but for the one with the topic's id, and drop what the checkpoints say of it."""
-    into = data_of(target) / PARTITION
+    into = data_of(target) / f"{topic}-0"
     for path in into.iterdir():
         if path.name != "partition.metadata":
             path.unlink()
-    for path in (data_of(source) / PARTITION).iterdir():
+    for path in (data_of(source) / f"{topic}-0").iterdir():
         if path.name != "partition.metadata":
             shutil.copy2(path, into / path.name)
     for name in CHECKPOINTS:
         path = data_of(target) / name
         if path.exists() and path.read_text():
             version, _, *lines = path.read_text().splitlines()
-            kept = [line for line in lines if line.rpartition(" ")[0] != f"{TOPIC} 0"]
+            kept = [line for line in lines if line.rpartition(" ")[0] != f"{topic} 0"]
             path.write_text("\n".join([version, str(len(kept)), *kept, ""]))
 
 
-def consume(node: Node, count: int) -> list[bytes]:
+def consume(node: Node, topic: str, count: int) -> list[bytes]:
     """Read with a client that follows leader epochs."""
     consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
-    consumer.subscribe([TOPIC])
+    consumer.subscribe([topic])
     values: list[bytes] = []
     deadline = time.monotonic() + 40
     while len(values) < count and time.monotonic() < deadline:
@@ -147,71 +150,77 @@ def consume(node: Node, count: int) -> list[bytes]:
     return values
 
 
-@pytest.mark.parametrize("configs", [{"segment.ms": "200"}, COMPACTED], ids=["plain", "cleaned"])
-def test_moved_files_are_served_on(nodes: tuple[Node, Node], configs: dict[str, str]) -> None:
+def test_moved_files_are_served_on(nodes: tuple[Node, Node]) -> None:
+    """Compressed, idempotent and cleaned batches; and a directory of another topic id, which is a stray to both."""
     source, target = nodes
     with running(source) as wire:
-        create(wire, configs)
-        fill(wire, 0, 30)
-    for start in (30, 35, 40):  # each start is a later leader epoch
+        for topic, configs in CONFIGS.items():
+            create(wire, topic, configs)
+            fill(wire, topic, 0, 30)
+    before = {}
+    for start in (30, 35):  # each start is a later leader epoch
         with running(source) as wire:
-            source_epoch = await_leader(wire)
-            fill(wire, start, 5)
-            if configs is COMPACTED:
-                await_cleaned(wire)
-            before = rows_of(wire)
+            for topic in CONFIGS:
+                source_epoch = await_leader(wire, topic)
+                fill(wire, topic, start, 5)
+            await_cleaned(wire)
+            before = {topic: rows_of(wire, topic) for topic in CONFIGS}
     with running(target) as wire:
-        create(wire, {**configs, "min.cleanable.dirty.ratio": "1"})
-        produce(wire, build_batch([(STARTED_MS, b"k", b"what was there before is gone")]))
-        assert await_leader(wire) < source_epoch
-    move(source, target)
-    assert max(epochs_in(target)) > 2
+        for topic, configs in CONFIGS.items():
+            create(wire, topic, {**configs, "min.cleanable.dirty.ratio": "1"})
+            produce(wire, topic, build_batch([(STARTED_MS, b"k", b"what was there before is gone")]))
+    for topic in (PLAIN, CLEANED):
+        move(source, target, topic)
+    foreign = data_of(target) / f"{FOREIGN}-0"
+    shutil.rmtree(foreign)
+    shutil.copytree(data_of(source) / foreign.name, foreign)
     with running(target) as wire:
-        target_epoch = await_leader(wire)
-        assert rows_of(wire) == before
-        fill(wire, 45, 3)
-        repeated = build_batch([(STARTED_MS, b"k", b"x")] * 5, producer_id=PRODUCER, producer_epoch=0, base_sequence=5 * 44)
-        assert produce(wire, repeated) == 5 * 44, "the producer's state came along"
-        after = rows_of(wire)
-        assert after[-15:][0].offset == 225
-        values = [record.value for record in after]
-        assert consume(target, len(values)) == values
-    assert epochs_in(target)[target_epoch] == 225, "what is appended is of the target's own epoch; those above it are gone"
-    assert max(epochs_in(target)) == target_epoch
-    assert "isvalid: false" not in dump(data_of(target) / PARTITION, ".log", "--deep-iteration")
-    with running(target) as wire:
-        await_leader(wire)
-        assert rows_of(wire)[-1].offset == 239
-        fill(wire, 48, 1)
-    assert max(epochs_in(target)) > target_epoch
+        target_epoch = await_leader(wire, PLAIN)
+        assert target_epoch < source_epoch <= max(epochs_in(source, PLAIN))
+        for topic in (PLAIN, CLEANED):
+            check_that_it_is_served_on(wire, topic, before[topic])
+            values = [record.value for record in rows_of(wire, topic)]
+            assert consume(target, topic, len(values)) == values
+        await_leader(wire, FOREIGN)
+        assert rows_of(wire, FOREIGN) == []
+        fill(wire, FOREIGN, 0, 1)
+    check_the_files(source, target, target_epoch)
+    if isinstance(target, BrokerProcess):
+        with running(target) as wire:
+            assert await_leader(wire, CLEANED) > target_epoch
+            fill(wire, CLEANED, 43, 1)
+            assert rows_of(wire, CLEANED)[-1].offset == 5 * 44 - 1
 
 
-def epochs_in(node: Node) -> dict[int, int]:
-    """Return what the leader epoch checkpoint says: the start offset of each epoch."""
-    _, _, *lines = (data_of(node) / PARTITION / "leader-epoch-checkpoint").read_text().splitlines()
-    return {int(epoch): int(offset) for epoch, offset in (line.split() for line in lines)}
+def check_that_it_is_served_on(wire: Wire, topic: str, before: list[Record]) -> None:
+    await_leader(wire, topic)
+    assert rows_of(wire, topic) == before
+    fill(wire, topic, 40, 3)
+    repeated = build_batch([(STARTED_MS, b"k", b"x")] * 5, producer_id=PRODUCER, producer_epoch=0, base_sequence=5 * 39)
+    assert produce(wire, topic, repeated) == 5 * 39, "the producer's state came along"
+    assert [record.offset for record in rows_of(wire, topic)[-15:]] == list(range(200, 215))
 
 
-def test_a_directory_of_another_topic_id_is_set_aside_and_never_deleted(nodes: tuple[Node, Node]) -> None:
-    """To Apache Kafka as to tidelog such a directory is a stray; the partition begins anew."""
-    source, target = nodes
-    for node in nodes:
-        with running(node) as wire:
-            create(wire, {})
-            fill(wire, 0, 3)
-    shutil.rmtree(data_of(target) / PARTITION)
-    shutil.copytree(data_of(source) / PARTITION, data_of(target) / PARTITION)
-    with running(target) as wire:
-        await_leader(wire)
-        assert rows_of(wire) == []
-        fill(wire, 0, 1)
+def check_the_files(source: Node, target: Node, target_epoch: int) -> None:
+    for topic in (PLAIN, CLEANED):
+        epochs = epochs_in(target, topic)
+        assert epochs[target_epoch] == 200, "what is appended is of the target's own epoch"
+        assert max(epochs) == target_epoch, "those above it are gone"
+        assert "isvalid: false" not in dump(data_of(target) / f"{topic}-0", ".log", "--deep-iteration")
     (stray,) = [path for path in data_of(target).iterdir() if path.name.endswith("-stray")]
-    assert (stray / "00000000000000000000.log").read_bytes() == (data_of(source) / PARTITION / "00000000000000000000.log").read_bytes()
+    name = "00000000000000000000.log"
+    assert (stray / name).read_bytes() == (data_of(source) / f"{FOREIGN}-0" / name).read_bytes()
+
+
+def epochs_in(node: Node, topic: str) -> dict[int, int]:
+    """Return what the leader epoch checkpoint says: the start offset of each epoch."""
+    _, _, *lines = (data_of(node) / f"{topic}-0" / "leader-epoch-checkpoint").read_text().splitlines()
+    return {int(epoch): int(offset) for epoch, offset in (line.split() for line in lines)}
 
 
 def await_cleaned(wire: Wire) -> None:
     """Wait until all but the active segment is clean: three keys, each once."""
     deadline = time.monotonic() + 30
-    while len(rows_of(wire)) > 3 + 5 + 5:
-        assert time.monotonic() < deadline, rows_of(wire)
+    while len(rows_of(wire, CLEANED)) > 3 + 5 + 5:
+        assert time.monotonic() < deadline
         time.sleep(0.1)
