@@ -72,7 +72,7 @@ class ControllerContext:
         self.now_ms = 0
         self.records: list[MetadataRecord] = []
         self.timers: dict[Any, int] = {}
-        self._perform(self.controller.handle_activation((), self.now_ms))
+        self.perform(self.controller.handle_activation((), self.now_ms))
 
     # Brokers
 
@@ -86,14 +86,14 @@ class ControllerContext:
             features=fields.pop("features", SUPPORTED_FEATURES),
             **fields,
         )
-        epoch: BrokerEpoch = self._perform(self.controller.handle_register_broker(request, self.now_ms, "r"))
+        epoch: BrokerEpoch = self.perform(self.controller.handle_register_broker(request, self.now_ms, "r"))
         return epoch
 
     def beat(self, node_id: int = OWN_NODE, *, epoch: int | None = None, offset: int = 10**9, **wants: bool) -> HeartbeatReply:
         known = self.controller.image.cluster.brokers.get(NodeId(node_id))
         broker_epoch = BrokerEpoch(epoch if epoch is not None else known.epoch if known else 0)
         request = Heartbeat(node_id=NodeId(node_id), broker_epoch=broker_epoch, metadata_offset=offset, **wants)
-        reply: HeartbeatReply = self._perform(self.controller.handle_heartbeat(request, self.now_ms, "r"))
+        reply: HeartbeatReply = self.perform(self.controller.handle_heartbeat(request, self.now_ms, "r"))
         return reply
 
     def start(self, *node_ids: int, incarnation: int = 1) -> "ControllerContext":
@@ -109,13 +109,13 @@ class ControllerContext:
         for key, deadline_ms in sorted(self.timers.items(), key=lambda item: item[1]):
             if deadline_ms <= self.now_ms:
                 del self.timers[key]
-                self._perform(self.controller.on_timer(key, self.now_ms))
+                self.perform(self.controller.on_timer(key, self.now_ms))
 
     # Requests
 
     def create(self, *topics: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
         request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
-        found: list[CreatableTopicResult] = self._perform(self.controller.handle_create_topics(request, self.now_ms, "r")).topics
+        found: list[CreatableTopicResult] = self.perform(self.controller.handle_create_topics(request, self.now_ms, "r")).topics
         return found
 
     def created(self, name: str, partitions: int = 1, replicas: int = 1) -> TopicImage:
@@ -125,7 +125,7 @@ class ControllerContext:
 
     def delete(self, *names: str, states: Sequence[DeleteTopicState] = ()) -> list[DeletableTopicResult]:
         request = DeleteTopicsRequest(topic_names=list(names), topics=list(states))
-        found: list[DeletableTopicResult] = self._perform(self.controller.handle_delete_topics(request, self.now_ms, "r")).responses
+        found: list[DeletableTopicResult] = self.perform(self.controller.handle_delete_topics(request, self.now_ms, "r")).responses
         return found
 
     def grow(
@@ -146,9 +146,7 @@ class ControllerContext:
             for name, total, given in asked
         ]
         request = CreatePartitionsRequest(topics=topics, validate_only=validate_only)
-        found: list[CreatePartitionsTopicResult] = self._perform(
-            self.controller.handle_create_partitions(request, self.now_ms, "r")
-        ).results
+        found: list[CreatePartitionsTopicResult] = self.perform(self.controller.handle_create_partitions(request, self.now_ms, "r")).results
         return found
 
     def alter(
@@ -172,7 +170,7 @@ class ControllerContext:
             ],
         )
         decision = self.controller.handle_incremental_alter_configs(request, self.now_ms, "r")
-        found: list[AlterConfigsResourceResponse] = self._perform(decision).responses
+        found: list[AlterConfigsResourceResponse] = self.perform(decision).responses
         return found
 
     # What is there
@@ -189,7 +187,7 @@ class ControllerContext:
     def is_fenced(self, node_id: int = OWN_NODE) -> bool:
         return self.controller.image.cluster.brokers[NodeId(node_id)].is_fenced
 
-    def _perform(self, decision: Decision) -> Any:
+    def perform(self, decision: Decision) -> Any:
         if decision.records:
             last_offset = self.controller.image.offset + len(decision.records)
             self.records += decision.records

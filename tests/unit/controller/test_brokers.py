@@ -209,7 +209,7 @@ def test_producer_ids_come_in_blocks_that_nobody_else_gets() -> None:
     blocks = []
     for node_id in (1, 2, 1):
         request = (NodeId(node_id), brokers[NodeId(node_id)].epoch)
-        blocks.append(context._perform(context.controller.handle_allocate_producer_ids(request, 0, "r")))
+        blocks.append(context.perform(context.controller.handle_allocate_producer_ids(request, 0, "r")))
     assert [(block.first, block.count) for block in blocks] == [(0, 1000), (1000, 1000), (2000, 1000)]
 
 

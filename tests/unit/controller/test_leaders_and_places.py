@@ -1,0 +1,272 @@
+"""What admins do to leaders, places and membership: elections, reassignments, directories, features, brokers that go for good."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NodeId, TopicId
+from log_service.controller.directories import AssignReplica
+from log_service.controller.reassignments import list_partition_reassignments
+from log_service.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL
+from log_service.metadata.partition import PartitionRegistration
+from log_service.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from log_service.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from log_service.protocol.stored.metadata_records import FeatureLevelRecord, PartitionChangeRecord
+from tests.unit.controller.context import ControllerContext, new_topic
+
+PREFERRED, UNCLEAN = 0, 1
+RECOVERING = 1
+
+
+def cluster(*node_ids: int, replicas: tuple[int, ...] = (1, 2)) -> ControllerContext:
+    """Brokers and a topic ``a`` of one partition on ``replicas``, all of them in sync."""
+    context = ControllerContext().start(*(node_ids or (1, 2, 3)))
+    (result,) = context.create(new_topic("a", assignments={0: replicas}))
+    assert result.error_code == ErrorCode.NONE, result
+    return context
+
+
+def change(context: ControllerContext, **fields: Any) -> None:
+    """Write a change of the partition that no request of an admin makes: what followers and leaders report."""
+    record = PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, **fields)
+    context.controller.replay([record], last_offset=context.controller.image.offset + 1, epoch=1)
+
+
+def elect(context: ControllerContext, election_type: int = PREFERRED, *, index: int = 0) -> ErrorCode:
+    request = ElectLeadersRequest(election_type=election_type, topic_partitions=[TopicPartitions(topic="a", partitions=[index])])
+    response = context.perform(context.controller.handle_elect_leaders(request, 0, "r"))
+    (result,) = response.replica_election_results[0].partition_result
+    return ErrorCode(result.error_code)
+
+
+def reassign(context: ControllerContext, *replicas: int, cancels: bool = False, allows_new_factor: bool = True) -> ErrorCode:
+    wanted = ReassignablePartition(partition_index=0, replicas=None if cancels else list(replicas))
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="a", partitions=[wanted])], allow_replication_factor_change=allows_new_factor
+    )
+    response = context.perform(context.controller.handle_alter_partition_reassignments(request, 0, "r"))
+    return ErrorCode(response.responses[0].partitions[0].error_code)
+
+
+def placed(partition: PartitionRegistration) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    return partition.replicas, partition.adding_replicas, partition.removing_replicas
+
+
+# Elections
+
+
+def test_the_preferred_leader_gets_its_partition_back() -> None:
+    context = cluster()
+    context.beat(1, wants_shutdown=True)
+    assert context.partition("a").leader == 2
+    context.start(1, incarnation=2)
+    assert elect(context) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "it is not in sync yet"
+    change(context, isr=[1, 2])
+    assert elect(context) is ErrorCode.NONE
+    assert context.partition("a").leader == 1
+    assert elect(context) is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def test_an_unclean_election_is_for_partitions_without_leader() -> None:
+    context = cluster()
+    assert elect(context, UNCLEAN) is ErrorCode.ELECTION_NOT_NEEDED
+    context.beat(2, wants_shutdown=True)
+    context.beat(1, wants_shutdown=True)
+    assert not context.partition("a").has_leader
+    assert elect(context, UNCLEAN) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    context.start(2, incarnation=2)
+    epoch = context.partition("a").leader_epoch
+    assert elect(context, UNCLEAN) is ErrorCode.NONE
+    partition = context.partition("a")
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, (2,), RECOVERING)
+    assert partition.leader_epoch == epoch + 1
+
+
+def test_all_partitions_are_asked_for_with_nothing() -> None:
+    context = cluster()
+    context.created("b", 3)
+    response = context.perform(context.controller.handle_elect_leaders(ElectLeadersRequest(topic_partitions=None), 0, "r"))
+    assert [(each.topic, each.partition_result) for each in response.replica_election_results] == [("a", []), ("b", [])]
+
+
+def test_elections_of_what_is_not_there() -> None:
+    context = cluster()
+    assert elect(context, index=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert elect(context, 5) is ErrorCode.INVALID_REQUEST
+
+
+# Reassignments
+
+
+def test_a_move_keeps_old_replicas_until_the_new_ones_are_in_sync() -> None:
+    context = cluster()
+    assert reassign(context, 3, 1) is ErrorCode.NONE
+    assert placed(context.partition("a")) == ((3, 1, 2), (3,), (2,))
+    assert context.partition("a").leader == 1
+    (listed,) = list_partition_reassignments(context.controller.image, ListPartitionReassignmentsRequest(topics=None)).topics
+    assert (listed.name, listed.partitions[0].replicas, listed.partitions[0].adding_replicas) == ("a", [3, 1, 2], [3])
+    change(context, isr=[1, 2, 3])
+    assert reassign(context, 3, 1) is ErrorCode.NONE
+    assert placed(context.partition("a")) == ((3, 1), (), ())
+    assert context.partition("a").isr == (1, 3)
+    assert len(context.partition("a").directories) == 2
+
+
+def test_a_move_to_fewer_brokers_is_done_at_once_and_elects() -> None:
+    context = cluster()
+    assert reassign(context, 2) is ErrorCode.NONE
+    partition = context.partition("a")
+    assert placed(partition) == ((2,), (), ())
+    assert (partition.leader, partition.isr, partition.leader_epoch) == (2, (2,), 1)
+    assert partition.directories == (UUID(int=502),)
+
+
+def test_another_order_changes_the_preferred_leader_only() -> None:
+    context = cluster()
+    assert reassign(context, 2, 1) is ErrorCode.NONE
+    assert (context.partition("a").replicas, context.partition("a").leader) == ((2, 1), 1)
+    assert elect(context) is ErrorCode.NONE
+    assert context.partition("a").leader == 2
+
+
+def test_a_move_is_taken_back() -> None:
+    context = cluster()
+    assert reassign(context, cancels=True) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    reassign(context, 3)
+    assert placed(context.partition("a")) == ((3, 1, 2), (3,), (1, 2))
+    assert reassign(context, cancels=True) is ErrorCode.NONE
+    assert placed(context.partition("a")) == ((1, 2), (), ())
+
+
+def test_a_move_whose_old_replicas_are_all_out_of_sync_cannot_be_taken_back() -> None:
+    context = cluster()
+    reassign(context, 3)
+    change(context, isr=[3], leader=3)
+    assert reassign(context, cancels=True) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_a_replication_factor_may_be_kept() -> None:
+    context = cluster()
+    assert reassign(context, 3, allows_new_factor=False) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert reassign(context, 3, 2, allows_new_factor=False) is ErrorCode.NONE
+    assert reassign(context, 3, 1, allows_new_factor=False) is ErrorCode.NONE, "what is being added does not count twice"
+
+
+def test_a_partition_stays_where_it_is_told_to_be() -> None:
+    context = cluster()
+    count = len(context.records)
+    assert reassign(context, 1, 2) is ErrorCode.NONE
+    assert len(context.records) == count
+
+
+# Directories
+
+
+def assign(context: ControllerContext, **fields: Any) -> None:
+    broker = context.controller.image.cluster.brokers[NodeId(1)]
+    wanted = {
+        "node_id": NodeId(1),
+        "broker_epoch": broker.epoch,
+        "topic_id": context.topic("a").topic_id,
+        "partition": 0,
+        "directory_id": UUID(int=77),
+        **fields,
+    }
+    context.perform(context.controller.handle_assign_replica(AssignReplica(**wanted), 0, "r"))
+
+
+def test_a_broker_tells_where_its_replica_is() -> None:
+    context = cluster()
+    assign(context)
+    assert context.partition("a").directories == (UUID(int=77), UUID(int=502))
+    count = len(context.records)
+    assign(context)
+    assert len(context.records) == count
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"broker_epoch": 10**6}, ErrorCode.STALE_BROKER_EPOCH),
+        ({"node_id": NodeId(9)}, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ({"topic_id": TopicId(UUID(int=9))}, ErrorCode.UNKNOWN_TOPIC_ID),
+        ({"partition": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+    ids=str,
+)
+def test_places_of_what_is_not_there(fields: dict[str, Any], code: ErrorCode) -> None:
+    context = cluster()
+    with pytest.raises(KafkaError) as caught:
+        assign(context, **fields)
+    assert caught.value.code is code
+
+
+def test_a_broker_tells_only_of_its_own_replicas() -> None:
+    context = cluster(replicas=(2, 3))
+    with pytest.raises(KafkaError) as caught:
+        assign(context)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+# Features and brokers
+
+
+def update(context: ControllerContext, *updates: FeatureUpdateKey, validate_only: bool = False) -> None:
+    request = UpdateFeaturesRequest(feature_updates=list(updates), validate_only=validate_only)
+    context.perform(context.controller.handle_update_features(request, 0, "r"))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL + 1),
+        FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL, upgrade_type=7),
+        FeatureUpdateKey(feature="share.version", max_version_level=1),
+        FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=3),
+    ],
+    ids=lambda fault: f"{fault.feature}-{fault.max_version_level}-{fault.upgrade_type}",
+)
+def test_levels_that_cannot_be_change_nothing(fault: FeatureUpdateKey) -> None:
+    context = cluster()
+    kraft = FeatureLevelRecord(name="kraft.version", feature_level=1)
+    context.controller.replay([kraft], last_offset=context.controller.image.offset + 1, epoch=1)
+    before = dict(context.controller.image.features)
+    with pytest.raises(KafkaError) as caught:
+        update(context, FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL), fault)
+    assert caught.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    assert context.controller.image.features == before
+
+
+def test_a_level_that_is_there_writes_nothing() -> None:
+    context = cluster()
+    count = len(context.records)
+    update(context, FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL))
+    assert len(context.records) == count
+
+
+def test_a_broker_that_is_forgotten_leads_nothing_until_it_registers_again() -> None:
+    context = cluster()
+    context.perform(context.controller.handle_unregister_broker(NodeId(1), 0, "r"))
+    assert NodeId(1) not in context.controller.image.cluster.brokers
+    assert context.partition("a").leader == 2
+    with pytest.raises(KafkaError) as caught:
+        context.beat(1)
+    assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+    context.pass_ms(60_000)
+    context.start(1, incarnation=2)
+    assert not context.is_fenced(1)
+
+
+def test_a_broker_that_nobody_knows_cannot_be_forgotten() -> None:
+    context = cluster()
+    with pytest.raises(KafkaError) as caught:
+        context.controller.handle_unregister_broker(NodeId(9), 0, "r")
+    assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
