@@ -51,6 +51,23 @@ def scan_headers(
         chunk_bytes = HEADER_SIZE if size_bytes > _HEADERS_CHUNK_BYTES // 4 else _HEADERS_CHUNK_BYTES
 
 
+def find_indexed(read: Read, lookup: Callable[[], int], doubt: Callable[[], None], end: int, offset: int) -> tuple[int, int] | None:
+    """As ``find_batch`` from the position that ``lookup`` tells for ``offset``; ``doubt`` builds anew what an entry was wrong in.
+
+    Index files have no checksum: an entry is believed where a batch begins there that is not behind ``offset``.
+    """
+    position = lookup()
+    if not position:
+        return find_batch(read, 0, end, offset)
+    try:
+        if parse_header(read(position, HEADER_SIZE)).base_offset <= offset:
+            return find_batch(read, position, end, offset)
+    except CorruptBatch:
+        pass  # the entry is wrong, or the batch is: the scan says which
+    doubt()
+    return find_batch(read, lookup(), end, offset)
+
+
 def find_batch(read: Read, position: int, end: int, offset: int) -> tuple[int, int] | None:
     """Return (position, size) of the first batch from ``position`` whose last offset is at or above ``offset``.
 

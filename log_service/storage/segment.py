@@ -19,7 +19,7 @@ from log_service.records.batch import BatchHeader, CorruptBatch
 from log_service.storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, file_name
 from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
 from log_service.storage.recent_places import RECENT_COUNT, BatchPlace, RecentPlaces
-from log_service.storage.scanning import find_batch, scan_batches, scan_headers
+from log_service.storage.scanning import find_indexed, scan_batches, scan_headers
 from log_service.storage.segment_indexes import SegmentIndexes
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -223,11 +223,9 @@ class Segment:
             index = bisect_left(recent.last_offsets, offset)
             if index == len(recent.last_offsets):
                 return None
-            positions = recent.positions
-            position = positions[index]
-            index += 1
-            return BatchPlace(position, (positions[index] if index < len(positions) else self.size_bytes) - position)
-        found = find_batch(self._read, self.offset_index.lookup(offset), self.size_bytes, offset)
+            positions = [*recent.positions[index : index + 2], self.size_bytes]
+            return BatchPlace(positions[0], positions[1] - positions[0])
+        found = find_indexed(self._read, lambda: self.offset_index.lookup(offset), self._doubt_indexes, self.size_bytes, offset)
         return None if found is None else BatchPlace(*found)
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
@@ -271,6 +269,11 @@ class Segment:
         for position, header in self.headers(0):
             self.note_batch(position, header.base_offset, header.last_offset, header.max_timestamp)
 
+    def _doubt_indexes(self) -> None:
+        if not self._indexes.were_doubted:  # once: where batches are damaged nothing helps
+            self._indexes.were_doubted = True
+            self.rebuild_indexes()
+
     def recover(self, note_epoch: Callable[[int, int], object]) -> tuple[int, int, str | None]:
         """Verify every batch and build the indexes again; return (valid bytes, next offset, why it ended early or None).
 
@@ -282,12 +285,11 @@ class Segment:
         valid_bytes, next_offset = 0, self.base_offset
         try:
             for position, header, _ in self.batches(0):
-                last_offset = header.last_offset
-                if header.base_offset < next_offset or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
-                    text = f"the batch at position {position} has base offset {header.base_offset} where {next_offset} is due"
-                    return valid_bytes, next_offset, text
-                self.note_batch(position, header.base_offset, last_offset, header.max_timestamp)
-                note_epoch(header.partition_leader_epoch, header.base_offset)
+                base_offset, last_offset = header.base_offset, header.last_offset
+                if base_offset < next_offset or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+                    return valid_bytes, next_offset, f"the batch at position {position} has base offset {base_offset}, {next_offset} is due"
+                self.note_batch(position, base_offset, last_offset, header.max_timestamp)
+                note_epoch(header.partition_leader_epoch, base_offset)
                 valid_bytes, next_offset = position + header.size_bytes, last_offset + 1
         except CorruptBatch as error:
             return valid_bytes, next_offset, str(error)

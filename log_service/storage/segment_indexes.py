@@ -32,6 +32,7 @@ class SegmentIndexes:
         "offset_index",
         "tail",
         "time_index",
+        "were_doubted",
     )
 
     def __init__(self, files: Files, directory: Path, base_offset: int, config: LogConfig, tail: str = "") -> None:
@@ -44,6 +45,7 @@ class SegmentIndexes:
         self.base_offset = base_offset
         self.is_full = False
         self.is_loaded = False
+        self.were_doubted = False
         self.max_timestamp: int | None = None
         self.max_timestamp_offset = base_offset
         self.offset_index: OffsetIndex

@@ -223,3 +223,19 @@ def test_a_file_that_somebody_removed_costs_the_request_only() -> None:
         context.read(0)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert context.base_offsets(4) == [4, 5]
+
+
+def test_an_index_entry_that_points_behind_its_batch_is_not_believed() -> None:
+    """An index has no checksum: a flipped bit in one let a reader step over records without a word."""
+    context = LogContext(index_interval_bytes=1)
+    context.append_records(*[1] * 20)
+    trio.run(context.log.close)
+    path = context.directory / "00000000000000000000.index"
+    entry = context.files.read_bytes(path)[8 * 9 : 8 * 10]
+    assert int.from_bytes(entry[:4], "big") == 10
+    for damaged in (b"\0\0\0\x09" + entry[4:], entry[:4] + b"\0\0\0\x07", entry[:4] + b"\x7f\0\0\0"):
+        context.files.open(path).write_at(8 * 9, damaged)
+        context.open(is_clean=True)
+        for offset in (9, 10, 11):
+            assert context.base_offsets(offset, max_bytes=1) == [offset]
+        trio.run(context.log.close)
