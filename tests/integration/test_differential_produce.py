@@ -1,4 +1,17 @@
-"""Produce and InitProducerId beside Apache Kafka: codes, offsets and times of every answer."""
+"""Produce and InitProducerId beside Apache Kafka: codes, offsets and times of every answer.
+
+Meant differences, each held by ``tests/unit/broker/test_meant_differences.py``:
+
+* Error texts say what is wrong; Apache Kafka sends none but for single records.
+* Batches are opaque where nothing has to be looked up in them: neither is a compressed batch opened, nor are all records of an uncompressed
+  one walked, so that a header is believed where it counts records or names the latest timestamp. In return the first record of an
+  uncompressed batch has to be well-formed and to have offset delta 0, which Apache Kafka does not ask for.
+* A producer id without an epoch is INVALID_PRODUCER_EPOCH; Apache Kafka appends it, and then cannot tell its repetitions.
+* Codecs 5 to 7 are UNSUPPORTED_COMPRESSION_TYPE, and a partition without records INVALID_RECORD; Apache Kafka answers
+  UNKNOWN_SERVER_ERROR, or not at all.
+* Nobody writes to internal topics; Apache Kafka lets clients that are called ``__admin_client``.
+* With ``flush.messages=1`` an append waits for a sync that it shares, and a timeout of 0 ends that wait at once.
+"""
 
 import time
 from collections.abc import Collection
