@@ -32,7 +32,6 @@ METADATA = "__cluster_metadata-0"
 START_SECONDS = 60
 TOPIC, BROKER = ConfigResource.Type.TOPIC, ConfigResource.Type.BROKER
 DEFAULTS_OF_OUR_OWN = {
-    "broker.id",
     "log.dir",
     "max.connections",
     "max.connections.per.ip",
@@ -245,11 +244,12 @@ def test_kafkas_controller_leads_our_log_and_we_lead_it_again(used: Node, tmp_pa
         our_topic, our_broker = configs_of(ours, TOPIC, "orders"), configs_of(ours, BROKER, "1")
     assert our_topic == their_topic
     known = {name: row for name, row in our_broker.items() if name in their_broker}
-    assert our_broker.keys() - their_broker.keys() == {"cluster.id", "log.initial.task.delay.ms"}
+    assert our_broker.keys() - their_broker.keys() == {"cluster.id"}
+    assert known.keys() == their_broker.keys()
     unlike = {name for name, (value, _) in known.items() if value != their_broker[name][0]}
     assert unlike - DEFAULTS.keys() == DEFAULTS_OF_OUR_OWN
     may_change = {name for name, (_, is_read_only) in known.items() if not is_read_only}
-    assert may_change <= {name for name, (_, is_read_only) in their_broker.items() if not is_read_only}
+    assert may_change == {name for name, (_, is_read_only) in their_broker.items() if not is_read_only}
 
 
 def test_a_directory_that_kafka_formatted_is_taken_over(tmp_path: Path) -> None:
