@@ -1,13 +1,14 @@
 """``tidelog topics``: create, list, describe, change and delete topics, by name or pattern, and see their offsets."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_topics, matching_topics
-from log_service.cli.output import bootstrap_option, confirm, json_option, key_values, print_rows
+from log_service.cli.output import bootstrap_option, confirm, json_option, key_values, print_rows, tell
 from log_service.client.admin_values import ConfigResource, NewTopic
 from log_service.client.blocking import BlockingAdmin
 from log_service.common.types import TopicPartition
@@ -32,6 +33,8 @@ config_option = click.option("-c", "--config", "configs", multiple=True, metavar
 )
 @config_option
 @click.option("--if-not-exists", is_flag=True, help="A topic that is there already is fine.")
+@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@json_option
 @bootstrap_option
 def create(
     *,
@@ -40,6 +43,8 @@ def create(
     replication_factor: int | None,
     configs: tuple[str, ...],
     if_not_exists: bool,
+    dry_run: bool,
+    as_json: bool,
     bootstrap_servers: str,
 ) -> None:
     """Create topics NAMES.
@@ -55,9 +60,13 @@ def create(
             for name in names
             if name not in present
         ]
-        ids = admin.create_topics(wanted) if wanted else {}
-    for name in names:
-        click.echo(f"created {name} ({format_uuid(ids[name])})" if name in ids else f"{name} was there already")
+        ids = admin.create_topics(wanted, is_validated_only=dry_run) if wanted else {}
+    rows = [{"name": name, "created": name in ids, "topic_id": format_uuid(ids[name]) if name in ids else None} for name in names]
+    if dry_run:
+        tell("\n".join(f"{topic.name} would be accepted" for topic in wanted), [topic.name for topic in wanted], as_json=as_json)
+        return
+    lines = [f"created {row['name']} ({row['topic_id']})" if row["created"] else f"{row['name']} was there already" for row in rows]
+    tell("\n".join(lines), rows, as_json=as_json)
 
 
 @topics.command("list", short_help="List all topics.")
@@ -171,8 +180,11 @@ def config_rows(admin: BlockingAdmin, names: Sequence[str]) -> list[dict[str, An
 @click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Grow to so many partitions; they never become fewer.")
 @config_option
 @click.option("--reset", "resets", multiple=True, metavar="KEY", help="Give a config its default back; may be repeated.")
+@json_option
 @bootstrap_option
-def alter(*, name: str, partitions: int | None, configs: tuple[str, ...], resets: tuple[str, ...], bootstrap_servers: str) -> None:
+def alter(
+    *, name: str, partitions: int | None, configs: tuple[str, ...], resets: tuple[str, ...], as_json: bool, bootstrap_servers: str
+) -> None:
     """Change the configs of topic NAME, or give it more partitions."""
     changes: dict[str, str | None] = {**key_values(configs, "--config"), **dict.fromkeys(resets)}
     if not changes and partitions is None:
@@ -182,21 +194,22 @@ def alter(*, name: str, partitions: int | None, configs: tuple[str, ...], resets
             admin.alter_configs({ConfigResource.topic(name): changes})
         if partitions is not None:
             admin.create_partitions({name: partitions})
-    click.echo(f"changed {name}")
+    tell(f"changed {name}", {"name": name, "partitions": partitions, "configs": changes}, as_json=as_json)
 
 
 @topics.command(short_help="Delete topics with all their records.")
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_topics)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
 @bootstrap_option
-def delete(*, names: tuple[str, ...], yes: bool, bootstrap_servers: str) -> None:
+def delete(*, names: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Delete topics NAMES, by name or pattern, with all their records."""
     with open_admin(bootstrap_servers) as admin:
         wanted = matching_topics(admin, names)
         if not yes:
             confirm(f"Delete {', '.join(wanted)} with all records?", "nothing was deleted")
         admin.delete_topics(wanted)
-    click.echo(f"deleted {', '.join(wanted)}")
+    tell(f"deleted {', '.join(wanted)}", wanted, as_json=as_json)
 
 
 @topics.command("apply-retention", short_help="Delete what retention no longer keeps.")
@@ -212,3 +225,22 @@ def apply_retention(*, names: tuple[str, ...], as_json: bool, bootstrap_servers:
         results = admin.apply_retention(list(names) or None)
     columns = ["topic", "partition", "segments_deleted", "bytes_deleted", "log_start_offset"]
     print_rows([{column: getattr(result, column) for column in columns} for result in results], columns, as_json=as_json)
+
+
+@topics.command("apply-compaction", short_help="Keep of each key the latest record, where that is due.")
+@click.argument("names", nargs=-1, shell_complete=complete_topics)
+@json_option
+@bootstrap_option
+def apply_compaction(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+    """Have the broker compact now what is due of topics NAMES, or of all compacted ones, and tell what that did.
+
+    What is due is each topic's configuration: min.cleanable.dirty.ratio and the compaction lags. A tidelog broker does this; others
+    clean by themselves.
+    """
+    with open_admin(bootstrap_servers) as admin:
+        results = admin.apply_compaction(list(names) or None)
+    columns = ["topic", "partition", "records_before", "records_after", "bytes_before", "bytes_after"]
+    print_rows([asdict(result) for result in results], columns, as_json=as_json, flexible=["topic"])
+    for result in results:
+        if result.reason is not None:
+            click.echo(f"{result.topic}-{result.partition} was not compacted: {result.reason}", err=True)

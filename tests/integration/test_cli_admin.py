@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from log_service.client import BlockingProducer
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration.command_line import Finished, run
 from tests.integration.confluent import consumer, create_topic, produce, take
@@ -46,6 +47,20 @@ def test_a_topic_from_birth_to_death(tidelog: Command, name: str) -> None:
     assert tidelog("topics", "alter", name, "--reset", "retention.ms").exit_code == 0
     assert tidelog("topics", "delete", name, given="y\n").output == f"deleted {name}\n"
     assert name not in tidelog("topics", "list").output
+
+
+def test_what_was_done_is_told_to_programs(tidelog: Command, name: str) -> None:
+    assert as_json(tidelog("topics", "create", name, "--dry-run", "--json")) == [name]
+    assert name not in tidelog("topics", "list").output
+    (created,) = as_json(tidelog("topics", "create", name, "--json"))
+    assert (created["name"], created["created"]) == (name, True)
+    (again,) = as_json(tidelog("topics", "create", name, "--if-not-exists", "--json"))
+    assert (again["created"], again["topic_id"]) == (False, None)
+    changed = as_json(tidelog("topics", "alter", name, "-p", "2", "--json"))
+    assert changed == {"name": name, "partitions": 2, "configs": {}}
+    (configured,) = as_json(tidelog("configs", "set", "retention.ms=5", "--topic", name, "--json"))
+    assert configured == {"resource": f"topic {name}", "changed": ["retention.ms"], "is_dry_run": False}
+    assert as_json(tidelog("topics", "delete", name, "-y", "--json")) == [name]
 
 
 def test_a_topic_that_is_there_is_an_error_or_fine(tidelog: Command, topic: str) -> None:
@@ -143,6 +158,19 @@ def test_retention_is_applied_on_demand(tidelog_bootstrap: str, tidelog: Command
     missing = tidelog("topics", "apply-retention", "nowhere")
     assert missing.exit_code == 1
     assert "nowhere: there is no such topic" in missing.errors
+
+
+def test_compaction_is_applied_on_demand(tidelog_bootstrap: str, tidelog: Command, name: str) -> None:
+    create_topic(tidelog_bootstrap, name, cleanup_policy="compact", segment_ms="1")
+    with BlockingProducer(tidelog_bootstrap, linger_ms=0) as producer:
+        for number in range(4):
+            producer.send(name, key=b"key", value=b"%d" % number, timestamp_ms=1_700_000_000_000 + 10 * number)
+            producer.flush()
+    (row,) = as_json(tidelog("topics", "apply-compaction", name, "--json"))
+    assert (row["topic"], row["records_before"], row["records_after"], row["dirty_ratio_after"]) == (name, 3, 1, 0.0)
+    assert max(map(len, tidelog("topics", "apply-compaction", name).lines)) <= 80
+    refused = tidelog("topics", "apply-compaction", "nowhere")
+    assert "nowhere: there is no such topic" in refused.errors
 
 
 def test_the_files_of_a_broker_are_dumped(broker: BrokerProcess, tmp_path: Path) -> None:
