@@ -8,9 +8,11 @@ Invariants: every partition of a subscribed topic goes to exactly one member tha
 result depends on the arguments alone, not on their order.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from types import MappingProxyType
+from typing import Protocol
 
 from log_service.client.group_protocol import Subscription
 from log_service.common.types import TopicPartition
@@ -31,7 +33,17 @@ class Member:
 
 
 Assignment = dict[str, list[TopicPartition]]
-Assign = Callable[[Iterable[Member], Mapping[str, int]], Assignment]
+Racks = Mapping[TopicPartition, frozenset[str]]
+"""The racks in which a partition has replicas; nothing where nobody told."""
+
+NO_RACKS: Racks = MappingProxyType({})
+
+
+class Assign(Protocol):
+    """Places the partitions of topics, given by their counts; ``racks`` matters to ``range`` alone."""
+
+    def __call__(self, members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
+        """Return what each member gets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,24 +56,58 @@ class Assignor:
     is_sticky: bool = False
 
 
-def assign_range(members: Iterable[Member], counts: Mapping[str, int]) -> Assignment:
-    """Split each topic into runs of partitions, one per member that wants it; the first members get one more."""
+def assign_range(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
+    """Split each topic into runs of partitions, one per member that wants it; the first members get one more.
+
+    Topics of one size that the same members want are split alike. Where members and partitions tell of racks that differ, a member gets
+    partitions with a replica in its own rack as far as there are any, and no more or fewer than else (KIP-881).
+    """
     ordered = sorted(members, key=lambda member: member.order)
     assignment: Assignment = {member.member_id: [] for member in ordered}
+    alike: dict[tuple[tuple[str, ...], int], list[str]] = {}
     for topic in sorted(counts):
-        takers = [member.member_id for member in ordered if topic in member.subscription.topics]
-        if not takers:
-            continue
-        share, extra = divmod(counts[topic], len(takers))
-        first = 0
-        for index, member_id in enumerate(takers):
-            size = share + (index < extra)
-            assignment[member_id] += [TopicPartition(topic, number) for number in range(first, first + size)]
-            first += size
-    return assignment
+        takers = tuple(member.member_id for member in ordered if topic in member.subscription.topics)
+        if takers:
+            alike.setdefault((takers, counts[topic]), []).append(topic)
+    by_id = {member.member_id: member for member in ordered}
+    for (takers, count), topics in alike.items():
+        runs = _split([by_id[member_id] for member_id in takers], topics, count, racks)
+        for member_id, numbers in runs.items():
+            assignment[member_id] += [TopicPartition(topic, number) for topic in topics for number in numbers]
+    return {member_id: sorted(placed) for member_id, placed in assignment.items()}
 
 
-def assign_round_robin(members: Iterable[Member], counts: Mapping[str, int]) -> Assignment:
+def _split(takers: Sequence[Member], topics: Sequence[str], count: int, racks: Racks) -> dict[str, list[int]]:
+    """Split the numbers of partitions that ``topics`` have in common."""
+    share, extra = divmod(count, len(takers))
+    sizes = {member.member_id: share + (index < extra) for index, member in enumerate(takers)}
+    free = list(range(count))
+    runs: dict[str, list[int]] = {member_id: [] for member_id in sizes}
+    if _is_rack_aware(takers, topics, count, racks):
+        for member in takers:
+            near = [number for number in free if _is_near(member, topics, number, racks)]
+            runs[member.member_id] = near[: sizes[member.member_id]]
+            free = [number for number in free if number not in set(runs[member.member_id])]
+    for member_id, numbers in runs.items():
+        missing_count = sizes[member_id] - len(numbers)
+        numbers.extend(free[:missing_count])
+        del free[:missing_count]
+    return runs
+
+
+def _is_rack_aware(takers: Sequence[Member], topics: Sequence[str], count: int, racks: Racks) -> bool:
+    """Whether racks make a difference: members and partitions share some, and not every partition is in all of them."""
+    found = [racks.get(TopicPartition(topic, number), frozenset()) for topic in topics for number in range(count)]
+    everywhere = frozenset[str]().union(*found)
+    is_shared = any(member.subscription.rack in everywhere for member in takers)
+    return is_shared and any(each != everywhere for each in found)
+
+
+def _is_near(member: Member, topics: Sequence[str], number: int, racks: Racks) -> bool:
+    return all(member.subscription.rack in racks.get(TopicPartition(topic, number), ()) for topic in topics)
+
+
+def assign_round_robin(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:  # noqa: ARG001 - one shape for all
     """Deal all partitions of all topics out in turn, passing over members that do not want the topic."""
     ordered = sorted(members, key=lambda member: member.order)
     assignment: Assignment = {member.member_id: [] for member in ordered}
@@ -75,7 +121,7 @@ def assign_round_robin(members: Iterable[Member], counts: Mapping[str, int]) -> 
     return assignment
 
 
-def assign_sticky(members: Iterable[Member], counts: Mapping[str, int]) -> Assignment:
+def assign_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:  # noqa: ARG001 - one shape for all
     """Leave members what they have as far as balance allows, and spread the rest."""
     ordered = sorted(members, key=lambda member: member.order)
     wanted = {topic for member in ordered for topic in member.subscription.topics}
@@ -96,7 +142,7 @@ def assign_sticky(members: Iterable[Member], counts: Mapping[str, int]) -> Assig
     return {member_id: sorted(owned) for member_id, owned in assignment.items()}
 
 
-def assign_cooperative_sticky(members: Iterable[Member], counts: Mapping[str, int]) -> Assignment:
+def assign_cooperative_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:  # noqa: ARG001 - one shape for all
     """``assign_sticky``, but a partition that somebody else owns stays unassigned until its owner has given it up."""
     ordered = sorted(members, key=lambda member: member.order)
     owners: dict[TopicPartition, set[str]] = {}

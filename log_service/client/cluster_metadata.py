@@ -166,6 +166,10 @@ class ClusterMetadata:
         """Keep these topics in the view from the next refresh on."""
         self._topics.update(topics)
 
+    def watch_only(self, topics: Iterable[str]) -> None:
+        """Keep these topics in the view, and ask no more for those that were watched before."""
+        self._topics = set(topics)
+
     def watch_all(self, *, is_on: bool) -> None:
         """Keep all topics of the cluster in the view from the next refresh on, or no longer."""
         self._is_watching_all = is_on

@@ -77,6 +77,17 @@ class ClusterView:
         partition = self.partition(topic_partition)
         return NO_LEADER if partition is None or partition.leader not in self.nodes else partition.leader
 
+    def racks_of(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        """Return the racks in which the partitions of topics have replicas, as far as brokers tell."""
+        rack_of = {node_id: node.rack for node_id, node in self.nodes.items() if node.rack}
+        if not rack_of:
+            return {}
+        return {
+            TopicPartition(topic, each.partition): frozenset(rack_of[node_id] for node_id in each.replicas if node_id in rack_of)
+            for topic in sorted(self.topics.keys() & set(topics))
+            for each in self.topics[topic].partitions
+        }
+
     def topic_id_of(self, topic: str) -> TopicId:
         """Return the topic's id, zero where nobody told."""
         known = self.topics.get(topic)

@@ -139,7 +139,7 @@ class Consumer(Positioning):
             self._subscriptions.topics = self._matching(topics)
         else:
             self._subscriptions.topics = frozenset(topics)
-            self.cluster.watch(self._subscriptions.topics)
+            self.cluster.watch_only(self._subscriptions.topics)
         if self._membership is None:
             self._membership = Membership(self.cluster, self.config, self.config.group_id, self._note_change, self._meter)
             self._committer.membership = self._membership
@@ -160,7 +160,7 @@ class Consumer(Positioning):
         if self._rebalancer is not None:
             raise ConfigError("the consumer is subscribed: unsubscribe() first")
         wanted = list(partitions)
-        self.cluster.watch({each.topic for each in wanted})
+        self.cluster.watch_only({each.topic for each in wanted})
         self._subscriptions.assign(wanted, Start.COMMITTED)
         self._is_position_wanted.set()
 

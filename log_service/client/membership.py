@@ -291,7 +291,7 @@ class Membership:
         self._leader_counts = {topic: counts.get(topic, 0) for topic in topics}
         if response.skip_assignment:
             return []
-        assignment = ASSIGNORS[assignor].assign(members, counts)
+        assignment = ASSIGNORS[assignor].assign(members, counts, view.racks_of(topics))
         return [
             SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(partitions))
             for member_id, partitions in assignment.items()

@@ -35,6 +35,39 @@ def test_range_orders_static_members_by_their_names() -> None:
     assert placed(ASSIGNORS["range"].assign(members, {"t": 3})) == {"y": "t0", "x": "t1", "a": "t2"}
 
 
+def in_rack(member_id: str, rack: str | None, topics: str = "t") -> Member:
+    return Member(member_id=member_id, group_instance_id=None, subscription=Subscription(topics=tuple(topics.split()), rack=rack))
+
+
+def racks(**by_partition: str) -> dict[TopicPartition, frozenset[str]]:
+    """``t0="x y"``: partition 0 of t has replicas in racks x and y."""
+    return {TopicPartition(name[0], int(name[1:])): frozenset(told.split()) for name, told in by_partition.items()}
+
+
+def test_range_prefers_replicas_in_the_members_rack() -> None:
+    members = [in_rack("a", "x"), in_rack("b", "y")]
+    assignment = ASSIGNORS["range"].assign(members, {"t": 4}, racks(t0="y", t1="x", t2="y", t3="x"))
+    assert placed(assignment) == {"a": "t1 t3", "b": "t0 t2"}
+
+
+def test_range_gives_nobody_more_for_the_sake_of_racks() -> None:
+    members = [in_rack("a", "x"), in_rack("b", "y"), in_rack("c", None)]
+    assignment = ASSIGNORS["range"].assign(members, {"t": 4}, racks(t0="y", t1="y", t2="y", t3="x"))
+    assert placed(assignment) == {"a": "t1 t3", "b": "t0", "c": "t2"}
+
+
+def test_range_keeps_equal_numbers_together_where_racks_matter_too() -> None:
+    members = [in_rack("a", "x", "t u"), in_rack("b", "y", "t u")]
+    told = racks(t0="y", t1="x", u0="y", u1="x")
+    assert placed(ASSIGNORS["range"].assign(members, {"t": 2, "u": 2}, told)) == {"a": "t1 u1", "b": "t0 u0"}
+
+
+@pytest.mark.parametrize("told", [racks(t0="x y", t1="x y"), racks(t0="z", t1="w"), racks()])
+def test_range_ignores_racks_that_make_no_difference(told: dict[TopicPartition, frozenset[str]]) -> None:
+    members = [in_rack("a", "y"), in_rack("b", "x")]
+    assert placed(ASSIGNORS["range"].assign(members, {"t": 2}, told)) == {"a": "t0", "b": "t1"}
+
+
 def test_roundrobin_deals_over_topics_and_passes_over_who_does_not_want() -> None:
     members = [member("a", "t u"), member("b", "u")]
     assert placed(ASSIGNORS["roundrobin"].assign(members, {"t": 2, "u": 3})) == {"a": "t0 t1 u1", "b": "u0 u2"}

@@ -208,6 +208,20 @@ def test_a_partition_that_is_not_there_does_not_keep_the_others_from_being_read(
     tell(story)
 
 
+def test_topics_that_are_read_no_more_are_not_asked_for_any_more() -> None:
+    async def story(leader: Leader, consumer: Consumer) -> None:
+        await consumer.position(FIRST)
+        for number in range(5):
+            consumer.assign([TopicPartition(f"other-{number}", 0)])
+            await consumer.poll(timeout_ms=50)
+        consumer.assign([FIRST])
+        await consumer.cluster.refresh()
+        asked = [request for key, request in leader.broker.requests if key is ApiKey.METADATA][-1]
+        assert [topic.name for topic in asked.topics] == ["t"]
+
+    tell(story)
+
+
 # Truncation
 
 
