@@ -7,7 +7,7 @@ import click
 
 from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
-from log_service.cli.output import bootstrap_option, confirm, counted, json_option, key_values, print_json, print_rows, sized
+from log_service.cli.output import bootstrap_option, confirm, counted, json_option, key_values, print_json, print_rows, sized, tell
 from log_service.client.admin_cluster_values import ElectionType, FeatureUpdate, LogDirDescription, QuorumReplica, UpgradeType
 from log_service.client.admin_values import ItemsFailed
 from log_service.client.blocking import BlockingAdmin
@@ -84,7 +84,8 @@ def features(
         require_broker(admin, node_id)
         if wanted:
             admin.update_features(wanted, is_validated_only=dry_run)
-            click.echo(f"{'this would be accepted: ' if dry_run else ''}set {', '.join(updates)}")
+            levels = {name: update.level for name, update in wanted.items()}
+            tell(f"{'this would be accepted: ' if dry_run else ''}set {', '.join(updates)}", levels, as_json=as_json)
             return
         found = admin.describe_features(node_id)
     rows = [
@@ -293,11 +294,12 @@ def brokers_of(text: str) -> list[int]:
 @cluster.command(short_help="Forget a broker that is gone for good.")
 @click.argument("node_id", type=click.IntRange(min=0))
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
 @bootstrap_option
-def unregister(*, node_id: int, yes: bool, bootstrap_servers: str) -> None:
+def unregister(*, node_id: int, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Have the cluster forget broker NODE_ID, which must be gone for good."""
     if not yes:
         confirm(f"Forget broker {node_id}?", "nothing was forgotten")
     with open_admin(bootstrap_servers) as admin:
         admin.unregister_broker(node_id)
-    click.echo(f"broker {node_id} is forgotten")
+    tell(f"broker {node_id} is forgotten", {"node_id": node_id}, as_json=as_json)

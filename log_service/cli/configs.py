@@ -11,7 +11,7 @@ import click
 
 from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
-from log_service.cli.output import bootstrap_option, counted, json_option, key_values, print_rows
+from log_service.cli.output import bootstrap_option, counted, json_option, key_values, print_rows, tell
 from log_service.client.admin_values import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ResourceType
 from log_service.client.blocking import BlockingAdmin
 from log_service.common.errors import ConfigError
@@ -183,8 +183,9 @@ def refuse_unknown(resource: ConfigResource, entries: dict[str, ConfigEntry], ke
 @click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
 @resource_options
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@json_option
 @bootstrap_option
-def set_configs(*, pairs: tuple[str, ...], dry_run: bool, bootstrap_servers: str, **named: Any) -> None:
+def set_configs(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
     """Set each KEY to VALUE on the resources that the options name.
 
     \b
@@ -192,55 +193,60 @@ def set_configs(*, pairs: tuple[str, ...], dry_run: bool, bootstrap_servers: str
     tidelog configs set log.retention.ms=3600000 --cluster-default
     """
     values = key_values(pairs, "KEY=VALUE")
-    change(bootstrap_servers, dict(values), named, dry_run=dry_run, done=f"set {', '.join(values)}")
+    change(bootstrap_servers, dict(values), named, dry_run=dry_run, as_json=as_json, done=f"set {', '.join(values)}")
 
 
 @configs.command(short_help="Give configs their defaults back.")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @resource_options
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@json_option
 @bootstrap_option
-def unset(*, keys: tuple[str, ...], dry_run: bool, bootstrap_servers: str, **named: Any) -> None:
+def unset(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
     """Give each KEY its default back on the resources that the options name."""
     for key in keys:
         if "=" in key:
             raise click.BadParameter(f"{key!r} is more than a key", param_hint="KEY")
-    change(bootstrap_servers, dict.fromkeys(keys), named, dry_run=dry_run, done=f"unset {', '.join(keys)}")
+    change(bootstrap_servers, dict.fromkeys(keys), named, dry_run=dry_run, as_json=as_json, done=f"unset {', '.join(keys)}")
 
 
 @configs.command(short_help="Add values to lists.")
 @click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
 @resource_options
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@json_option
 @bootstrap_option
-def append(*, pairs: tuple[str, ...], dry_run: bool, bootstrap_servers: str, **named: Any) -> None:
+def append(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
     """Add VALUE to the list that KEY is, on the resources that the options name.
 
     \b
     tidelog configs append cleanup.policy=compact --topic orders
     """
-    change_list(ConfigOperation.APPEND, pairs, dry_run=dry_run, bootstrap_servers=bootstrap_servers, named=named)
+    change_list(ConfigOperation.APPEND, pairs, bootstrap_servers, named, dry_run=dry_run, as_json=as_json)
 
 
 @configs.command(short_help="Take values from lists.")
 @click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
 @resource_options
 @click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@json_option
 @bootstrap_option
-def subtract(*, pairs: tuple[str, ...], dry_run: bool, bootstrap_servers: str, **named: Any) -> None:
+def subtract(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **named: Any) -> None:
     """Take VALUE from the list that KEY is, on the resources that the options name."""
-    change_list(ConfigOperation.SUBTRACT, pairs, dry_run=dry_run, bootstrap_servers=bootstrap_servers, named=named)
+    change_list(ConfigOperation.SUBTRACT, pairs, bootstrap_servers, named, dry_run=dry_run, as_json=as_json)
 
 
-def change_list(operation: ConfigOperation, pairs: Sequence[str], *, dry_run: bool, bootstrap_servers: str, named: dict[str, Any]) -> None:
+def change_list(
+    operation: ConfigOperation, pairs: Sequence[str], bootstrap_servers: str, named: dict[str, Any], *, dry_run: bool, as_json: bool
+) -> None:
     """Append to lists, or take from them."""
     values = key_values(pairs, "KEY=VALUE")
     changes = {key: ConfigChange(operation=operation, value=value) for key, value in values.items()}
     word = "appended to" if operation is ConfigOperation.APPEND else "took from"
-    change(bootstrap_servers, changes, named, dry_run=dry_run, done=f"{word} {', '.join(values)}")
+    change(bootstrap_servers, changes, named, dry_run=dry_run, as_json=as_json, done=f"{word} {', '.join(values)}")
 
 
-def change(bootstrap_servers: str, changes: dict[str, Any], named: dict[str, Any], *, dry_run: bool, done: str) -> None:
+def change(bootstrap_servers: str, changes: dict[str, Any], named: dict[str, Any], *, dry_run: bool, as_json: bool, done: str) -> None:
     """Make the same changes to every resource that is named, and say so."""
     topic_names, broker_ids, group_ids = named["topic_names"], named["broker_ids"], named["group_ids"]
     require_one(topics=topic_names, brokers=broker_ids, groups=group_ids, cluster=named["is_cluster"])
@@ -250,4 +256,6 @@ def change(bootstrap_servers: str, changes: dict[str, Any], named: dict[str, Any
             raise ConfigError("there is nothing to change")
         admin.alter_configs(dict.fromkeys(resources, changes), is_validated_only=dry_run)
     told = shown(resources[0]) if len(resources) == 1 else counted(len(resources), "resource")
-    click.echo(f"{'this would be accepted: ' if dry_run else ''}{done} on {told}")
+    text = f"{'this would be accepted: ' if dry_run else ''}{done} on {told}"
+    rows = [{"resource": shown(resource), "changed": sorted(changes), "is_dry_run": dry_run} for resource in resources]
+    tell(text, rows, as_json=as_json)

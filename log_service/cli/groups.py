@@ -18,7 +18,7 @@ from log_service.cli.group_resets import (
     time_before_now_ms,
 )
 from log_service.cli.names import complete_groups, complete_topics, matching_groups, partitions_named
-from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows
+from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, tell
 from log_service.cli.times import TimeParameter
 from log_service.client.admin_values import GroupDescription
 from log_service.client.blocking import BlockingAdmin
@@ -268,15 +268,16 @@ def show_moves(moves: Sequence[Move], *, as_json: bool, export: bool) -> None:
 @groups.command(short_help="Delete groups without members.")
 @click.argument("group_ids", nargs=-1, required=True, shell_complete=complete_groups)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
 @bootstrap_option
-def delete(*, group_ids: tuple[str, ...], yes: bool, bootstrap_servers: str) -> None:
+def delete(*, group_ids: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Delete groups without members, by id or pattern, with their committed offsets."""
     with open_admin(bootstrap_servers) as admin:
         wanted = matching_groups(admin, group_ids)
         if not yes:
             confirm(f"Delete {', '.join(wanted)} with all committed offsets?", "nothing was deleted")
         admin.delete_groups(wanted)
-    click.echo(f"deleted {', '.join(wanted)}")
+    tell(f"deleted {', '.join(wanted)}", wanted, as_json=as_json)
 
 
 @groups.command("delete-offsets", short_help="Take committed offsets back.")
@@ -292,8 +293,9 @@ def delete(*, group_ids: tuple[str, ...], yes: bool, bootstrap_servers: str) -> 
     help="A topic, or some of its partitions; may be repeated.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
 @bootstrap_option
-def delete_offsets(*, group_id: str, topics: tuple[str, ...], yes: bool, bootstrap_servers: str) -> None:
+def delete_offsets(*, group_id: str, topics: tuple[str, ...], yes: bool, as_json: bool, bootstrap_servers: str) -> None:
     """Take back what GROUP_ID has committed for topics that its members do not read."""
     with open_admin(bootstrap_servers) as admin:
         wanted = partitions_named(admin, topics, "--topic")
@@ -304,4 +306,5 @@ def delete_offsets(*, group_id: str, topics: tuple[str, ...], yes: bool, bootstr
         if not yes:
             confirm(f"Delete the offsets of {group_id} for {', '.join(map(str, found))}?", "nothing was deleted")
         admin.delete_group_offsets(group_id, found)
-    click.echo(f"deleted the offsets of {group_id} for {', '.join(map(str, found))}")
+    rows = [{"topic": where.topic, "partition": where.partition} for where in found]
+    tell(f"deleted the offsets of {group_id} for {', '.join(map(str, found))}", rows, as_json=as_json)

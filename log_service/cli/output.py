@@ -109,6 +109,14 @@ def narrowed(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], column: 
     return [{**row, column: cut(readable(row.get(column)), room)} for row in rows]
 
 
+def tell(text: str, values: Any, *, as_json: bool) -> None:
+    """Say what was done, or print it as JSON."""
+    if as_json:
+        print_json(values)
+    else:
+        click.echo(text)
+
+
 def print_json(value: Any) -> None:
     """Print a value for programs."""
     click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))

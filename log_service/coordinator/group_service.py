@@ -4,7 +4,7 @@ It decides which partition of ``__consumer_offsets`` a group belongs to, and wha
 know groups. All methods are plain functions that never wait: the answer comes through ``on_reply``, once, now or later.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -163,9 +163,10 @@ class GroupService:
             return
         on_reply(ListGroupsResponse(groups=[group for shard in shards for group in shard.list_groups(request)]))
 
-    def overviews(self) -> list[listing.GroupOverview]:
-        """Return every group that this node coordinates in short; none while some are still being loaded."""
-        return [overview for shard in self._runtime.active_shards() or () for overview in shard.overviews()]
+    def overviews(self) -> Iterator[list[listing.GroupOverview]]:
+        """Yield the groups that this node coordinates in short, shard by shard; none while some are still being loaded."""
+        for shard in self._runtime.active_shards() or ():
+            yield shard.overviews()
 
     def _ask(self, group_id: str, client: RequestClient, handle: Handle, on_reply: OnReply, refuse: Refuse) -> None:
         def decide(shard: GroupCoordinatorShard, decision: Decision[GroupRecord], token: Hashable) -> None:

@@ -22,6 +22,7 @@ from log_service.broker.metrics.state import (
     waiting_families,
 )
 from log_service.broker.metrics.traffic import request_families, topic_families
+from log_service.coordinator.group.listing import GroupOverview
 from log_service.metrics.exposition import Family
 from log_service.replication.traffic import Traffic
 
@@ -55,8 +56,10 @@ def page(sources: MetricsSources) -> Iterator[Family | None]:
     yield from storage_families(sources)
     yield from cleaner_families(sources)
     yield from process_families()
-    groups = sources.node.groups.overviews()
-    yield None
+    groups: list[GroupOverview] = []
+    for found in sources.node.groups.overviews():
+        groups += found
+        yield None
     yield from coordinator_families(groups)
     yield from group_families(groups, replicas.partitions)
     yield from partition_families(partitions)

@@ -16,6 +16,7 @@ from log_service.metrics.exposition import Family, Sample, labels
 from log_service.network.server import Server
 from log_service.replication.partition import Partition
 
+BROKER_RUNNING = 3
 GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 
 CONNECTION_COUNTS: Sequence[tuple[str, str, Callable[[Server], int]]] = (
@@ -85,6 +86,7 @@ def counter(name: str, text: str, value: float) -> Family:
 def replica_families(counts: PartitionCounts) -> Iterator[Family]:
     """Yield what the replica manager is known by."""
     prefix = "kafka_server_replicamanager_"
+    yield gauge("kafka_server_kafkaserver_brokerstate", "State of the broker; 3 is running.", BROKER_RUNNING)
     yield gauge(f"{prefix}partitioncount", "Partitions on this node.", counts.total)
     yield gauge(f"{prefix}leadercount", "Partitions that this node leads.", counts.led)
     yield gauge(f"{prefix}underreplicatedpartitions", "Led partitions with a replica out of sync.", counts.under_replicated)

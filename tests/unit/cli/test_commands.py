@@ -44,6 +44,22 @@ def test_help_teaches_within_80_columns(path: Sequence[str]) -> None:
     assert "..." not in result.output.partition("Commands:")[2], "a command's line is cut off: give it a short_help"
 
 
+WITHOUT_JSON = {("up",), ("demo",), ("serve",), ("completion",)}
+"""Commands that run until they are stopped, or print a script."""
+
+
+@pytest.mark.parametrize("path", [path for path in commands(tidelog) if path not in WITHOUT_JSON], ids=" ".join)
+def test_json_is_everywhere(path: Sequence[str]) -> None:
+    command: click.Command = tidelog
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert isinstance(command, click.Group) or "--json" in options
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
