@@ -25,6 +25,9 @@ from log_service.config.views import NodeConfig
 
 logger = logging.getLogger(__name__)
 
+SWITCH_SECONDS = 0.001
+"""How long a thread of the pool that computes (a cleaner's, a coordinator that loads) may keep the event loop waiting; Python's is 5 ms."""
+
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -49,6 +52,7 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
     """
     logging.basicConfig(format=LOG_FORMAT, stream=sys.stderr)
     logging.getLogger("log_service").setLevel(logging.INFO)
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         config, settings = read_configuration(properties_path, overrides)
         for warning in (settings.warning, settings.idle_warning):
