@@ -7,7 +7,7 @@ DescribeTopicPartitions and FindCoordinator, which differ only in the shapes of 
 from dataclasses import dataclass
 
 from log_service.common.errors import ErrorCode
-from log_service.common.types import GROUP_METADATA_TOPIC, NO_NODE
+from log_service.common.types import GROUP_METADATA_TOPIC, NO_NODE, NodeId
 from log_service.metadata.image import BrokerRegistration, MetadataImage
 from log_service.metadata.partition import PartitionRegistration
 
@@ -40,6 +40,12 @@ class BrokerAddress:
 
 
 NO_BROKER = BrokerAddress(node_id=NO_NODE, host="", port=-1, rack=None, is_fenced=True)
+
+
+def told_controller(image: MetadataImage, node_id: int) -> int:
+    """Return whom clients are told to ask as the controller: this broker, nobody (-1) while it is not a member."""
+    broker = image.cluster.brokers.get(NodeId(node_id))
+    return NO_NODE if broker is None or broker.is_fenced else node_id
 
 
 def is_internal(topic: str) -> bool:

@@ -7,7 +7,7 @@ UNSUPPORTED_ENDPOINT_TYPE.
 Versions: 1 endpoint type (KIP-919); 2 fenced brokers on request (KIP-1073). KIP-700.
 """
 
-from log_service.broker.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, broker_addresses
+from log_service.broker.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, broker_addresses, told_controller
 from log_service.broker.controller_apis import asks_controller
 from log_service.broker.node import Call, Node
 from log_service.common.errors import ErrorCode
@@ -28,7 +28,7 @@ def handle_describe_cluster(node: Node, call: Call, request: DescribeClusterRequ
     return DescribeClusterResponse(
         endpoint_type=present,
         cluster_id=node.cluster_id,
-        controller_id=node.config.node_id,
+        controller_id=told_controller(node.image(), node.config.node_id),
         brokers=_controllers(node) if present == CONTROLLERS else _brokers(node, call, request),
         cluster_authorized_operations=operations,
     )

@@ -22,6 +22,7 @@ from log_service.broker.cluster_view import (
     is_internal,
     offline_replicas,
     partition_error,
+    told_controller,
 )
 from log_service.broker.node import Call, Node, Response
 from log_service.common.errors import ErrorCode
@@ -83,7 +84,7 @@ def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str
             for broker in broker_addresses(image, listener_name)
         ],
         cluster_id=node.cluster_id,
-        controller_id=node.config.node_id,
+        controller_id=told_controller(image, node.config.node_id),
         topics=_describe_topics(image, call, request, errors),
         cluster_authorized_operations=operations,
     )
