@@ -52,7 +52,7 @@ def test_a_topic_from_birth_to_death(tidelog: Command, name: str) -> None:
 def test_what_was_done_is_told_to_programs(tidelog: Command, name: str) -> None:
     assert as_json(tidelog("topics", "create", name, "--dry-run", "--json")) == [name]
     assert name not in tidelog("topics", "list").output
-    (created,) = as_json(tidelog("topics", "create", name, "--json"))
+    (created,) = as_json(tidelog("topics", "create", name, "-p", "1", "--json"))
     assert (created["name"], created["created"]) == (name, True)
     (again,) = as_json(tidelog("topics", "create", name, "--if-not-exists", "--json"))
     assert (again["created"], again["topic_id"]) == (False, None)
