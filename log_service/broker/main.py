@@ -9,6 +9,7 @@ import errno
 import gc
 import logging
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from enum import IntEnum
@@ -83,7 +84,20 @@ def read_configuration(properties_path: Path | str | None, overrides: Sequence[s
             text = _decoded(Path(properties_path).read_bytes())
         except OSError as error:
             raise ConfigError(f"{properties_path} cannot be read: {error}") from error
-    return parse_server_properties(text, overrides)
+    config, settings = parse_server_properties(text, overrides)
+    if any(not listener.host for listener in config.listeners) and "advertised.listeners" not in settings.texts:
+        return parse_server_properties(text, overrides, host_name=_own_name())
+    return config, settings
+
+
+def _own_name() -> str:
+    """Return this machine's name, which clients are told for a listener on every address; localhost where the name leads nowhere."""
+    name = socket.getfqdn()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return "localhost"
+    return name
 
 
 def _decoded(content: bytes) -> str:

@@ -90,6 +90,25 @@ def test_a_file_may_be_in_utf_8_or_as_java_reads_it(tmp_path: Path, content: byt
     assert settings.warning is None
 
 
+@pytest.mark.parametrize(("override", "is_known", "told"), [
+    ("listeners=PLAINTEXT://:9092", True, "this.machine"),
+    ("listeners=PLAINTEXT://:9092", False, "localhost"),
+    ("listeners=PLAINTEXT://10.0.0.1:9092", True, "10.0.0.1"),
+])  # fmt: skip
+def test_clients_of_a_listener_on_every_address_are_told_the_machines_name(
+    monkeypatch: pytest.MonkeyPatch, override: str, is_known: bool, told: str
+) -> None:
+    def resolve(name: str, _port: None) -> list[str]:
+        if not is_known:
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        return [name]
+
+    monkeypatch.setattr(socket, "getfqdn", lambda: "this.machine")
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    config, _ = read_configuration(None, ["node.id=1", override])
+    assert config.listeners[0].advertised_host == told
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
     assert serve(tmp_path / "missing.properties") == ExitCode.BAD_CONFIGURATION
     assert "missing.properties" in said.text
