@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicPartition
 from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers, iterate_records
 from log_service.storage.file_names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, parse_directory_name, parse_file_name
 from log_service.storage.indexes import IndexInDoubt
@@ -102,7 +103,8 @@ class Auditor:
                 if record.floors.get(key, 0) > 0 and format_uuid(image.topics.by_name[partition.topic].topic_id) in _id_text(key):
                     yield Violation("recovery", f"{key.path} lost its topic id")
                 continue  # another topic of that name
-            yield from _compare_log(key.path, before, now.get(key, []), record, record.floors.get(key, 0))
+            compare = _compare_compacted if _is_compacted(incarnation, partition) else _compare_log
+            yield from compare(key.path, before, now.get(key, []), record, record.floors.get(key, 0))
             if before and key.name != METADATA_DIRECTORY:
                 live = incarnation.broker.replicas.partitions[tuple(partition)]  # type: ignore[index]  # a pair
                 if live.leader_epoch <= before[-1].leader_epoch:
@@ -150,6 +152,34 @@ def _compare_log(name: str, before: list[StoredBatch], after: list[StoredBatch],
         yield Violation("recovery", f"{name} was {_ends(expected)} before the kill, {_ends(kept)} after it")
     elif end < floor and any(batch.last_offset >= end for batch in expected):
         yield Violation("recovery", f"{name} was durable up to {floor}, and ends at {end} after {record.death.value}")
+
+
+def _compare_compacted(
+    name: str, before: list[StoredBatch], after: list[StoredBatch], record: DeathRecord, floor: int
+) -> Iterator[Violation]:
+    """What is left of a compacted log holds nothing else at any offset than before, and ends where it has to."""
+    last_epoch = before[-1].leader_epoch if before else -1
+    kept = [batch for batch in after if batch.leader_epoch <= last_epoch]
+    known = _records_of(before)
+    wrong = [offset for offset, content in _records_of(kept).items() if known.get(offset, content) != content]
+    if wrong:
+        yield Violation("recovery", f"{name} holds another record at {wrong[:3]} after {record.death.value}")
+    end, was = (batches[-1].last_offset + 1 if batches else 0 for batches in (kept, before))
+    if record.death is Death.KILL and end < was:
+        yield Violation("recovery", f"{name} ended at {was} before the kill, at {end} after it")
+    elif end < min(floor, was):
+        yield Violation("recovery", f"{name} was durable up to {floor}, and ends at {end} after {record.death.value}")
+
+
+def _records_of(batches: list[StoredBatch]) -> dict[int, tuple[bytes | None, bytes | None]]:
+    return {record.offset: (record.key, record.value) for batch in batches for record in iterate_records(batch.content)}
+
+
+def _is_compacted(incarnation: Incarnation, partition: TopicPartition) -> bool:
+    if partition.topic == CLUSTER_METADATA_TOPIC:
+        return False
+    log = incarnation.broker.replicas.partitions[partition].log
+    return log is not None and log.config.is_compacted
 
 
 def _ends(batches: list[StoredBatch]) -> str:

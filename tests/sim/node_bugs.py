@@ -22,6 +22,7 @@ from log_service.replication.partition import Partition
 from log_service.storage import log as log_module
 from log_service.storage import log_reader
 from log_service.storage.checkpoint_writer import CheckpointWriter
+from log_service.storage.cleaner.offset_map import OffsetMap
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 from log_service.storage.producer_state import ProducerState
@@ -39,6 +40,7 @@ class Bug:
     replacements: tuple[Replacement, ...]
     seed_limit: int = 20
     needs: Fault | None = None
+    is_compaction_needed: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -143,6 +145,22 @@ def _commit_one_too_many(group_id: str, offsets: Any, **member: Any) -> Any:
     return _commit_request(group_id, {each: replace(position, offset=position.offset + 1) for each, position in offsets.items()}, **member)
 
 
+def _supersede_the_latest_too(self: OffsetMap, keys: Any, offsets: Any) -> list[int]:
+    return [index for index, key in enumerate(keys) if self._offsets.get(key, -1) >= offsets[index]]
+
+
+def _take_the_latest_for_old(self: OffsetMap, keys: Any, offsets: Any) -> bool:
+    """The first offset of a key is kept, not the last."""
+    for key, offset in zip(keys, offsets, strict=True):
+        self._offsets.setdefault(key, offset)
+    self.latest_offset = offsets[-1] if offsets else self.latest_offset
+    return True
+
+
+def _superseded_by_any(self: OffsetMap, keys: Any, offsets: Any) -> list[int]:
+    return [index for index, key in enumerate(keys) if self._offsets.get(key, offsets[index]) != offsets[index]]
+
+
 BUGS = (
     Bug(name="acknowledged before the sync", replacements=((produce._Appending, "append", _append_without_waiting),)),
     Bug(name="high watermark past what is synced", replacements=((Partition, "_append", _append_as_if_synced),)),
@@ -163,5 +181,15 @@ BUGS = (
     Bug(name="retention takes too much", replacements=((log_module, "count_deletable", _keep_only_the_active_segment),)),
     Bug(name="deletion answered and not recorded", replacements=((controller, "delete_topics", _delete_without_a_record),)),
     Bug(name="commit of a record that was not read", replacements=((commits, "commit_request", _commit_one_too_many),)),
+    Bug(
+        name="compaction takes the latest too",
+        replacements=((OffsetMap, "superseded", _supersede_the_latest_too),),
+        is_compaction_needed=True,
+    ),
+    Bug(
+        name="compaction keeps the first",
+        replacements=((OffsetMap, "add", _take_the_latest_for_old), (OffsetMap, "superseded", _superseded_by_any)),
+        is_compaction_needed=True,
+    ),
     Bug(name="recovery point ahead", replacements=((CheckpointWriter, "_recovery_points", _recovery_points_ahead),)),
 )

@@ -81,6 +81,34 @@ class Case:
         send = self.sends_by_value.get(value)
         return send is None or send.is_idempotent
 
+    @cached_property
+    def latest(self) -> dict[tuple[TopicPartition, bytes | None], list[Send]]:
+        """What was sent of each key of the compacted topics."""
+        found: dict[tuple[TopicPartition, bytes | None], list[Send]] = defaultdict(list)
+        for send in self.sends:
+            if self.topic(send.partition.topic).is_compacted:
+                found[send.partition, send.key].append(send)
+        return found
+
+    def is_superseded(self, send: Send, values: set[str]) -> bool:
+        """Whether compaction may have taken a record: a later one of its key is in the log, or was a tombstone, which may be gone too."""
+        if not self.topic(send.partition.topic).is_compacted or send.value in values:
+            return False
+        if send.is_tombstone:
+            return True
+        others = [other for other in self.latest[send.partition, send.key] if other is not send]
+        return any((other.value in values or other.is_tombstone) and self._may_be_later(other, send) for other in others)
+
+    def _may_be_later(self, other: Send, send: Send) -> bool:
+        """Whether ``other`` may lie behind ``send`` in the log."""
+        place = self.offsets.get((other.partition, other.value), other.offset)
+        return place > send.offset if place >= 0 and send.offset >= 0 else other.ended_at > send.at
+
+    @cached_property
+    def offsets(self) -> dict[tuple[TopicPartition, str], int]:
+        """Where each record was last seen."""
+        return {(partition, record.value): record.offset for _, partition, record, _ in self.seen()}
+
     def seen(self) -> Iterator[tuple[int, TopicPartition, SeenRecord, str]]:
         """Every record that anybody got: where in the history, of which partition, and who got it."""
         for poll in self.polls:
@@ -97,13 +125,14 @@ Rule = Callable[[Case], Iterator[Violation]]
 def acknowledged_is_there(case: Case) -> Iterator[Violation]:
     """What was acknowledged is in the log, at the offset that was told.
 
-    Excused is what was deleted on purpose, and what was not synced when power went.
+    Excused is what was deleted on purpose, what was not synced when power went, and where a topic is compacted what has a later record of
+    its key, or is a tombstone itself.
     """
     for final in case.finals:
         by_offset = {record.offset: record.value for record in final.records}
         values = set(by_offset.values())
         for send in case.sends:
-            if send.partition != final.partition or not send.is_ok:
+            if send.partition != final.partition or not send.is_ok or case.is_superseded(send, values):
                 continue
             if not case.topic(send.partition.topic).is_synced and case.has_lost_power(since=send.ended_time):
                 continue
@@ -158,7 +187,9 @@ def log_is_whole(case: Case) -> Iterator[Violation]:
     """Offsets follow each other from the log's start to its end, and leader epochs never fall."""
     for final in case.finals:
         offsets = [record.offset for record in final.records]
-        if offsets != list(range(final.log_start_offset, final.high_watermark)):
+        is_compacted = case.topic(final.partition.topic).is_compacted
+        is_ordered = offsets == sorted(set(offsets)) and all(final.log_start_offset <= offset < final.high_watermark for offset in offsets)
+        if not is_ordered or (not is_compacted and len(offsets) != final.high_watermark - final.log_start_offset):
             text = f"{final.partition}: read {offsets[:3]}..{offsets[-3:]} ({len(offsets)})"
             yield Violation("log is whole", f"{text} of [{final.log_start_offset}, {final.high_watermark})")
         epochs = [record.leader_epoch for record in final.records]
@@ -198,10 +229,13 @@ def reading_goes_on(case: Case) -> Iterator[Violation]:
         elif isinstance(entry, Poll):
             key, topic = (entry.consumer, entry.partition), case.topic(entry.partition.topic)
             offsets = [record.offset for record in entry.records]
-            if offsets != list(range(offsets[0], offsets[0] + len(offsets))):
+            is_whole = offsets == sorted(set(offsets)) and (topic.is_compacted or len(offsets) == offsets[-1] - offsets[0] + 1)
+            if not is_whole:
                 yield Violation("reading goes on", f"{entry.consumer} got {offsets} of {entry.partition} in one poll")
             position = positions.get(key, offsets[0])
-            is_excused = not case.is_lossless(topic.name, until=entry.at) or topic.is_trimmed
+            is_excused = (
+                not case.is_lossless(topic.name, until=entry.at) or topic.is_trimmed or (topic.is_compacted and offsets[0] > position)
+            )
             if offsets[0] != position and not is_excused:
                 yield Violation("reading goes on", f"{entry.consumer} got {offsets[0]} of {entry.partition} where {position} was due")
             positions[key] = offsets[-1] + 1
@@ -259,7 +293,7 @@ def group_goes_on_where_it_committed(case: Case) -> Iterator[Violation]:
         elif isinstance(entry, Poll) and entry.group:
             key, topic = (entry.group, entry.partition), case.topic(entry.partition.topic)
             first = entry.records[0].offset
-            is_cut = topic.is_trimmed or not case.is_lossless(topic.name, until=entry.at)
+            is_cut = topic.is_trimmed or topic.is_compacted or not case.is_lossless(topic.name, until=entry.at)
             if (entry.consumer, entry.partition) in begins and first > furthest[key] and not is_cut:
                 yield Violation("group goes on", f"{entry.consumer} begins {entry.partition} at {first}; the group came to {furthest[key]}")
             begins.discard((entry.consumer, entry.partition))

@@ -16,6 +16,7 @@ from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.records.batch import iterate_headers, iterate_records
+from log_service.records.record import Record
 from tests.sim.node_history import (
     Alter,
     Commit,
@@ -45,6 +46,9 @@ TIMEOUTS: dict[str, Any] = {
     "socket_connection_setup_timeout_ms": 3_000,
 }
 DELIVERY_TIMEOUT_MS = 40_000
+NAME = "name"
+KEYS = tuple(b"key %d" % number for number in range(7))
+"""Of compacted topics: few, so that most records have a later one."""
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 """A topic that does not exist."""
 
@@ -95,6 +99,7 @@ class Clients:
         value = f"{name}:{partition}:{number}"
         is_idempotent, now_ms = producer.config.enable_idempotence, producer.wall_ms()
         send = Send(producer=name, partition=partition, number=number, value=value, timestamp_ms=now_ms, is_idempotent=is_idempotent)
+        send.key, send.is_tombstone = self._draw_key(partition, rng)
         self.history.add(send)
 
         def settled(metadata: object, error: KafkaError | None) -> None:
@@ -102,10 +107,18 @@ class Clients:
             self.history.end(send, error)
 
         try:
-            key = rng.choice([None, b"key", bytes(300)])
-            await producer.send(partition.topic, value=value.encode(), key=key, partition=partition.partition, on_delivery=settled)
+            content: dict[str, Any] = (
+                {"value": None, "headers": [(NAME, value.encode())]} if send.is_tombstone else {"value": value.encode()}
+            )
+            await producer.send(partition.topic, key=send.key, partition=partition.partition, on_delivery=settled, **content)
         except KafkaError as error:
             self.history.end(send, error)
+
+    def _draw_key(self, partition: TopicPartition, rng: Random) -> tuple[bytes | None, bool]:
+        """Return (key, whether the record is a tombstone)."""
+        if not self.history.topics[partition.topic].is_compacted:
+            return rng.choice([None, b"key", bytes(300)]), False
+        return rng.choice(KEYS), rng.random() < 0.15
 
     # Reading
 
@@ -353,15 +366,21 @@ class Clients:
                 for position, header in iterate_headers(batches.batches):
                     epoch = header.partition_leader_epoch
                     records = iterate_records(batches.batches, position)
-                    seen += [SeenRecord(record.offset, epoch, (record.value or b"").decode()) for record in records]
+                    seen += [SeenRecord(record.offset, epoch, name_of(record)) for record in records]
         inside = [record for record in seen if start <= record.offset < end]
         self.history.add(Final(partition=partition, log_start_offset=start, high_watermark=end, records=inside))
+
+
+def name_of(record: ConsumerRecord | Record) -> str:
+    """The name of a record, which a tombstone carries in a header."""
+    if record.value is not None:
+        return record.value.decode()
+    return next(((value or b"").decode() for key, value in record.headers if key == NAME), "")
 
 
 def by_partition(records: list[ConsumerRecord]) -> dict[TopicPartition, list[SeenRecord]]:
     """Group what a poll returned."""
     found: dict[TopicPartition, list[SeenRecord]] = {}
     for record in records:
-        value = (record.value or b"").decode()
-        found.setdefault(record.topic_partition, []).append(SeenRecord(record.offset, record.leader_epoch, value))
+        found.setdefault(record.topic_partition, []).append(SeenRecord(record.offset, record.leader_epoch, name_of(record)))
     return found

@@ -37,6 +37,8 @@ class Operation(Entry):
 class Send(Operation):
     """One record of one producer; ``number`` rises per producer and partition. ``offset`` is -1 where nobody told.
 
+    ``value`` names the record, also where it is a tombstone, which carries it in a header.
+
     A producer that is not idempotent may send a record twice, and out of order.
     """
 
@@ -47,6 +49,8 @@ class Send(Operation):
     timestamp_ms: int
     offset: int = -1
     is_idempotent: bool = True
+    key: bytes | None = None
+    is_tombstone: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,12 +168,16 @@ class Final(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """What a topic promises: ``is_synced``, its records survive the loss of power; ``is_trimmed``, its start may move."""
+    """What a topic promises: ``is_synced``, its records survive the loss of power; ``is_trimmed``, its start may move.
+
+    ``is_compacted``: a record may go once a later one has its key, and a tombstone after a while.
+    """
 
     name: str
     partition_count: int
     is_synced: bool
     is_trimmed: bool = False
+    is_compacted: bool = False
     configs: dict[str, str] = field(default_factory=dict)
 
 

@@ -34,7 +34,9 @@ PROPERTIES = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "2",
 }
-CHANGING = frozenset({"append", "write", "sync", "truncate", "open", "rename", "remove", "make_directory", "sync_directory"})
+CHANGING = frozenset(
+    {"append", "write", "sync", "truncate", "open", "rename", "remove", "make_directory", "sync_directory", "sync_file_system"}
+)
 """Operations of a disk at which a node can die in a way that matters."""
 
 

@@ -68,14 +68,15 @@ def draw_plan(seed: int) -> Plan:
     """Return the plan of a seed."""
     rng = Random(f"plan {seed}")
     is_all_synced = rng.random() < 0.5
-    config, texts = _draw_config(rng, is_all_synced=is_all_synced)
+    compaction = Random(f"compaction {seed}")
+    config, texts = _draw_config(rng, compaction, is_all_synced=is_all_synced)
     return Plan(
         seed=seed,
         seconds=rng.uniform(8, 30),
         pause_seconds=rng.choice([0.5, 1.5, 4.0]),
         faults=_draw_faults(rng),
         deaths=rng.choice([(Death.KILL,), (Death.POWER,), (Death.KILL, Death.POWER)]),
-        topics=tuple(_draw_topics(rng, is_all_synced=is_all_synced)),
+        topics=(*_draw_topics(rng, is_all_synced=is_all_synced), *_draw_compacted(compaction, is_all_synced=is_all_synced)),
         are_offsets_synced=is_all_synced,
         config=config,
         texts=texts,
@@ -127,12 +128,27 @@ def _draw_topics(rng: Random, *, is_all_synced: bool) -> list[TopicPlan]:
     return topics
 
 
+def _draw_compacted(rng: Random, *, is_all_synced: bool) -> list[TopicPlan]:
+    """In some seeds a topic with few keys, which the cleaner is eager to clean."""
+    if rng.random() < 0.6:
+        return []
+    configs = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": rng.choice(["0.01", "0.3"]),
+        "delete.retention.ms": rng.choice(["0", "3000", "86400000"]),
+        "min.compaction.lag.ms": rng.choice(["0", "0", "2000"]),
+        "segment.ms": rng.choice(["3000", "604800000"]),
+    }
+    explicit = {} if is_all_synced else {"flush.messages": "1"}
+    return [TopicPlan(name="keyed", partition_count=rng.randint(1, 2), is_synced=True, is_compacted=True, configs={**explicit, **configs})]
+
+
 def _draw_rewriting(rng: Random) -> dict[str, str]:
     """Configurations that make the broker write something else than it was sent."""
     return rng.choice([{}, {}, {"compression.type": rng.choice(["zstd", "gzip"])}, {"message.timestamp.type": "LogAppendTime"}])
 
 
-def _draw_config(rng: Random, *, is_all_synced: bool) -> tuple[NodeConfig, dict[str, str]]:
+def _draw_config(rng: Random, compaction: Random, *, is_all_synced: bool) -> tuple[NodeConfig, dict[str, str]]:
     """Small segments and short intervals, so that minutes show what takes weeks."""
     properties = {
         "log.retention.check.interval.ms": rng.choice(["1000", "5000"]),
@@ -142,6 +158,7 @@ def _draw_config(rng: Random, *, is_all_synced: bool) -> tuple[NodeConfig, dict[
         "replica.high.watermark.checkpoint.interval.ms": rng.choice(["500", "5000"]),
         "log.message.timestamp.after.max.ms": str(2**62),
         "log.segment.delete.delay.ms": rng.choice(["0", "2000"]),
+        "log.cleaner.backoff.ms": compaction.choice(["300", "2000", "15000"]),
         "metadata.log.max.record.bytes.between.snapshots": rng.choice(["300", "3000", "20971520"]),
     }
     if rng.random() < 0.3:

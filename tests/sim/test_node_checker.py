@@ -27,7 +27,7 @@ from tests.sim.node_history import (
 from tests.sim.node_host import Death
 from tests.sim.node_metadata_checker import check_metadata
 
-SYNCED, CACHED, CUT = TopicPartition("synced", 0), TopicPartition("cached", 0), TopicPartition("cut", 0)
+SYNCED, CACHED, CUT, KEYED = (TopicPartition(name, 0) for name in ("synced", "cached", "cut", "keyed"))
 
 
 class Told:
@@ -40,6 +40,7 @@ class Told:
             "synced": TopicPlan(name="synced", partition_count=1, is_synced=True),
             "cached": TopicPlan(name="cached", partition_count=1, is_synced=False),
             "cut": TopicPlan(name="cut", partition_count=1, is_synced=True, is_trimmed=True),
+            "keyed": TopicPlan(name="keyed", partition_count=1, is_synced=True, is_compacted=True),
         }
 
     def send(self, value: str, offset: int | None, partition: TopicPartition = SYNCED, producer: str = "p", number: int = 0) -> None:
@@ -331,3 +332,47 @@ class TestMetadata:
     def test_change_without_an_answer_may_have_happened_or_not(self) -> None:
         assert self.told(self.created(), Delete(topic="t"), self.described(), failed=1) == []
         assert self.told(self.created(), Delete(topic="t"), self.described(""), failed=1) == []
+
+
+# Compaction
+
+
+def keyed(*sends: tuple[str, int, bytes, bool]) -> Told:
+    """A history of records of a compacted topic: (value, offset, key, whether it is a tombstone)."""
+    told = Told()
+    for number, (value, offset, key, is_tombstone) in enumerate(sends, 1):
+        send = told.history.add(Send(producer="p", partition=KEYED, number=number, value=value, timestamp_ms=0, key=key))
+        send.offset, send.is_tombstone = offset, is_tombstone
+        told.history.end(send)
+    return told
+
+
+def test_what_has_a_later_record_of_its_key_may_go() -> None:
+    told = keyed(("a1", 0, b"a", False), ("b1", 1, b"b", False), ("a2", 2, b"a", False))
+    told.final((1, "b1"), (2, "a2"), partition=KEYED)
+    assert not told.broken()
+
+
+def test_the_latest_of_a_key_stays() -> None:
+    told = keyed(("a1", 0, b"a", False), ("b1", 1, b"b", False), ("a2", 2, b"a", False), ("c1", 3, b"c", False))
+    told.final((0, "a1"), (1, "b1"), (3, "c1"), partition=KEYED)
+    assert told.broken() == {"acknowledged is there"}
+
+
+def test_a_tombstone_takes_what_was_before_it_and_may_go_itself() -> None:
+    told = keyed(("a1", 0, b"a", False), ("a2", 1, b"a", True), ("b1", 2, b"b", False))
+    told.final((2, "b1"), partition=KEYED)
+    assert not told.broken()
+    told = keyed(("a1", 0, b"a", True), ("a2", 1, b"a", False), ("b1", 2, b"b", False))
+    told.final((2, "b1"), partition=KEYED)
+    assert told.broken() == {"acknowledged is there"}
+
+
+def test_a_compacted_log_has_gaps_and_an_order() -> None:
+    told = keyed(("a1", 0, b"a", False), ("a2", 5, b"a", False))
+    told.begin(KEYED)
+    told.poll((5, "a2"), partition=KEYED)
+    told.final((5, "a2"), partition=KEYED)
+    assert not told.broken()
+    told.final((5, "a2"), (0, "a1"), partition=KEYED)
+    assert "log is whole" in told.broken()
