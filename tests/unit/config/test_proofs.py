@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from log_service.config.dynamic_keys import INTERNAL
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 from tests.unit.broker.test_effects_on_logs import EFFECTS, EFFECTS_OF_UNITS
+from tools.configuration_page import PAGE, page
 
 TESTS = Path(__file__).parent.parent.parent
 LOGS, BROKERS, RESOURCES = (f"unit/broker/test_effects_on_{what}.py" for what in ("logs", "brokers", "resources"))
@@ -147,3 +149,8 @@ def test_every_key_of_a_topic_that_acts_is_proven_and_no_other() -> None:
 def test_the_tests_are_there(path: str) -> None:
     named = {name for where, name in (*PROOFS.values(), *PROOFS_OF_TOPIC_KEYS.values()) if where == path}
     assert named - names_in(path) == set()
+
+
+def test_the_page_about_configuration_says_what_the_keys_say() -> None:
+    assert PAGE.read_text() == page(), "write it again: python -m tools.configuration_page"
+    assert {name for name in SERVER_KEYS if f"`{name}`" in page()} >= SERVER_KEYS.keys() - INTERNAL

@@ -1,0 +1,99 @@
+"""Writes ``docs/configuration.md`` from the declared keys: ``python -m tools.configuration_page``.
+
+Decides the page's shape; everything it says of a key is the key's own documentation. A test holds that the page is up to date.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from log_service.config.accepted_keys import FAMILIES
+from log_service.config.broker import NEEDS_RESTART
+from log_service.config.definition import ConfigKey, UpdateMode
+from log_service.config.dynamic_keys import INTERNAL
+from log_service.config.server_keys import SERVER_KEYS
+from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+WHEN = {UpdateMode.READ_ONLY: "file", UpdateMode.PER_BROKER: "live, per broker", UpdateMode.CLUSTER_WIDE: "live"}
+FOREVER = {str(2**63 - 1): "no limit", str(2**31 - 1): "no limit", None: "-", "": "empty"}
+
+HEAD = """# Configuration
+
+Written by `python -m tools.configuration_page`. `tidelog serve FILE` takes Apache Kafka's own server properties, in Java's syntax, and
+`--override key=value` over them. Every key of Apache Kafka 4.3 is known: shown by DescribeConfigs with Kafka's type, default, source,
+synonyms and update mode, and changed by IncrementalAlterConfigs with Kafka's rules (a broker's own value over the default of all brokers,
+over the file). A key that acts has a test that sees what it does; a key without meaning on one node is named in one warning when it is
+set to something else than its default; a name that nobody knows is named in another. What asks for protection that is not there (an
+authorizer, a TLS or SASL listener, a policy, several voters) ends the start with a sentence.
+
+*live* keys change while the node runs, without a restart, and survive one: `tidelog configs set --cluster-default
+log.retention.ms=3600000`, or `kafka-configs`. `listener.name.NAME.max.connections` and `listener.name.NAME.max.connection.creation.rate`
+hold for one listener.
+
+## What differs from Apache Kafka on purpose
+
+* A connection above `max.connections` is closed at once; Kafka lets it wait.
+* `max.connections`, `max.connections.per.ip`, `num.io.threads`, the sizes of socket buffers, `offsets.topic.replication.factor`,
+  `listeners` and `log.dir` have other defaults; each says why below.
+* `listeners` cannot change while the node runs.
+* Eligible leader replicas (KIP-966) need several nodes: `min.insync.replicas` is not copied to the default of all brokers.
+"""
+
+
+def page() -> str:
+    """Return the page's text."""
+    acting = [key for name, key in sorted(SERVER_KEYS.items()) if key.is_acting and name not in INTERNAL]
+    parts = [
+        HEAD,
+        "## Keys of a broker\n",
+        *_table(acting),
+        "\n## Keys of a topic\n",
+        "Each has a default in the broker's file.\n",
+        *_topic_table(),
+        "\n## Known, and without meaning on one node\n",
+        *_idle(),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _table(keys: Iterable[ConfigKey]) -> Iterable[str]:
+    yield "| key | default | set | what it does |\n|---|---|---|---|"
+    for key in keys:
+        when = "file" if key.name in NEEDS_RESTART else WHEN[key.update_mode]
+        yield f"| `{key.name}` | {_default(key)} | {when} | {_said(key)} |"
+
+
+def _topic_table() -> Iterable[str]:
+    yield "| key | the broker's | default | what it does |\n|---|---|---|---|"
+    for name, key in sorted(TOPIC_KEYS.items()):
+        synonyms = ", ".join(f"`{synonym}`" for synonym, _ in BROKER_SYNONYMS.get(name, ())) or "-"
+        yield f"| `{name}` | {synonyms} | {_default(key)} | {_said(key)} |"
+
+
+def _idle() -> Iterable[str]:
+    grouped = set()
+    for documentation, rows in FAMILIES:
+        names = [name for name, *_ in rows if name not in INTERNAL]
+        grouped |= {name for name, *_ in rows}
+        yield f"* {documentation} " + ", ".join(f"`{name}`" for name in names)
+    for name, key in sorted(SERVER_KEYS.items()):
+        if not key.is_acting and name not in grouped:
+            yield f"* `{name}`: {key.documentation}"
+
+
+def _default(key: ConfigKey) -> str:
+    return FOREVER.get(key.default, f"`{key.default}`")
+
+
+def _said(key: ConfigKey) -> str:
+    idle = "" if key.is_acting else " Without effect here."
+    return f"{key.documentation} Default: {key.reason}.{idle}".replace("|", "\\|")
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
