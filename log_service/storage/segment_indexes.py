@@ -12,7 +12,7 @@ from log_service.common.env import Files
 from log_service.common.types import NO_TIMESTAMP
 from log_service.config.views import LogConfig
 from log_service.storage.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
-from log_service.storage.indexes import OffsetIndex, TimeIndex
+from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
 
 
 class SegmentIndexes:
@@ -70,6 +70,8 @@ class SegmentIndexes:
         """
         offset_index, time_index = self._make()
         position = offset_index.last_position(size_bytes)
+        if size_bytes > self.interval_bytes and not offset_index.entries:  # made with the segment, and never written since
+            raise IndexInDoubt(f"the file has no entry for {size_bytes} bytes of batches")
         max_timestamp, max_timestamp_offset = time_index.last_entry
         self.offset_index, self.time_index = offset_index, time_index
         self.is_loaded = True

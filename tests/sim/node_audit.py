@@ -302,7 +302,7 @@ def _offset_entries(disk: Disk, segment: Segment) -> list[tuple[int, int]] | Non
     if indexes.is_loaded:
         return list(indexes.offset_index)
     content = _content(disk, segment.path(OFFSET_INDEX_SUFFIX))
-    if content is None or len(content) % 8:
+    if content is None or len(content) % 8 or (not content and segment.size_bytes > indexes.interval_bytes):
         return None
     try:
         indexes._make()[0].check(bytearray(content))
@@ -316,7 +316,7 @@ def _time_entries(disk: Disk, segment: Segment) -> list[tuple[int, int]] | None:
     if indexes.is_loaded:
         return list(indexes.time_index)
     content = _content(disk, segment.path(TIME_INDEX_SUFFIX))
-    if content is None or len(content) % 12:
+    if content is None or len(content) % 12 or _offset_entries(disk, segment) is None:  # in doubt together, built again together
         return None
     try:
         indexes._make()[1].check(bytearray(content))

@@ -239,3 +239,15 @@ def test_an_index_entry_that_points_behind_its_batch_is_not_believed() -> None:
         for offset in (9, 10, 11):
             assert context.base_offsets(offset, max_bytes=1) == [offset]
         trio.run(context.log.close)
+
+
+def test_an_empty_index_of_many_batches_is_built_again() -> None:
+    """Its name may outlive a loss of power without its content: retention took the segment before it was synced, and that was undone."""
+    context = LogContext(index_interval_bytes=1, segment_bytes=1_000)
+    context.append_records(*[1] * 30)
+    trio.run(context.log.close)
+    context.files.open(context.directory / "00000000000000000000.index").truncate(0)
+    context.open(is_clean=True)
+    segment = context.log.segments[0]
+    assert context.base_offsets(5, max_bytes=1) == [5]
+    assert len(segment.offset_index) > 2
