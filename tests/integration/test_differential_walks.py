@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from log_service.records.compression import Codec
@@ -162,6 +163,56 @@ def test_fetch_sessions(clusters: Clusters, version: int, seed: int) -> None:
     walk = SessionWalk(clusters, seed, f"sessions-{version}-{seed}", version)
     for _ in range(STEPS):
         if walk.dice.random() < 0.15:
+            walk.produce(walk.dice.randint(0, 4))
+        else:
+            walk.fetch()
+
+
+class ChangingWalk(SessionWalk):
+    """The same while the topic is deleted and created again; the consumer notices at once, later, or not at all."""
+
+    is_there = True
+
+    def change(self) -> None:
+        """Delete the topic, or create it again."""
+        old_ids = [side.topic_ids.get(self.topic) for side in self.sides]
+        if self.is_there:
+            self.duel.on_both(DeleteTopicsRequest(topics=[DeleteTopicState(name=self.topic)], timeout_ms=10_000), 6)
+        else:
+            ready_topic(self.duel, self.topic, 5)
+            self.ends = [0] * 5
+        self.is_there = not self.is_there
+        code = 0 if self.is_there else 100 if self.version >= 13 else 3
+        everything = fetch_request(self.topic, *(wanted(index) for index in range(5)))
+        self.duel.until(everything, self.version, lambda answer: all(one.error_code == code for one in answer.responses[0].partitions))
+        if self.is_there and self.dice.random() < 0.5:
+            for side, old_id in zip(self.sides, old_ids, strict=True):
+                side.topic_ids[self.topic] = old_id or side.topic_ids[self.topic]
+        self.steps.append("created" if self.is_there else "deleted")
+
+    def compare(self, request: Any, version: int, step: object) -> tuple[Any, Any]:
+        """Compare codes and sizes: where a topic was replaced, Apache Kafka's order is that of a hash map."""
+        self.steps.append(step)
+        ours, theirs = (side.ask(request, version) for side in self.sides)
+        assert self.outline(ours) == self.outline(theirs), f"seed {self.seed}, after {list(self.steps)}"
+        return ours, theirs
+
+    @staticmethod
+    def outline(answer: Any) -> tuple[int, list[tuple[int, int, int]]]:
+        """The answer's code, and (partition, code, bytes) of each."""
+        partitions = [one for topic in answer.responses for one in topic.partitions]
+        return answer.error_code, sorted((one.partition_index, one.error_code, len(one.records or b"")) for one in partitions)
+
+
+@pytest.mark.parametrize("seed", [10, 11])
+@pytest.mark.parametrize("version", [12, 13])
+def test_fetch_sessions_while_topics_come_and_go(clusters: Clusters, version: int, seed: int) -> None:
+    walk = ChangingWalk(clusters, seed, f"changing-{version}-{seed}", version)
+    for _ in range(120):
+        choice = walk.dice.random()
+        if choice < 0.05:
+            walk.change()
+        elif choice < 0.2 and walk.is_there:
             walk.produce(walk.dice.randint(0, 4))
         else:
             walk.fetch()

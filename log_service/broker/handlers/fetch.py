@@ -22,7 +22,7 @@ from log_service.broker.cluster_view import broker_addresses
 from log_service.broker.fetch_session import FetchContext, FetchTarget
 from log_service.broker.node import Call, Later, Node, Response
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
+from log_service.common.types import NO_LEADER_EPOCH, TopicId, TopicPartition
 from log_service.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -254,8 +254,12 @@ def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, i
 
 def _not_there(node: Node, target: FetchTarget, code: ErrorCode) -> PartitionData:
     """Answer for a partition that is not found; a session that found its topic by id knows what became of it."""
-    if code is ErrorCode.UNKNOWN_TOPIC_ID and target.name:
-        is_replaced = target.name in node.image().topics.by_name
+    topics = node.image().topics
+    if not target.name:
+        known = topics.by_id.get(TopicId(target.topic_id))
+        target.name = "" if known is None else known.name
+    elif code is ErrorCode.UNKNOWN_TOPIC_ID:
+        is_replaced = topics.partition(target.name, target.partition) is not None
         code = ErrorCode.INCONSISTENT_TOPIC_ID if is_replaced else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return _failed(target, code, None)
 
