@@ -118,6 +118,8 @@ async def _run(config: NodeConfig, settings: ServerSettings) -> int:
             await broker.wait_stopped()
             is_graceful = broker.is_stopped_gracefully
             nursery.cancel_scope.cancel()
+    if is_graceful:
+        logger.info("tidelog node %d has stopped", config.node_id)
     return ExitCode.OK if is_graceful else ExitCode.FAILED
 
 

@@ -55,6 +55,7 @@ def test_a_signal_stops_the_node_gracefully(tmp_path: Path, said: pytest.LogCapt
     finally:
         logging.getLogger("log_service.broker.main").removeHandler(handler)
     assert "tidelog node 1 is ready on 127.0.0.1:" in said.text
+    assert "tidelog node 1 has stopped" in said.messages[-1]
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
