@@ -13,7 +13,7 @@ from unittest import mock
 from log_service.broker.handlers import produce
 from log_service.client import admin_groups, commits
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.controller import brokers, controller, topics
+from log_service.controller import brokers, configs, controller
 from log_service.coordinator.group.records import OffsetRecord
 from log_service.coordinator.runtime import CoordinatorRuntime
 from log_service.raft.core import committed_offset
@@ -137,8 +137,8 @@ def _keep_only_the_active_segment(retained: Any, _now_ms: int, _high_watermark: 
     return len(retained.segments) - 1
 
 
-def _delete_without_a_record(image: Any, request: Any) -> Any:
-    return [], topics.delete_topics(image, request)[1]
+def _alter_without_a_record(*arguments: Any) -> Any:
+    return [], configs.incremental_alter_configs(*arguments)[1]
 
 
 def _commit_one_too_many(group_id: str, offsets: Any, **member: Any) -> Any:
@@ -179,7 +179,7 @@ BUGS = (
     ),
     Bug(name="directory not synced after a roll", replacements=((Log, "_roll", _roll_without_directory),)),
     Bug(name="retention takes too much", replacements=((log_module, "count_deletable", _keep_only_the_active_segment),)),
-    Bug(name="deletion answered and not recorded", replacements=((controller, "delete_topics", _delete_without_a_record),)),
+    Bug(name="change answered and not recorded", replacements=((controller, "incremental_alter_configs", _alter_without_a_record),)),
     Bug(name="commit of a record that was not read", replacements=((commits, "commit_request", _commit_one_too_many),)),
     Bug(
         name="compaction takes the latest too",
