@@ -190,11 +190,13 @@ def join_while_syncing(cast: Cast) -> None:
 def group_is_full(cast: Cast) -> None:
     members = [cast.member() for _ in range(3)]
     late = cast.member()
-    for member in members:
+    members[0].join()
+    for member in members[1:]:
         member.ask_id()
-    for member in members:
+    for member in members[1:]:
         member.send_join()
-    for member in members:
+    members[0].join()
+    for member in members[1:]:
         member.hear_join()
     late.ask_id(3)
     members[0].sync(dict.fromkeys(members, b"x"))
@@ -206,6 +208,41 @@ def group_is_full(cast: Cast) -> None:
     members[2].join()
     for member in members[:2]:
         member.hear_join()
+    cast.describe()
+
+
+def static_member_returns_to_a_full_group(cast: Cast) -> None:
+    members = [cast.member(instance=name) for name in ("one", "two", "three")]
+    members[0].join()
+    for member in members[1:]:
+        member.send_join()
+    members[0].send_join()
+    for member in [*members[1:], members[0]]:
+        member.hear_join()
+    members[0].sync(dict.fromkeys(members, b"x"))
+    for version in (5, 9):
+        again = cast.member(instance="two")
+        again.ask_id(version)
+    cast.describe()
+
+
+def rebalances_of_many_reasons(cast: Cast) -> None:
+    a, b = cast.member(), cast.member()
+    a.join(reason="first")
+    a.sync({a: b""})
+    b.ask_id(reason="because")
+    b.send_join(reason="")
+    a.join(reason="x" * 300)
+    b.hear_join()
+    a.sync({a: b"1", b: b"2"})
+    b.sync()
+    a.send_join(session_ms=5_000, rebalance_ms=5_000)
+    b.join(session_ms=6_000)
+    a.hear_join()
+    b.send_sync()
+    a.sync({b: b"all", a: b""})
+    b.hear_sync()
+    b.leave(3)
     cast.describe()
 
 
@@ -366,6 +403,8 @@ def empty_group_changes_its_type(cast: Cast) -> None:
         rejoining,
         join_while_syncing,
         group_is_full,
+        static_member_returns_to_a_full_group,
+        rebalances_of_many_reasons,
         leaving,
         pending_member_leaves_a_stable_group,
         pending_member_leaves_an_empty_group,

@@ -117,14 +117,18 @@ class ClassicGroup:
         """Whether nobody is missing: every member has an open join and every id handed out has been used."""
         return not self.pending_join_members and all(member.awaiting_join is not None for member in self.members.values())
 
-    def accepts(self, member_id: str, group_instance_id: str | None, max_size: int) -> bool:
-        """Whether there is a place for a joiner. While members rejoin, places go to those who have."""
+    def accepts(self, member_id: str, max_size: int) -> bool:
+        """Whether there is a place for a joiner. While members rejoin, places go to those who have.
+
+        As with Kafka, a static member that comes back without its id takes a place of its own: a full group refuses it.
+        """
+        if self.is_in(GroupState.EMPTY, GroupState.DEAD):
+            return True
         if self.is_in(GroupState.PREPARING_REBALANCE):
             member = self.members.get(member_id)
             is_there = member is not None and member.awaiting_join is not None
             return is_there or sum(each.awaiting_join is not None for each in self.members.values()) < max_size
-        is_known = member_id in self.members or (group_instance_id is not None and group_instance_id in self.static_members)
-        return is_known or len(self.members) < max_size
+        return member_id in self.members or len(self.members) < max_size
 
     @property
     def member_count(self) -> int:

@@ -63,7 +63,7 @@ class Joining:
     def _validate_joiner(self, group: ClassicGroup, request: JoinGroupRequest) -> ErrorCode:
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if not group.accepts(request.member_id, request.group_instance_id, self._config.max_size):
+        if not group.accepts(request.member_id, self._config.max_size):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
