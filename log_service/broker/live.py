@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from log_service.common.env import Files
-from log_service.config.describe import broker_key
-from log_service.config.live import live_config
+from log_service.config.live import is_value, live_config
 from log_service.config.server import idle_keys
 from log_service.config.views import ConnectionLimits, LiveConfig, NodeConfig
 from log_service.metadata.delta import MetadataDelta
@@ -68,7 +67,7 @@ class LiveSettings:
             log.producer_state.expiration_ms = live.producer_id_expiration_ms
 
     def _warn(self, texts: Mapping[str, str]) -> None:
-        idle = idle_keys({name: text for name, text in texts.items() if broker_key(name) is not None})
+        idle = idle_keys({name: text for name, text in texts.items() if is_value(name, text)})
         if idle and idle != self._warned:
             logger.warning("These keys were set for brokers and have no effect here: %s", ", ".join(idle))
         self._warned = idle

@@ -5,6 +5,7 @@ Decides validity; how values are shown is ``config.describe``, what they change 
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
@@ -12,7 +13,6 @@ from log_service.config.definition import ConfigKey, UpdateMode, Value
 from log_service.config.dynamic_keys import ELSEWHERE, LISTENER_KEY, PER_LISTENER, QUOTA_KEYS, THREAD_COUNTS, base_name
 from log_service.config.resolve import Layers, Texts
 from log_service.config.server_keys import SERVER_KEYS
-from log_service.config.server_values import host_limits
 
 NEEDS_RESTART = frozenset({"listeners", "listener.security.protocol.map"})
 CLEANER_THREADS = "log.cleaner.threads"
@@ -69,8 +69,6 @@ def _validate_value(change: BrokerChange, name: str, key: ConfigKey, value: Valu
         raise _refusal(f"{name} cannot change while this broker runs; set it in the file and restart")
     if name in THREAD_COUNTS or name == CLEANER_THREADS:
         _validate_thread_count(name, value, _current(key, change.layers))
-    if name == "max.connections.per.ip.overrides":
-        _validate_host_limits(str(value))
     if name == "cordoned.log.dirs":
         _validate_cordoned(value, change.layers.static)
     if name in {"metric.reporters", "config.providers"} and value:
@@ -78,8 +76,12 @@ def _validate_value(change: BrokerChange, name: str, key: ConfigKey, value: Valu
 
 
 def _current(key: ConfigKey, layers: Layers) -> Value | None:
-    text = next((texts[key.name] for texts in (layers.broker, layers.cluster, layers.static) if key.name in texts), key.default)
-    return None if text is None else key.parse(text)
+    """Return the value that holds; what is stored and none of the key is passed over."""
+    for texts in (layers.broker, layers.cluster, layers.static):
+        if key.name in texts:
+            with suppress(ConfigError):
+                return key.parse(texts[key.name])
+    return None if key.default is None else key.parse(key.default)
 
 
 def _validate_thread_count(name: str, value: Value, current: Value | None) -> None:
@@ -87,13 +89,6 @@ def _validate_thread_count(name: str, value: Value, current: Value | None) -> No
     assert isinstance(current, int)
     if not max(1, current // 2) <= value <= current * 2:
         raise _refusal(f"{name} is {current} and can at most double or halve in one step, not become {value}")
-
-
-def _validate_host_limits(text: str) -> None:
-    try:
-        host_limits(text)
-    except ConfigError as fault:
-        raise _refusal(str(fault)) from fault
 
 
 def _validate_cordoned(value: Value, static: Texts) -> None:

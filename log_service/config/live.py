@@ -10,8 +10,9 @@ from pathlib import Path
 from log_service.common.errors import ConfigError
 from log_service.config.describe import broker_key
 from log_service.config.dynamic_keys import base_name, listener_name
+from log_service.config.host_limits import host_limits
 from log_service.config.resolve import NO_TEXTS, Texts
-from log_service.config.server_values import ServerValues, host_limits
+from log_service.config.server_values import ServerValues
 from log_service.config.views import CleanerConfig, ConnectionLimits, LiveConfig
 
 ALL_DIRECTORIES = "*"
@@ -45,10 +46,11 @@ def cleaner_config(values: ServerValues) -> CleanerConfig:
 
 def _holding(*layers: Texts) -> dict[str, str]:
     """Return the texts that hold; a later layer wins."""
-    return {name: text for layer in layers for name, text in layer.items() if _is_value(name, text)}
+    return {name: text for layer in layers for name, text in layer.items() if is_value(name, text)}
 
 
-def _is_value(name: str, text: str) -> bool:
+def is_value(name: str, text: str) -> bool:
+    """Whether a name is a broker's key, and the text one of its values; what an older or another version wrote may be neither."""
     key = broker_key(name)
     if key is None:
         return False

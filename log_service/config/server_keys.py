@@ -21,6 +21,7 @@ from log_service.config.definition import (
     not_empty,
 )
 from log_service.config.dynamic_keys import with_update_modes
+from log_service.config.host_limits import validate_host_limits
 
 HIGH = Importance.HIGH
 DEFAULT_LISTENERS = "PLAINTEXT://127.0.0.1:9092"
@@ -125,7 +126,8 @@ NETWORK = (
     _int("max.connections", 10_000, "Connections of the node, all listeners together.",
          "lower than Kafka's 2147483647: a bound that exists", lowest=0),
     _int("max.connections.per.ip", 10_000, "Connections from one address.", "lower than Kafka's 2147483647: a bound that exists", lowest=0),
-    _text("max.connections.per.ip.overrides", "", "Connections from particular addresses: host:count,host:count.", "all alike"),
+    _key("max.connections.per.ip.overrides", ConfigType.STRING, "", "Connections from particular addresses: host:count,host:count.",
+         "all alike", validator=validate_host_limits),
     _long("connections.max.idle.ms", 600_000, "A connection without a request for so long is closed; negative is never.",
           "longer than clients keep theirs"),
     _long("queued.max.request.bytes", -1, "Bytes of requests that are being handled before reading stops; -1 is 512 MiB.",

@@ -1,11 +1,10 @@
 """Typed values out of the texts of one node's configuration, defaults included.
 
-Decides nothing about what values mean together (``config.server`` does); knows what a few texts of their own syntax say.
+Decides nothing about what values mean together; ``config.server`` does.
 """
 
 from collections.abc import Mapping
 
-from log_service.common.errors import ConfigError
 from log_service.config.definition import Value
 from log_service.config.server_keys import SERVER_KEYS
 
@@ -61,18 +60,3 @@ class ServerValues:
         value = self.get(name)
         assert value is None or isinstance(value, tuple)
         return value or ()
-
-
-def host_limits(text: str) -> tuple[tuple[str, int], ...]:
-    """Return the hosts and counts of ``max.connections.per.ip.overrides``.
-
-    Raises:
-        ConfigError: an item is not ``host:count``.
-    """
-    limits = []
-    for item in filter(None, (item.strip() for item in text.split(","))):
-        host, _, count = item.rpartition(":")
-        if not host or not (count.isascii() and count.isdecimal()):
-            raise ConfigError(f"max.connections.per.ip.overrides holds {item!r}, which is not host:count")
-        limits.append((host.strip("[]"), int(count)))
-    return tuple(limits)

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from log_service.common.errors import ErrorCode
+from log_service.common.result import Result
 from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from log_service.protocol.stored.metadata_records import ConfigRecord
 from tests.sim import World, sim_run
 from tests.unit.broker.context import Story, running, tell
 from tests.unit.broker.test_effects_on_logs import log_of, set_dynamically
@@ -141,3 +143,28 @@ def test_what_has_no_effect_is_said_when_it_is_set(caplog: pytest.LogCaptureFixt
     tell(story)
     told = [record.getMessage() for record in caplog.records if "no effect" in record.getMessage()]
     assert told == ["These keys were set for brokers and have no effect here: background.threads"]
+
+
+def test_values_that_another_version_left_in_the_metadata_are_passed_over() -> None:
+    async def main(world: World) -> None:
+        async with running(world) as node:
+            await node.create_topic("a")
+            left = [
+                ConfigRecord(resource_type=BROKER, resource_name=name, name=key, value="strange")
+                for name in ("", "1")
+                for key in (
+                    "num.io.threads",
+                    "max.connections",
+                    "background.threads",
+                    "log.retention.ms",
+                    "max.connections.per.ip.overrides",
+                )
+            ]
+            node.broker._controller._perform(node.broker._controller._core, Result(records=left))  # type: ignore[arg-type]
+            await set_dynamically(node, BROKER, "1", "num.io.threads", "5")
+            assert (await described(node, BROKER, "1"))["max.connections"] == "10000"
+            assert log_of(node).config.retention_ms == 604_800_000
+        async with running(world) as node:
+            assert (await described(node, BROKER, "1"))["num.io.threads"] == "5"
+
+    sim_run(1, main)

@@ -1,0 +1,31 @@
+"""The syntax of ``max.connections.per.ip.overrides``: host:count,host:count.
+
+Decides what such a text says, and refuses any other; an IPv6 address may stand in brackets.
+"""
+
+from log_service.common.errors import ConfigError
+from log_service.config.definition import Value
+
+
+def host_limits(text: str) -> tuple[tuple[str, int], ...]:
+    """Return the hosts and counts.
+
+    Raises:
+        ConfigError: an item is not ``host:count``.
+    """
+    limits = []
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        host, _, count = item.rpartition(":")
+        if not host or not (count.isascii() and count.isdecimal()):
+            raise ConfigError(f"{item!r} is not host:count")
+        limits.append((host.strip("[]"), int(count)))
+    return tuple(limits)
+
+
+def validate_host_limits(value: Value) -> str | None:
+    """Accept such texts."""
+    try:
+        host_limits(str(value))
+    except ConfigError as fault:
+        return str(fault)
+    return None
