@@ -47,8 +47,6 @@ class Cleaner:
         checkpoints: CheckpointWriter,
     ) -> None:
         self.config = config
-        self.uncleanable: dict[TopicPartition, str] = {}
-        """Logs that no pass can get through, and why."""
         self.last_outcome = CompactionOutcome()
         """What became of the log that was cleaned last."""
         self.looked_ms = env.clock.monotonic_ms()
@@ -65,6 +63,7 @@ class Cleaner:
         self._checkpoints = checkpoints
         self._throttle = Throttle(env.clock, config.io_max_bytes_per_second)
         self._running: set[TopicPartition] = set()
+        self._given_up: dict[TopicPartition, tuple[Log, str]] = {}
         self._retry_ms: dict[TopicPartition, int] = {}
         self._asked: dict[TopicPartition, _Asked] = {}
         self._wake = trio.Event()
@@ -77,6 +76,12 @@ class Cleaner:
         self.config = config
         self._throttle.bytes_per_second = config.io_max_bytes_per_second
         self._wake.set()
+
+    @property
+    def uncleanable(self) -> dict[TopicPartition, str]:
+        """Logs that no pass can get through, and why; a log that was deleted is none of them, nor is its successor."""
+        self._given_up = {key: given_up for key, given_up in self._given_up.items() if self._logs.get(key) is given_up[0]}
+        return {key: reason for key, (_, reason) in self._given_up.items()}
 
     # Asking
 
@@ -155,14 +160,14 @@ class Cleaner:
 
     async def _filthiest(self, *, is_full: bool) -> Log | None:
         """Return the log with the largest dirty ratio of those due; only of internal topics unless ``is_full``."""
-        found, worst_ratio, dirtiest_ratio = None, -1.0, 0.0
+        found, worst_ratio, dirtiest_ratio, uncleanable = None, -1.0, 0.0, self.uncleanable
         for turn, key in enumerate(list(self._logs)):
             if turn % _LOGS_PER_TURN == _LOGS_PER_TURN - 1:
                 await trio.lowlevel.checkpoint()
             if not is_full and key.topic != GROUP_METADATA_TOPIC:
                 continue
             log = self._compacted_log(key)
-            if log is None or key in self._running or key in self.uncleanable or self._retry_ms.get(key, 0) > self._now_ms():
+            if log is None or key in self._running or key in uncleanable or self._retry_ms.get(key, 0) > self._now_ms():
                 continue
             cleanable = self.look(log)
             dirtiest_ratio = max(dirtiest_ratio, cleanable.dirty_ratio)
@@ -207,14 +212,14 @@ class Cleaner:
         key = log.topic_partition
         try:
             if await self._files.run_in_pool(lambda: has_aborted_transactions(log, cleanable.first_uncleanable_offset)):
-                return self._give_up(key, "it holds aborted transactions, which this version does not clean"), None
+                return self._give_up(log, "it holds aborted transactions, which this version does not clean"), None
             done = await self._compaction(log, cleanable).run()
         except PassAborted:
             return self._put_off(key, "it changed while it was cleaned"), None
         except KafkaError as error:
             if error.code in _PASSING_CODES:
                 return self._put_off(key, str(error)), None
-            return self._give_up(key, str(error)), None
+            return self._give_up(log, str(error)), None
         except OSError as error:
             return self._put_off(key, str(log.home.answer_to(error))), None
         log.cleaned_offset = done.end_offset
@@ -245,9 +250,9 @@ class Cleaner:
         self._retry_ms[key] = self._now_ms() + min(self.config.backoff_ms, _OWN_TOPICS_INTERVAL_MS)
         return reason
 
-    def _give_up(self, key: TopicPartition, reason: str) -> str:
-        _log.error("%s is not compacted any more until the next start: %s", key, reason)
-        self.uncleanable[key] = reason
+    def _give_up(self, log: Log, reason: str) -> str:
+        _log.error("%s is not compacted any more until the next start: %s", log.topic_partition, reason)
+        self._given_up[log.topic_partition] = log, reason
         return reason
 
 

@@ -18,6 +18,7 @@ from log_service.config.views import CleanerConfig, LogConfig, LogManagerConfig
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.builder import build_batch
 from log_service.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
+from log_service.storage.cleaner.figures import CompactionOutcome
 from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
 from tests.sim.clock import EPOCH_MS, VirtualClock
@@ -51,6 +52,12 @@ class Node:
             content = build_batch([(timestamp, b"key", b"%d" % number)])
             log.append_as_leader(validated(content), leader_epoch=0, now_ms=self.clock.wall_ms())
             log.roll()
+
+    async def cleaned(self, key: TopicPartition) -> CompactionOutcome:
+        """Ask for a pass and return what it did."""
+        outcome = (await self.manager.cleaner.clean_now([key]))[key]
+        assert outcome is not None
+        return outcome
 
     def values(self, key: TopicPartition) -> list[bytes | None]:
         chunks = self.manager.logs[key].read_batches(0)
@@ -147,11 +154,12 @@ def test_who_asks_gets_the_figures() -> None:
         outcomes = await node.manager.cleaner.clean_now([A, B, TopicPartition("unknown", 0)])
         assert list(outcomes) == [A]
         one = outcomes[A]
+        assert one is not None
         assert (one.pass_count, one.segments_before, one.segments_after, one.cleaned_offset) == (1, 4, 1, 4)
         assert (one.records_before, one.records_after) == (4, 1)
         assert (one.bytes_before, one.bytes_after) == (size_bytes, size_bytes // 4)
         assert (one.dirty_ratio_before, one.dirty_ratio_after) == (1.0, 0.0)
-        again = (await node.manager.cleaner.clean_now([A]))[A]
+        again = await node.cleaned(A)
         assert (again.pass_count, again.reason) == (0, None)
 
     play(story, backoff_ms=DAY_MS)
@@ -216,7 +224,7 @@ def test_a_damaged_log_is_named_once_and_the_others_are_cleaned(caplog: pytest.L
         await trio.sleep(200)
         assert len(node.values(B)) == 1
         assert list(node.manager.cleaner.uncleanable) == [A]
-        outcome = (await node.manager.cleaner.clean_now([A]))[A]
+        outcome = await node.cleaned(A)
         assert outcome.reason is not None
         assert "checksum" in outcome.reason
         with pytest.raises(KafkaError):
@@ -226,13 +234,30 @@ def test_a_damaged_log_is_named_once_and_the_others_are_cleaned(caplog: pytest.L
     assert len([record for record in caplog.records if "not compacted any more" in record.getMessage()]) == 1
 
 
+def test_a_topic_of_the_same_name_does_not_inherit_the_damage() -> None:
+    async def story(node: Node) -> None:
+        node.create(A)
+        node.fill(A)
+        node.files.open(ROOT / "a-0" / "00000000000000000001.log").write_at(65, b"\xff")
+        await trio.sleep(20)
+        assert list(node.manager.cleaner.uncleanable) == [A]
+        node.manager.delete_log(A)
+        assert node.manager.cleaner.uncleanable == {}
+        node.create(A)
+        node.fill(A)
+        await trio.sleep(20)
+        assert node.values(A) == [b"3"]
+
+    play(story)
+
+
 def test_a_full_disk_puts_a_pass_off() -> None:
     async def story(node: Node) -> None:
         node.create(A)
         node.fill(A)
         await node.manager.logs[A].sync()
         node.files.fail_next("append", error=28, containing=".cleaned")
-        outcome = (await node.manager.cleaner.clean_now([A]))[A]
+        outcome = await node.cleaned(A)
         assert "make room" in (outcome.reason or "")
         assert len(node.values(A)) == 4
         await trio.sleep(40)
@@ -319,7 +344,7 @@ def test_an_aborted_transaction_of_another_program_is_left_alone() -> None:
         node.create(A)
         node.fill(A)
         node.files.open(ROOT / "a-0" / "00000000000000000001.txnindex").append_gathered([bytes(34)])
-        outcome = (await node.manager.cleaner.clean_now([A]))[A]
+        outcome = await node.cleaned(A)
         assert "aborted transactions" in (outcome.reason or "")
         assert len(node.values(A)) == 4
 
