@@ -15,6 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
+import trio
+
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicPartition
 from log_service.records.batch import iterate_headers
@@ -31,6 +33,8 @@ MOVED_HERE = "moved-here"
 CHUNK_BYTES = 1 << 20
 QUIET_BYTES = 4 << 20
 """How much may be left for the last step."""
+COPIED_AT_ONCE = 4
+"""How many copies are filled side by side; others wait as empty directories, so that memory and disks bear a request for thousands."""
 
 
 class FutureLogs:
@@ -41,6 +45,7 @@ class FutureLogs:
         self.unfinished: dict[TopicPartition, LogDirectory] = {}
         """Moves that the last stop interrupted, with where they went; whoever opens the partition begins them again."""
         self._manager = manager
+        self._filling = trio.CapacityLimiter(COPIED_AT_ONCE)
 
     def __repr__(self) -> str:
         return f"<FutureLogs {len(self.logs)} unfinished={len(self.unfinished)}>"
@@ -57,25 +62,32 @@ class FutureLogs:
         """
         try:
             copy = await self._begin(log, target)
-            while _is_open(log):
-                if copy.log_end_offset < log.log_start_offset:  # retention was faster
-                    self._drop(copy)
-                    copy = await self._begin(log, target)
-                elif _left_bytes(log, copy) > QUIET_BYTES:
-                    await self._copy_some(log, copy)
-                else:
-                    await copy.sync()
-                    if _is_open(log) and _left_bytes(log, copy) <= QUIET_BYTES:
-                        on_replaced(self._replace(log, copy))
-                        return
+            async with self._filling:
+                replacement = await self._fill(log, copy)
+                if replacement is not None:
+                    on_replaced(replacement)
         finally:
             left = self.logs.pop(log.topic_partition, None)
             if left is not None:
                 self._drop(left)
 
+    async def _fill(self, log: Log, copy: Log) -> Log | None:
+        """Copy until nothing is left, and return the new log; None where the old one has gone."""
+        while _is_open(log):
+            if copy.log_end_offset < log.log_start_offset:  # retention was faster
+                self._drop(copy)
+                copy = await self._begin(log, copy.home)
+            elif _left_bytes(log, copy) > QUIET_BYTES:
+                copy.append_as_follower(await self._read(log, copy.log_end_offset, CHUNK_BYTES))
+            else:
+                await copy.sync()
+                if _is_open(log) and _left_bytes(log, copy) <= QUIET_BYTES:
+                    return self._replace(log, copy)
+        return None
+
     async def _begin(self, log: Log, target: LogDirectory) -> Log:
         manager, topic_partition = self._manager, log.topic_partition
-        first = await self._read(log, log.log_start_offset)
+        first = await self._read(log, log.log_start_offset, 1)
         base_offset = next((header.base_offset for _, header in iterate_headers(first)), log.log_start_offset)
         unique = UUID(int=manager.env.rng.getrandbits(128), version=4)
         path = target.path / set_aside_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, unique)
@@ -92,12 +104,11 @@ class FutureLogs:
         except OSError as error:
             raise target.answer_to(error) from error
 
-    async def _copy_some(self, log: Log, copy: Log) -> None:
-        copy.append_as_follower(await self._read(log, copy.log_end_offset))
+    async def _read(self, log: Log, offset: int, chunk_bytes: int) -> bytes:
+        """Return whole batches from ``offset`` on, at least one where there is one."""
 
-    async def _read(self, log: Log, offset: int) -> bytes:
         def read() -> bytes:
-            return next(log.read_batches(offset, chunk_bytes=CHUNK_BYTES), b"")
+            return next(log.read_batches(offset, chunk_bytes=chunk_bytes), b"")
 
         return await self._manager.env.files.run_in_pool(read)
 

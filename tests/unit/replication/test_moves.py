@@ -9,6 +9,7 @@ import trio
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
 from log_service.replication.replica_manager import DELETED_AT_ONCE
+from log_service.storage.future_logs import COPIED_AT_ONCE
 from tests.unit.replication.context import LOG_DIR, OTHER_DIR, ReplicaContext, key_of, run_story, running
 
 
@@ -35,6 +36,26 @@ def test_a_partition_is_served_from_where_it_moved_to() -> None:
             assert partition.high_watermark == 2
             assert context.produce(b"three") == 2
             assert told == ["a-0"]
+
+    run_story(main)
+
+
+def test_thousands_of_moves_take_their_turns() -> None:
+    async def main() -> None:
+        async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic("wide", partitions=300)
+            await trio.sleep(1)
+            for index in range(300):
+                context.produce(b"value", name="wide", index=index)
+                context.replicas.move("wide", index, str(OTHER_DIR))
+            moving = {log.topic_partition for log in context.logs.logs.values() if log.home.path == LOG_DIR}
+            most_waiting = 0
+            while any(context.logs.logs[each].home.path == LOG_DIR for each in moving):
+                most_waiting = max(most_waiting, len(context.logs.futures.logs))
+                await trio.lowlevel.checkpoint()
+            assert most_waiting > COPIED_AT_ONCE, "a move that waits for its turn is seen"
+            assert {log.home.path for log in context.logs.logs.values()} == {OTHER_DIR}
+            assert all(log.log_end_offset == 1 for log in context.logs.logs.values())
 
     run_story(main)
 
