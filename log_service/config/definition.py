@@ -6,6 +6,7 @@ asks: complaints are ``ConfigError`` here, and whoever answers a request turns t
 Invariants: a default is a text like any other and passes its own key's check; ``parse`` never raises anything but ``ConfigError``.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -130,14 +131,20 @@ class ConfigKey:
             case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
                 return self._whole_number(text)
             case ConfigType.DOUBLE:
-                try:
-                    return float(text)
-                except ValueError:
-                    raise self._refusal(text, "it is not a number") from None
+                return self._double(text)
             case ConfigType.LIST:
                 return split_list(text)
             case ConfigType.STRING | ConfigType.CLASS | ConfigType.PASSWORD | ConfigType.UNKNOWN:
                 return text
+
+    def _double(self, text: str) -> float:
+        try:
+            number = float(text) if text.isascii() and "_" not in text and len(text) <= 400 else math.nan
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise self._refusal(text, "it is not a number of type DOUBLE")
+        return number
 
     def _whole_number(self, text: str) -> int:
         lowest, highest = WHOLE_NUMBER_BOUNDS[self.type]

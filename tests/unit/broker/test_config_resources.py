@@ -7,6 +7,11 @@ import pytest
 
 from log_service.common.errors import ErrorCode
 from log_service.common.result import Result
+from log_service.config.definition import ConfigType
+from log_service.config.resource_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
+from log_service.config.server_keys import SERVER_KEYS
+from log_service.config.topic_keys import TOPIC_KEYS
+from log_service.metadata.image import ResourceType
 from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -15,7 +20,7 @@ from log_service.protocol.messages.incremental_alter_configs import (
 )
 from log_service.protocol.stored.metadata_records import ConfigRecord
 from tests.sim import World, sim_run
-from tests.unit.broker.context import Story, running, tell
+from tests.unit.broker.context import Story, batch, running, tell
 from tests.unit.broker.test_effects_on_logs import log_of, set_dynamically
 
 TOPIC, BROKER, LOGGERS, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -166,5 +171,49 @@ def test_values_that_another_version_left_in_the_metadata_are_passed_over() -> N
             assert log_of(node).config.retention_ms == 604_800_000
         async with running(world) as node:
             assert (await described(node, BROKER, "1"))["num.io.threads"] == "5"
+
+    sim_run(1, main)
+
+
+ODD = ("", " ", "-1", "0", "x", "NaN", "1e400", "٣", "a,b,,", "*", "\0", "-9223372036854775808", "9" * 30, "0x10", ":1", "[::1]:5,")
+    "",
+    " ",
+    "-1",
+    "0",
+    "1",
+    "x",
+    "NaN",
+    "1e400",
+    "٣",
+    "null",
+    "a,b,,",
+    "*",
+    "\0",
+    "-9223372036854775808",
+    "9" * 30,
+    "0x10",
+    "true",
+    ":1",
+    "[::1]:5,",
+)
+
+
+@pytest.mark.parametrize(("resource_type", "name"), [(BROKER, ""), (BROKER, "1"), (TOPIC, "a"), (GROUP, "g"), (METRICS, "m")])
+def test_no_value_of_any_key_leaves_a_resource_that_cannot_be_shown_or_used(resource_type: int, name: str) -> None:
+    keys = {TOPIC: TOPIC_KEYS, BROKER: SERVER_KEYS, GROUP: GROUP_KEYS, METRICS: CLIENT_METRICS_KEYS}[ResourceType(resource_type)]
+
+    async def main(world: World) -> None:
+        async with running(world) as node:
+            await node.create_topic("a")
+            for key in keys:
+                for operation in (SET, APPEND) if keys[key].type is ConfigType.LIST else (SET,):
+                    for value in ODD:
+                        await altered(node, (resource_type, name, [(key, operation, value)]))
+                assert key in await described(node, resource_type, name) or (resource_type, name) == (BROKER, "") or keys[key].is_internal
+                await altered(node, (resource_type, name, [(key, DELETE, None)]))
+            assert await described(node, BROKER, "1")
+            assert (await node.produce("a", batch(b"still"))).error_code == 0
+        async with running(world) as node:
+            assert await described(node, resource_type, name) is not None
 
     sim_run(1, main)

@@ -83,6 +83,10 @@ def test_a_text_becomes_a_value_of_its_type(config_type: ConfigType, text: str, 
         (ConfigType.SHORT, "32768"),
         (ConfigType.LONG, "9223372036854775808"),
         (ConfigType.DOUBLE, "half"),
+        (ConfigType.DOUBLE, "NaN"),
+        (ConfigType.DOUBLE, "inf"),
+        (ConfigType.DOUBLE, "1e400"),
+        (ConfigType.DOUBLE, "1_0.5"),
     ],
 )
 def test_a_text_that_is_no_value_is_refused_by_name(config_type: ConfigType, text: str) -> None:
