@@ -192,11 +192,13 @@ class FutureLogs:
         """Return the log directory of that path, written as in the configuration.
 
         Raises:
-            KafkaError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR, it is offline.
+            KafkaError: LOG_DIR_NOT_FOUND; INVALID_REPLICA_ASSIGNMENT, it is cordoned; KAFKA_STORAGE_ERROR, it is offline.
         """
         directory = next((directory for directory in self._manager.directories if str(directory.path) == path), None)
         if directory is None:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is not a log directory of this node")
+        if directory.path in self._manager.config.cordoned_log_dirs:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned: it takes no new replicas")
         if directory.is_offline:
             raise directory.refused()
         return directory

@@ -19,6 +19,11 @@ from log_service.protocol.messages.describe_log_dirs import DescribableLogDirTop
 from log_service.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from log_service.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from log_service.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from log_service.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from log_service.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsTopics
 from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -30,6 +35,7 @@ pytestmark = pytest.mark.timeout(120)
 
 PROPERTIES = {"log.dirs": "{directory}/first,{directory}/second"}
 METADATA = "__cluster_metadata"
+SET, DELETE = 0, 1
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 SIZES = ("total_bytes", "usable_bytes")
 """Of the same disk, but of another moment."""
@@ -135,6 +141,26 @@ def test_moves_to_directories(duel: Duel) -> None:
     asked = [DescribableLogDirTopic(topic="mover", partitions=[0, 1])]
     duel.until(DescribeLogDirsRequest(topics=asked), 2, is_there)
     duel.compare(DescribeLogDirsRequest(topics=asked), 5, ignore=SIZES)
+
+
+def test_cordoned_directories_take_nothing(duel: Duel) -> None:
+    duel.create_topic("fenced-out", 2)
+
+    def cordon(value: str | None) -> IncrementalAlterConfigsRequest:
+        change = AlterableConfig(name="cordoned.log.dirs", config_operation=SET if value else DELETE, value=value)
+        return IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])])
+
+    def move(side: Cluster) -> AlterReplicaLogDirsRequest:
+        topics = [AlterReplicaLogDirTopic(name=name, partitions=[0, 1]) for name in ("fenced-out", "missing")]
+        return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=directory_of(side), topics=topics)])
+
+    duel.compare(lambda side: cordon(directory_of(side)), 1)
+    asked = DescribeLogDirsRequest(topics=[])
+    duel.until(asked, 5, lambda answer: any(result.is_cordoned for result in answer.results))
+    duel.compare(asked, 5, ignore=SIZES)
+    duel.compare(move, 2)
+    duel.compare(cordon(None), 1)
+    duel.until(asked, 5, lambda answer: not any(result.is_cordoned for result in answer.results))
 
 
 def directory_of(side: Cluster) -> str:

@@ -2,8 +2,8 @@
 
 Behaviour: each partition moves to the log directory that is asked for: copied beside its log while it is served, then put in its place
 (DescribeLogDirs shows the copy on its way). Answers when the move has begun. Asking for the directory where it is gives up a move that is
-under way. LOG_DIR_NOT_FOUND for paths that the configuration does not name, KAFKA_STORAGE_ERROR for offline ones,
-UNKNOWN_TOPIC_OR_PARTITION for what does not exist.
+under way. LOG_DIR_NOT_FOUND for paths that the configuration does not name, INVALID_REPLICA_ASSIGNMENT for cordoned ones (KIP-1066),
+KAFKA_STORAGE_ERROR for offline ones, UNKNOWN_TOPIC_OR_PARTITION for what does not exist.
 
 Versions: 2 flexible. KIP-113.
 """
