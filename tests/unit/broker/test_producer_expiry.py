@@ -1,5 +1,7 @@
 """Idempotent producers that went quiet: how long a partition remembers them, and what they may do afterwards."""
 
+from collections.abc import Awaitable, Callable
+
 import trio
 
 from log_service.common.errors import ErrorCode
@@ -8,7 +10,10 @@ from tests.unit.broker.context import Story, batch, tell
 
 EXPIRATION_MS = 60_000
 CHECK_MS = 5_000
-PROPERTIES = {"producer_id_expiration_ms": str(EXPIRATION_MS), "producer_id_expiration_check_interval_ms": str(CHECK_MS)}
+
+
+def tell_with_expiry(story: Callable[[Story], Awaitable[None]]) -> None:
+    tell(story, producer_id_expiration_ms=str(EXPIRATION_MS), producer_id_expiration_check_interval_ms=str(CHECK_MS))
 
 
 async def known(node: Story) -> dict[int, int]:
@@ -33,7 +38,7 @@ def test_a_producer_is_forgotten_once_its_time_is_over_and_not_before() -> None:
         await trio.sleep(2 * CHECK_MS / 1000 + 2)
         assert await known(node) == {}
 
-    tell(story, **PROPERTIES)
+    tell_with_expiry(story)
 
 
 def test_a_producer_that_goes_on_is_kept() -> None:
@@ -46,7 +51,7 @@ def test_a_producer_that_goes_on_is_kept() -> None:
             await trio.sleep(EXPIRATION_MS / 2000)
         assert await known(node) == {1: 5}
 
-    tell(story, **PROPERTIES)
+    tell_with_expiry(story)
 
 
 def test_a_producer_that_was_forgotten_may_go_on_anywhere() -> None:
@@ -62,4 +67,4 @@ def test_a_producer_that_was_forgotten_may_go_on_anywhere() -> None:
         assert await send(node, 1, 6, epoch=2) == 0
         assert await send(node, 1, 8, epoch=2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    tell(story, **PROPERTIES)
+    tell_with_expiry(story)

@@ -1,6 +1,7 @@
 """Periodic work on virtual time: when it is due, and that an idle node does nothing."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -40,7 +41,7 @@ def play(story: Callable[[Story], Awaitable[None]], config: LogConfig | None = N
         clock = VirtualClock()
         files = MemoryFiles(rng=Random(1), clock=clock)
         env = NodeEnv(clock=clock, rng=Random(2), network=MemoryNetwork(Random(4)).host("node"), files=files)
-        manager = LogManager(env, LogManagerConfig(log_dirs=(ROOT,), initial_task_delay_ms=1_000, **intervals), LogConfig())
+        manager = LogManager(env, replace(LogManagerConfig(log_dirs=(ROOT,), initial_task_delay_ms=1_000), **intervals)  # type: ignore[arg-type]  # all are ints, LogConfig())
         await manager.load()
         manager.create_log(A, TopicId(__import__("uuid").UUID(int=1)), config or LogConfig())
         async with trio.open_nursery() as nursery:
