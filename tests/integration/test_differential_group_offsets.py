@@ -143,7 +143,7 @@ def unknown_member_with_a_known_instance(cast: Cast) -> None:
 
 
 def static_member_does_not_rejoin(cast: Cast) -> None:
-    a, b = cast.member(rebalance_ms=500), cast.member(instance="two", rebalance_ms=500, session_ms=3_000)
+    a, b = cast.member(rebalance_ms=1_500), cast.member(instance="two", rebalance_ms=1_500, session_ms=6_000)
     a.join()
     b.send_join()
     a.join()
@@ -154,7 +154,7 @@ def static_member_does_not_rejoin(cast: Cast) -> None:
     cast.describe()
     a.sync({a: b"1", b: b"2"})
     cast.describe()
-    time.sleep(0.8)
+    time.sleep(2.0)
     cast.describe()
     a.heartbeat()
     b.heartbeat()

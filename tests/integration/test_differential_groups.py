@@ -312,11 +312,11 @@ def pending_member_expires(cast: Cast) -> None:
 
 
 def members_fall_silent(cast: Cast) -> None:
-    a, b = cast.member(session_ms=400), cast.member(rebalance_ms=600)
+    a, b = cast.member(session_ms=1_500), cast.member(rebalance_ms=2_000)
     a.join()
     a.sync({a: b"1"})
     cast.describe()
-    time.sleep(0.8)
+    time.sleep(2.0)
     cast.describe()
     a.heartbeat()
     a.member_id = ""
@@ -326,13 +326,13 @@ def members_fall_silent(cast: Cast) -> None:
     b.hear_join()
     a.heartbeat()
     cast.describe()
-    time.sleep(0.8)
+    time.sleep(3.0)
     cast.describe()
     b.heartbeat()
 
 
 def leader_dies_before_sync(cast: Cast) -> None:
-    a, b = cast.member(rebalance_ms=800), cast.member(rebalance_ms=800)
+    a, b = cast.member(rebalance_ms=2_000), cast.member(rebalance_ms=2_000)
     a.join()
     b.ask_id()
     b.send_join()
@@ -347,7 +347,7 @@ def leader_dies_before_sync(cast: Cast) -> None:
 
 
 def member_never_syncs(cast: Cast) -> None:
-    a, b = cast.member(rebalance_ms=600), cast.member(rebalance_ms=600)
+    a, b = cast.member(rebalance_ms=2_000), cast.member(rebalance_ms=2_000)
     a.join()
     b.ask_id()
     b.send_join()
@@ -355,7 +355,7 @@ def member_never_syncs(cast: Cast) -> None:
     b.hear_join()
     a.sync({a: b"1", b: b"2"})
     a.heartbeat()
-    time.sleep(0.9)
+    time.sleep(2.4)
     a.heartbeat()
     b.heartbeat()
     a.join()
