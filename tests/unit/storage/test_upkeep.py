@@ -41,7 +41,8 @@ def play(story: Callable[[Story], Awaitable[None]], config: LogConfig | None = N
         clock = VirtualClock()
         files = MemoryFiles(rng=Random(1), clock=clock)
         env = NodeEnv(clock=clock, rng=Random(2), network=MemoryNetwork(Random(4)).host("node"), files=files)
-        manager = LogManager(env, replace(LogManagerConfig(log_dirs=(ROOT,), initial_task_delay_ms=1_000), **intervals)  # type: ignore[arg-type]  # all are ints, LogConfig())
+        settings = replace(LogManagerConfig(log_dirs=(ROOT,), initial_task_delay_ms=1_000), **intervals)  # type: ignore[arg-type]
+        manager = LogManager(env, settings, LogConfig())
         await manager.load()
         manager.create_log(A, TopicId(__import__("uuid").UUID(int=1)), config or LogConfig())
         async with trio.open_nursery() as nursery:
