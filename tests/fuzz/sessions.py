@@ -17,8 +17,8 @@ from tests.fuzz.payloads import draw_payload
 from tests.fuzz.shapes import Vocabulary, draw_message
 
 HEADER = struct.Struct(">hhih")
-BENIGN = frozenset({ApiKey.UNREGISTER_BROKER, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
-"""Requests that may rightly take a node out of its cluster: sent damaged only, never whole."""
+UNMAKING = frozenset({ApiKey.UNREGISTER_BROKER, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
+"""Requests that may rightly take a node out of its cluster: never sent long enough to do so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,10 @@ class SessionDrawing:
             self._turns = [(spec, version) for spec in SERVED.values() for version in range(spec.min_version, spec.max_version + 1)]
             self.rng.shuffle(self._turns)
         spec, version = self._turns.pop()
+        if spec.key in UNMAKING:
+            return Frame(spec, version, "cut", framed(self._header(spec, version) + self.rng.randbytes(self.rng.randrange(4))))
         draw = self.rng.random()
-        if draw < 0.5 and spec.key not in BENIGN:
+        if draw < 0.5:
             return Frame(spec, version, "whole", self._whole(spec, version))
         if draw < 0.85:
             return Frame(spec, version, "damaged", self._damaged(spec, version))
