@@ -519,6 +519,18 @@ def test_retention_is_applied_now_or_the_broker_says_that_it_cleans_by_itself(bo
         assert admin.describe_topics([topic])[topic].partition_count == 3, "the connection is still good"
 
 
+def test_compaction_is_applied_now_or_the_broker_says_that_it_cleans_by_itself(bootstrap: str, topic: str, *, is_tidelog: bool) -> None:
+    with BlockingAdmin(bootstrap) as admin:
+        if is_tidelog:
+            admin.alter_configs({ConfigResource.topic(topic): {"cleanup.policy": "compact"}})
+            results = admin.apply_compaction([topic])
+            assert {(each.topic, each.partition, each.pass_count) for each in results} == {(topic, number, 0) for number in range(3)}
+        else:
+            with pytest.raises(KafkaError, match="its brokers clean by themselves") as caught:
+                admin.apply_compaction([topic])
+            assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
 # Offset ranges
 
 
