@@ -62,7 +62,7 @@ def check(log: CompactedLog, expected: dict[bytes | None, bytes | None], end_off
 def test_a_crash_at_any_point_of_a_pass_loses_no_key(seed: int, is_default_config: bool) -> None:
     crash_count = 0
     for countdown in range(1, 2_000):
-        disk, rng, clock = Disk(), Random(f"{seed} {countdown}"), SettableClock()
+        disk, rng, clock = Disk(is_reordering=seed % 2 == 1), Random(f"{seed} {countdown}"), SettableClock()
         plain = MemoryFiles(disk, rng=rng, clock=clock)
         log = CompactedLog(plain, clock=clock, segment_bytes=500, index_interval_bytes=1)
         fill(log, 0)
