@@ -300,6 +300,26 @@ def test_retention_goes_on_for_logs_that_are_compacted_and_deleted() -> None:
     play(story)
 
 
+def test_as_many_logs_are_cleaned_at_once_as_there_are_threads() -> None:
+    seconds: list[float] = []
+
+    async def story(node: Node) -> None:
+        node.files.pool_seconds = (1.0, 1.0)
+        for key in (A, B):
+            node.create(key)
+            node.fill(key)
+            await node.manager.logs[key].sync()
+        started = trio.current_time()
+        await node.manager.cleaner.clean_now([A, B])
+        seconds.append(trio.current_time() - started)
+        assert node.values(A) == node.values(B) == [b"3"]
+
+    for thread_count in (1, 2):
+        play(story, thread_count=thread_count, backoff_ms=DAY_MS)
+    one, two = seconds
+    assert two < 0.6 * one
+
+
 def test_the_rate_of_reading_is_bounded() -> None:
     async def story(node: Node) -> None:
         log = node.create(A)
