@@ -80,8 +80,12 @@ class GroupCoordinatorShard:
         """Take over one record of the log."""
         if isinstance(record, OffsetRecord):
             self._offsets.replay(record)
+            if record.committed is not None and record.group_id not in self._groups:
+                self._groups[record.group_id] = ClassicGroup(record.group_id)  # it outlives its positions until the next check
         elif record.generation is None:
             self._groups.pop(record.group_id, None)
+            if self._offsets.of(record.group_id):
+                self._groups[record.group_id] = ClassicGroup(record.group_id)
         else:
             self._replay_generation(record.group_id, record.generation)
 
@@ -175,7 +179,7 @@ class GroupCoordinatorShard:
         group = self._groups.get(request.group_id)
         is_outsider = request.generation_id_or_member_epoch < 0
         if group is None or group.is_in(GroupState.DEAD):
-            return ErrorCode.NONE if is_outsider else self._error_without_members(request.group_id, context)
+            return ErrorCode.NONE if is_outsider else _error_without_group(context)
         if is_outsider and group.is_in(GroupState.EMPTY):
             return ErrorCode.NONE
         error = self._membership.validate_request(
@@ -187,12 +191,6 @@ class GroupCoordinatorShard:
             return ErrorCode.REBALANCE_IN_PROGRESS
         self._membership.keep_alive(group, group.members[request.member_id], decision)
         return ErrorCode.NONE
-
-    def _error_without_members(self, group_id: str, context: RequestContext) -> ErrorCode:
-        """Answer a member's commit where no member is known: positions alone make a group, too."""
-        if self._offsets.of(group_id):
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= FIRST_COMMIT_VERSION_WITH_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION
 
     def handle_offset_fetch(self, request: OffsetFetchRequestGroup, context: RequestContext, decision: GroupDecision) -> None:
         """OffsetFetch 1-10, one group: unknown groups have no positions, and that is no error."""
@@ -222,27 +220,24 @@ class GroupCoordinatorShard:
 
     def handle_describe_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
         """DescribeGroups 0-6, one group."""
-        has_offsets = bool(self._offsets.of(group_id))
-        decision.reply(context.reply_to, listing.describe(group_id, self._groups.get(group_id), context, has_offsets=has_offsets))
+        decision.reply(context.reply_to, listing.describe(group_id, self._groups.get(group_id), context))
 
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
         """ListGroups 0-5: what this shard contributes."""
-        ids = sorted({*self._groups, *self._offsets.group_ids()})
-        listed = (listing.listed(group_id, self._groups.get(group_id)) for group_id in ids)
+        listed = (listing.listed(group) for _, group in sorted(self._groups.items()))
         return [group for group in listed if listing.is_wanted(group, request)]
 
     def overviews(self) -> list[listing.GroupOverview]:
         """Return every group of this shard in short."""
-        ids = sorted({*self._groups, *self._offsets.group_ids()})
-        return [listing.overview(group_id, self._groups.get(group_id), self._offsets.of(group_id)) for group_id in ids]
+        return [listing.overview(group, self._offsets.of(group_id)) for group_id, group in sorted(self._groups.items())]
 
     def handle_delete_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
         """DeleteGroups 0-2, one group: only a group without members can go."""
         group = self._groups.get(group_id)
         error = ErrorCode.NONE
-        if group is None and not self._offsets.of(group_id):
+        if group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        elif group is not None and not group.is_in(GroupState.EMPTY):
+        elif not group.is_in(GroupState.EMPTY):
             error = ErrorCode.NON_EMPTY_GROUP
         else:
             self._offsets.forget(group_id, list(self._offsets.of(group_id)), decision)
@@ -251,21 +246,18 @@ class GroupCoordinatorShard:
 
     def handle_offset_delete(self, request: OffsetDeleteRequest, context: RequestContext, decision: GroupDecision) -> None:
         """OffsetDelete 0: take positions back, except in topics that members are subscribed to (KIP-496)."""
-        error = self._validate_offset_delete(request.group_id)
-        if error is not ErrorCode.NONE:
-            decision.reply(context.reply_to, OffsetDeleteResponse(error_code=error))
+        group = self._groups.get(request.group_id)
+        error = ErrorCode.NONE
+        if request.group_id == "":
+            error = ErrorCode.INVALID_GROUP_ID
+        elif group is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        elif not group.is_in(GroupState.EMPTY) and not group.is_of_consumers:
+            error = ErrorCode.NON_EMPTY_GROUP
+        else:
+            decision.reply(context.reply_to, self._offsets.delete(request, group.subscription_test(), decision))
             return
-        group = self._groups.get(request.group_id) or ClassicGroup(request.group_id)
-        decision.reply(context.reply_to, self._offsets.delete(request, group.subscription_test(), decision))
-
-    def _validate_offset_delete(self, group_id: str) -> ErrorCode:
-        group = self._groups.get(group_id)
-        if group_id == "":
-            return ErrorCode.INVALID_GROUP_ID
-        if group is None:
-            return ErrorCode.NONE if self._offsets.of(group_id) else ErrorCode.GROUP_ID_NOT_FOUND
-        has_strangers = not group.is_in(GroupState.EMPTY) and not group.is_of_consumers
-        return ErrorCode.NON_EMPTY_GROUP if has_strangers else ErrorCode.NONE
+        decision.reply(context.reply_to, OffsetDeleteResponse(error_code=error))
 
     # -- time
 
@@ -286,24 +278,27 @@ class GroupCoordinatorShard:
     def _expire_some(self, decision: GroupDecision) -> None:
         """Check some groups, then give others the turn: a pass over many groups holds nobody up."""
         if not self._unchecked_groups:
-            self._unchecked_groups.extend(sorted({*self._groups, *self._offsets.group_ids()}))
+            self._unchecked_groups.extend(sorted(self._groups))
         for _ in range(min(len(self._unchecked_groups), GROUPS_PER_EXPIRY_STEP)):
             self._expire(self._unchecked_groups.popleft(), decision)
         pause_ms = PAUSE_MS if self._unchecked_groups else self._config.offsets_retention_check_interval_ms
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + pause_ms)
 
     def _expire(self, group_id: str, decision: GroupDecision) -> None:
-        if group_id not in self._groups and not self._offsets.of(group_id):
-            return
-        group = self._groups.get(group_id) or ClassicGroup(group_id)
-        is_empty = group.is_in(GroupState.EMPTY)
-        if not is_empty and not (group.is_in(GroupState.STABLE) and group.subscribed_topics() is not None):
+        group = self._groups.get(group_id)
+        is_empty = group is not None and group.is_in(GroupState.EMPTY)
+        if group is None or not (is_empty or (group.is_in(GroupState.STABLE) and group.subscribed_topics() is not None)):
             return
         since_ms = group.state_since_ms if is_empty and group.protocol_type is not None else None
         expired = self._offsets.expired(group_id, group.subscription_test(), wall_ms=decision.wall_ms, since_ms=since_ms)
         self._offsets.forget(group_id, expired, decision)
         if is_empty and not group.pending_join_members and len(expired) == len(self._offsets.of(group_id)):
             decision.append(GenerationRecord(group_id=group_id, generation=None))
+
+
+def _error_without_group(context: RequestContext) -> ErrorCode:
+    """Answer a member's commit to a group that is not there."""
+    return ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= FIRST_COMMIT_VERSION_WITH_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION
 
 
 def restored(group_id: str, stored: StoredGeneration) -> ClassicGroup:

@@ -29,10 +29,8 @@ class GroupOverview(NamedTuple):
     offsets: Mapping[TopicPartition, int]
 
 
-def describe(group_id: str, group: ClassicGroup | None, context: RequestContext, *, has_offsets: bool) -> DescribedGroup:
+def describe(group_id: str, group: ClassicGroup | None, context: RequestContext) -> DescribedGroup:
     """Describe one group; a missing one is dead, and from version 6 also an error (KIP-1043)."""
-    if group is None and has_offsets:
-        return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY.value)
     if group is None:
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if context.api_version >= 6:
@@ -60,18 +58,15 @@ def describe(group_id: str, group: ClassicGroup | None, context: RequestContext,
     )
 
 
-def listed(group_id: str, group: ClassicGroup | None) -> ListedGroup:
+def listed(group: ClassicGroup) -> ListedGroup:
     """List one group; one that has only offsets is empty and has no protocol type."""
-    if group is None:
-        return ListedGroup(group_id=group_id, protocol_type="", group_state=GroupState.EMPTY.value, group_type=CLASSIC)
-    return ListedGroup(group_id=group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC)
+    return ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC)
 
 
-def overview(group_id: str, group: ClassicGroup | None, offsets: Mapping[TopicPartition, CommittedOffset]) -> GroupOverview:
-    """Return one group in short; one that has only offsets is empty."""
+def overview(group: ClassicGroup, offsets: Mapping[TopicPartition, CommittedOffset]) -> GroupOverview:
+    """Return one group in short."""
     positions = {where: committed.offset for where, committed in offsets.items()}
-    state = GroupState.EMPTY if group is None else group.state
-    return GroupOverview(group_id, state.value, 0 if group is None else group.member_count, positions)
+    return GroupOverview(group.group_id, group.state.value, group.member_count, positions)
 
 
 def is_wanted(group: ListedGroup, request: ListGroupsRequest) -> bool:

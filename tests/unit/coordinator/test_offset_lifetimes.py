@@ -63,6 +63,18 @@ def test_positions_of_members_that_are_no_consumers_cannot_be_deleted() -> None:
     assert story.delete_offsets("orders").error_code == ErrorCode.NON_EMPTY_GROUP
 
 
+def test_a_group_of_positions_outlives_the_last_of_them_until_the_next_check() -> None:
+    story = GroupStory(CONFIG)
+    story.commit(1)
+    story.delete_offsets("orders")
+    assert story.describe().group_state == "Empty"
+    assert story.commit(1, "somebody", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    story.restart()
+    assert story.describe().group_state == "Empty"
+    story.advance(CONFIG.offsets_retention_check_interval_ms)
+    assert story.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
 def test_deleting_from_a_group_that_is_not_there_says_so() -> None:
     assert GroupStory().delete_offsets("orders").error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
