@@ -129,7 +129,7 @@ class GroupCoordinatorShard:
     def handle_sync_group(self, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
         """SyncGroup 0-5: hand out assignments once the leader has sent them."""
         group = self._groups.get(request.group_id)
-        if group is None:
+        if group is None or request.group_id == "":
             decision.reply(context.reply_to, SyncGroupResponse(error_code=self._error_without_group(request.group_id)))
         else:
             self._membership.handle_sync(group, request, context, decision)
@@ -137,7 +137,7 @@ class GroupCoordinatorShard:
     def handle_heartbeat(self, request: HeartbeatRequest, context: RequestContext, decision: GroupDecision) -> None:
         """Heartbeat 0-4: keep a member alive."""
         group = self._groups.get(request.group_id)
-        if group is None:
+        if group is None or request.group_id == "":
             error = self._error_without_group(request.group_id)
         else:
             error = self._membership.handle_heartbeat(group, request.member_id, request.group_instance_id, request.generation_id, decision)
