@@ -52,7 +52,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
         for client in [*writers, *readers]:
             client.start()
         for _ in range(kills):
-            time.sleep(rng.choice((0.02, 0.1, 0.3, 0.6, 1.0)) * rng.random() + 0.05)
+            time.sleep(rng.choice((0.1, 0.3, 0.6, 1.0, 2.0)) * rng.uniform(0.3, 1.0))
             broker.kill()
             outcome.kill_count += 1
             restarted = time.monotonic()

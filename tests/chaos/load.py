@@ -20,6 +20,8 @@ PARTITION_COUNT = 3
 GROUP = "loaded-group"
 QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 20}
 STOP_SECONDS = 90.0
+GIVE_UP_MS = 600_000
+"""Long: a node that is killed every second is seldom there, and no record may be given up."""
 Acknowledged = dict[tuple[int, int], str]
 """(partition, offset) -> value."""
 
@@ -76,7 +78,7 @@ class ConfluentWriter(Writer):
 
     def work(self) -> None:
         producer: Any = confluent_kafka.Producer(
-            settings(self.bootstrap, enable_idempotence=True, linger_ms=2, message_timeout_ms=80_000, **QUICK)
+            settings(self.bootstrap, enable_idempotence=True, linger_ms=2, message_timeout_ms=GIVE_UP_MS, **QUICK)
         )
         while not self.stopping.wait(0.002):
             partition, value = self.next()
@@ -97,7 +99,7 @@ class OurWriter(Writer):
     """Our own producer, for threads."""
 
     def work(self) -> None:
-        with BlockingProducer(self.bootstrap, linger_ms=2, delivery_timeout_ms=80_000, retry_backoff_ms=20) as producer:
+        with BlockingProducer(self.bootstrap, linger_ms=2, delivery_timeout_ms=GIVE_UP_MS, retry_backoff_ms=20) as producer:
             while not self.stopping.wait(0.002):
                 partition, value = self.next()
                 producer.send(TOPIC, value=value.encode(), partition=partition, on_delivery=self._noted(value))
