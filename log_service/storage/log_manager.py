@@ -78,6 +78,7 @@ class LogManager:
         self.checkpoint_writer = CheckpointWriter(env.files, self.logs)
         self.futures = FutureLogs(self)
         self._claimed: set[TopicPartition] = set()
+        self._renamed_in: set[LogDirectory] = set()
         self._locks: list[DirectoryLock] = []
         self._upkeep = Upkeep(self)
         self.cleaner = Cleaner(env, config.cleaner, self.logs, self._claimed, self.checkpoint_writer)
@@ -242,6 +243,7 @@ class LogManager:
     def _begin_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
         directory = self._emptiest_directory()
         path = directory.path / str(topic_partition)
+        self._sync_renames(directory)
         try:
             log = self.open_at(directory, path, topic_partition, config, known=OpenedFrom(is_clean=True), topic_id=topic_id)
         except OSError as error:
@@ -250,6 +252,15 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self.logs[topic_partition] = log
         return log
+
+    def _sync_renames(self, but: LogDirectory) -> None:
+        """Make durable what was renamed in other directories: a loss of power must not leave a partition's name in two of them."""
+        for home in [one for one in self._renamed_in if one is not but and not one.is_offline]:
+            self._renamed_in.discard(home)
+            try:
+                self.env.files.sync_directory(home.path)
+            except OSError as error:
+                raise home.answer_to_sync(error) from error
 
     def _emptiest_directory(self) -> LogDirectory:
         online = [directory for directory in self.directories if not directory.is_offline]
@@ -317,6 +328,8 @@ class LogManager:
             self.env.files.rename(path, target)
         except OSError as error:
             raise home.answer_to(error) from error
+        if len(self.directories) > 1:
+            self._renamed_in.add(home)
         return target
 
     # Upkeep

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -235,6 +236,24 @@ def test_a_partition_in_two_directories_is_refused() -> None:
     files.make_directory(SECOND / "a-0")
     with pytest.raises(StorageError, match="move one of them away"):
         run(Node(files, dirs=(FIRST, SECOND)).manager.load)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_partition_made_again_in_another_directory_is_in_one_after_a_loss_of_power(seed: int) -> None:
+    node = started(A, dirs=(FIRST, SECOND))
+
+    async def main() -> None:
+        await node.manager.logs[A].sync()
+        node.manager.delete_log(A)
+        node.manager.config = replace(node.manager.config, cordoned_log_dirs=(FIRST,))
+        node.append(node.manager.create_log(A, ID_B, node.config).topic_partition)
+        await node.manager.logs[A].sync()
+
+    run(main)
+    node.files.crash(Random(seed))
+    again = Node(node.files, dirs=(FIRST, SECOND))
+    run(again.manager.load)
+    assert (again.manager.logs[A].home.path, again.manager.logs[A].topic_id) == (SECOND, ID_B)
 
 
 def test_a_damaged_checkpoint_costs_a_verification_and_not_the_logs(caplog: pytest.LogCaptureFixture) -> None:
