@@ -99,7 +99,16 @@ class Recording:
         """Write the answers of a test down."""
         self._answers[test] = answers
         self._path.parent.mkdir(exist_ok=True)
-        self._path.write_text(json.dumps(self._answers, indent=1, sort_keys=True) + "\n")
+        self._path.write_text(one_answer_a_line(self._answers))
+
+
+def one_answer_a_line(answers: dict[str, list[Any]]) -> str:
+    """Return JSON in which each answer has a line, so that what changed can be seen."""
+    tests = []
+    for test, told in sorted(answers.items()):
+        lines = ",\n".join(json.dumps(answer, sort_keys=True, separators=(",", ":")) for answer in told)
+        tests.append(f"{json.dumps(test)}: [\n{lines}\n]")
+    return "{\n" + ",\n".join(tests) + "\n}\n"
 
 
 class Duel:
