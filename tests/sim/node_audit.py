@@ -176,10 +176,11 @@ def _records_of(batches: list[StoredBatch]) -> dict[int, tuple[bytes | None, byt
 
 
 def _is_compacted(incarnation: Incarnation, partition: TopicPartition) -> bool:
+    """Whether a log may have holes; of one whose partition is gone and whose directory is not yet, nobody knows any more."""
     if partition.topic == CLUSTER_METADATA_TOPIC:
         return False
-    log = incarnation.broker.replicas.partitions[partition].log
-    return log is not None and log.config.is_compacted
+    found = incarnation.broker.replicas.partitions.get(partition)
+    return found is None or (found.log is not None and found.log.config.is_compacted)
 
 
 def _ends(batches: list[StoredBatch]) -> str:
