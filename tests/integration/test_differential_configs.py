@@ -37,6 +37,7 @@ PROPERTIES = {
 
 OTHER_VALUES_OF_BROKERS = {
     "controller.listener.names": "has a default here, so that a first file may be empty",
+    "controller.quorum.bootstrap.servers": "is set for Kafka's test node",
     "controller.quorum.voters": "is set for Kafka's test node",
     "group.initial.rebalance.delay.ms": "is set for both nodes, by other files",
     "listener.name.plaintext.max.connections": "its synonym is max.connections, see there",
