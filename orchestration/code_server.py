@@ -39,7 +39,6 @@ def serve(host: str, port: int) -> None:
     forking = multiprocessing.get_context("forkserver")
     forking.set_forkserver_preload([PRELOADED])
     forkserver.ensure_running()  # it imports while we load, so that the first run need not wait
-    threading.Thread(target=start_rehearsal, args=(forking,), name="rehearsal", daemon=True).start()
     ended = threading.Event()
     executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_WORKERS)
     servicer = DagsterApiServer(
@@ -53,6 +52,7 @@ def serve(host: str, port: int) -> None:
     server = DagsterGrpcServer(
         server_termination_event=ended, dagster_api_servicer=servicer, host=host, port=port, logger=logger, threadpool_executor=executor
     )
+    threading.Thread(target=start_rehearsal, args=(forking,), name="rehearsal", daemon=True).start()
     try:
         server.serve()  # type: ignore[no-untyped-call]
     except KeyboardInterrupt:

@@ -45,7 +45,7 @@ def warm_server(data_directory: Path) -> Iterator[tuple[str, "subprocess.Popen[b
         yield server.url, child
     finally:
         child.send_signal(signal.SIGTERM)
-        child.wait(30)
+        child.wait(90)
 
 
 @pytest.fixture(scope="module")
