@@ -88,7 +88,7 @@ def test_a_code_server_serves_and_has_a_process_ready_to_fork_runs(project: Path
         assert "orchestration.definitions" in found
     finally:
         child.terminate()
-        child.wait(30)
+        child.wait(90)
     wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in forking), 60, lambda: "it stayed")
 
 
