@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from log_service.cli.connection import answers_at_once, open_admin
+from log_service.cli.output import DEFAULT_SERVERS
 from log_service.client.blocking import BlockingAdmin
 from log_service.common.errors import TidelogError
 from log_service.common.types import TopicPartition
@@ -20,7 +21,6 @@ from log_service.config.client import parse_servers
 
 PARTITION_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 MAX_RANGE = 100_000
-DEFAULT_SERVERS = "127.0.0.1:9092"
 
 
 def is_pattern(name: str) -> bool:

@@ -14,6 +14,8 @@ from log_service.config.client import parse_servers
 
 LEAST_CUT = 8
 
+DEFAULT_SERVERS = "127.0.0.1:9092"
+
 json_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table."
 )
@@ -31,7 +33,7 @@ def checked_servers(_context: click.Context, _parameter: click.Parameter, value:
 bootstrap_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
     "-b",
     "--bootstrap-servers",
-    default="127.0.0.1:9092",
+    default=DEFAULT_SERVERS,
     envvar="TIDELOG_BOOTSTRAP_SERVERS",
     show_default=True,
     show_envvar=True,
