@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.broker import BrokerChange, validate_broker_change
@@ -39,6 +39,9 @@ from log_service.protocol.messages.incremental_alter_configs import (
 from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord
 
 MAX_VALUE_BYTES = 2**15 - 1
+
+Answer = TypeVar("Answer")
+"""What is said of one resource: the class of the one API's response, or of the other's."""
 
 
 class Operation(IntEnum):
@@ -68,10 +71,6 @@ class Resource(NamedTuple):
     name: str
 
 
-Outcome = KafkaError | None
-"""What went wrong with a resource."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """A resource of a request, and its changes; ``replaces`` forgets what is not named."""
@@ -87,22 +86,13 @@ def incremental_alter_configs(
     """Decide on every resource of the request. ``static_texts`` are the file's, for lists that are appended to without being set."""
     asked = [
         _Asked(
-            Resource(resource.resource_type, resource.resource_name),
-            [Change(config.name, config.config_operation, config.value) for config in resource.configs],
+            Resource(each.resource_type, each.resource_name),
+            [Change(config.name, config.config_operation, config.value) for config in each.configs],
         )
-        for resource in request.resources
+        for each in request.resources
     ]
-    records, outcomes = _decide(image, asked, static_texts)
-    responses = [
-        AlterConfigsResourceResponse(
-            error_code=outcome.code if outcome else ErrorCode.NONE,
-            error_message=str(outcome) if outcome else None,
-            resource_type=each.resource.type,
-            resource_name=each.resource.name,
-        )
-        for each, outcome in zip(asked, outcomes, strict=True)
-    ]
-    return [] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=responses)
+    records, answers = _decide(image, asked, static_texts, AlterConfigsResourceResponse)
+    return [] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=answers)
 
 
 def alter_configs(
@@ -111,38 +101,33 @@ def alter_configs(
     """Decide on every resource of the request: its configuration becomes what is named, all else goes."""
     asked = [
         _Asked(
-            Resource(resource.resource_type, resource.resource_name),
-            [Change(config.name, Operation.SET, config.value) for config in resource.configs],
+            Resource(each.resource_type, each.resource_name),
+            [Change(config.name, Operation.SET, config.value) for config in each.configs],
             replaces=True,
         )
-        for resource in request.resources
+        for each in request.resources
     ]
-    records, outcomes = _decide(image, asked, static_texts)
-    responses = [
-        AlterResourceResponse(
-            error_code=outcome.code if outcome else ErrorCode.NONE,
-            error_message=str(outcome) if outcome else None,
-            resource_type=each.resource.type,
-            resource_name=each.resource.name,
-        )
-        for each, outcome in zip(asked, outcomes, strict=True)
-    ]
-    return [] if request.validate_only else records, AlterConfigsResponse(responses=responses)
+    records, answers = _decide(image, asked, static_texts, AlterResourceResponse)
+    return [] if request.validate_only else records, AlterConfigsResponse(responses=answers)
 
 
-def _decide(image: MetadataImage, asked: Sequence[_Asked], static_texts: Mapping[str, str]) -> tuple[list[MetadataRecord], list[Outcome]]:
+def _decide(
+    image: MetadataImage, asked: Sequence[_Asked], static_texts: Mapping[str, str], answer: Callable[..., Answer]
+) -> tuple[list[MetadataRecord], list[Answer]]:
+    """Return the records of the resources that may change, and an ``answer`` to each resource that was asked for."""
     records: list[MetadataRecord] = []
-    outcomes: list[Outcome] = []
+    answers: list[Answer] = []
     counts = Counter(each.resource for each in asked)
     for each in asked:
+        code, text = ErrorCode.NONE, None
         try:
             if counts[each.resource] > 1:
                 raise _invalid_request(f"resource {each.resource.name!r} stands more than once in the request")
             records += _alter(image, each, static_texts)
-            outcomes.append(None)
         except KafkaError as error:
-            outcomes.append(error)
-    return records, outcomes
+            code, text = error.code, str(error)
+        answers.append(answer(error_code=code, error_message=text, resource_type=each.resource.type, resource_name=each.resource.name))
+    return records, answers
 
 
 def _alter(image: MetadataImage, asked: _Asked, static_texts: Mapping[str, str]) -> list[MetadataRecord]:
