@@ -3,7 +3,6 @@
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from orchestration.dead_letters import DeadLetters
 from orchestration.settings import load_settings
 from orchestration.spark.server import SparkServer
 from orchestration.tables import Lake
+from tests.helpers.ports import free_port
 from tests.platform.killed_run import KILLED, STEPS
 from tests.platform.pipeline import order
 from tests.unit.orchestration.memory_log import MemoryLog
@@ -52,12 +52,6 @@ def warm_server(data_directory: Path) -> Iterator[tuple[str, "subprocess.Popen[b
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with warm_server(tmp_path_factory.mktemp("server")) as (url, _):
         yield url
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def start(remote: str, log: Path, limit: int, step: str, *lakes: Path) -> "subprocess.Popen[str]":

@@ -8,6 +8,7 @@ import pytest
 from log_service.common.errors import ConfigError
 from log_service.supervisor.components import METRICS_PORT, broker_component, metrics_port_of, service_context
 from log_service.supervisor.spec import ServiceContext
+from tests.helpers.ports import free_ports
 
 
 def context(tmp_path: Path, metrics_port: int | None) -> ServiceContext:
@@ -56,12 +57,6 @@ def test_another_installation_on_the_usual_port_is_no_obstacle(monkeypatch: pyte
 
 
 def test_an_installation_of_one_s_own_has_no_metrics_unless_it_asks(tmp_path: Path) -> None:
-    ports = [free_port() for _ in range(3)]
+    ports = free_ports(3)
     made = service_context(data=tmp_path, project=tmp_path, host="127.0.0.1", broker_port=ports[0], ui_port=ports[1], spark_port=ports[2])
     assert made.metrics_port is None
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port

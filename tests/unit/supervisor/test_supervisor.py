@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from log_service.common.errors import StorageError
 from log_service.supervisor import state
 from log_service.supervisor.spec import Component, InstallationSpec, ServiceContext, TcpReadiness, UptimeReadiness
 from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
+from tests.helpers.ports import free_port
 
 LISTENER = """
 import signal, socket, subprocess, sys
@@ -27,12 +27,6 @@ while True:
     server.accept()
 """
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); time.sleep(600)"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def listener(name: str, directory: Path, *after: str, port: int | None = None) -> Component:
