@@ -17,8 +17,9 @@ import pytest
 
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration import confluent
-from tests.integration.client_clusters import apache_kafka, skip_unless_kafka_is_there, tidelog
+from tests.integration.client_clusters import apache_kafka, tidelog
 from tests.integration.differential import RECORD, Cluster, Clusters, Duel, Recording
+from tests.integration.kafka_node import skip_unless_kafka_is_there
 from tests.integration.wire import Wire
 
 BOOTSTRAP_VARIABLE = "TIDELOG_TEST_BOOTSTRAP"

@@ -1,5 +1,11 @@
-"""A node of Apache Kafka over one directory, with the manners of ``BrokerProcess``: started, stopped, killed; and its dump tool."""
+"""A node of Apache Kafka over one directory, with the manners of ``BrokerProcess``: started, stopped, killed; and its dump tool.
 
+``TIDELOG_KAFKA_LIBS`` names a directory with Kafka's jars (and their dependencies); without it the tests against Apache Kafka are skipped,
+loudly.
+"""
+
+import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -9,11 +15,40 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.integration.client_clusters import KAFKA_PROPERTIES, free_port, java_command
+import pytest
 
+from tests.helpers.ports import free_ports
+
+KAFKA_LIBS = "TIDELOG_KAFKA_LIBS"
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 DUMP_SECONDS = 100.0
+
+KAFKA_PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={directory}/data
+num.partitions=4
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+"""
+
+
+def skip_unless_kafka_is_there() -> None:
+    """Skip with a reason that says what to do."""
+    if KAFKA_LIBS not in os.environ:
+        pytest.skip(f"{KAFKA_LIBS} is not set: nothing was tested against Apache Kafka")
+    if shutil.which("java") is None:
+        pytest.skip("there is no java on the PATH: nothing was tested against Apache Kafka")
 
 
 class KafkaNode:
@@ -22,7 +57,7 @@ class KafkaNode:
     def __init__(self, directory: Path, *, properties: Mapping[str, str] | None = None) -> None:
         self.directory = directory
         self.data = directory / "data"
-        self.port, controller = free_port(), free_port()
+        self.port, controller = free_ports(2)
         self._file = directory / "node.properties"
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
@@ -69,6 +104,11 @@ class KafkaNode:
             process.kill()
             process.wait()
             raise
+
+
+def java_command() -> list[str]:
+    """Return how a class of Kafka's is run; its name and arguments follow."""
+    return ["java", "-Xmx512m", "-cp", f"{os.environ[KAFKA_LIBS]}/*"]
 
 
 def java(*arguments: str, cwd: Path) -> str:

@@ -27,7 +27,7 @@ from log_service.client import (
     TopicPartitionReplica,
     UpgradeType,
 )
-from tests.integration.client_clusters import apache_kafka, skip_unless_kafka_is_there, tidelog
+from tests.integration.client_clusters import CLUSTERS, cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -38,16 +38,10 @@ NODE = 1
 names = itertools.count()
 
 
-@pytest.fixture(scope="module", params=["tidelog", "apache kafka"])
+@pytest.fixture(scope="module", params=CLUSTERS)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory = tmp_path_factory.mktemp("cluster")
-    if request.param == "apache kafka":
-        skip_unless_kafka_is_there()
-        with apache_kafka(directory, PROPERTIES) as servers:
-            yield servers
-    else:
-        with tidelog(directory, PROPERTIES) as servers:
-            yield servers
+    with cluster(request.param, tmp_path_factory.mktemp("cluster"), PROPERTIES) as servers:
+        yield servers
 
 
 @pytest.fixture

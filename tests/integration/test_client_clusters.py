@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -17,7 +17,6 @@ from log_service.client import (
     BlockingProducer,
     ConfigResource,
     Consumer,
-    ConsumerRecord,
     ErrorCode,
     ItemsFailed,
     KafkaError,
@@ -28,23 +27,17 @@ from log_service.client import (
     read_range,
     read_range_arrow,
 )
-from tests.integration.client_clusters import apache_kafka, skip_unless_kafka_is_there, tidelog
+from tests.integration.client_clusters import CLUSTERS, cluster, read_all, run
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 names = itertools.count()
 
 
-@pytest.fixture(scope="module", params=["tidelog", "apache kafka"])
+@pytest.fixture(scope="module", params=CLUSTERS)
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory = tmp_path_factory.mktemp("cluster")
-    if request.param == "apache kafka":
-        skip_unless_kafka_is_there()
-        with apache_kafka(directory) as servers:
-            yield servers
-    else:
-        with tidelog(directory) as servers:
-            yield servers
+    with cluster(request.param, tmp_path_factory.mktemp("cluster")) as servers:
+        yield servers
 
 
 @pytest.fixture(scope="module")
@@ -60,21 +53,6 @@ def topic(bootstrap: str) -> str:
     with BlockingAdmin(bootstrap) as admin:
         admin.create_topics([NewTopic(name=name, partition_count=3, replication_factor=1)])
     return name
-
-
-def run(main: Callable[..., Awaitable[Any]], *args: object) -> Any:
-    async def limited() -> Any:
-        with trio.fail_after(60):
-            return await main(*args)
-
-    return trio.run(limited)
-
-
-async def read_all(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    records: list[ConsumerRecord] = []
-    while len(records) < count:
-        records += await consumer.poll()
-    return records
 
 
 # Producing and consuming

@@ -6,7 +6,6 @@ Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; with
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +33,8 @@ from log_service.storage.files import RealFiles
 from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
 from log_service.storage.recovery import open_log
+from tests.helpers.ports import free_ports
+from tests.integration.kafka_node import dump, java, java_command
 
 LIBS = os.environ.get("TIDELOG_KAFKA_LIBS", "")
 JAVA = shutil.which("java") or ""
@@ -46,20 +47,6 @@ pytestmark = [
         not LIBS or not JAVA, reason="set TIDELOG_KAFKA_LIBS to a folder with Apache Kafka's jars, and have java on the PATH"
     ),
 ]
-
-
-def java(*arguments: str, cwd: Path) -> str:
-    """Run one of Kafka's classes and return what it printed."""
-    command = [JAVA, "-Xmx256m", "-cp", f"{LIBS}/*", *arguments]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=100)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def dump(directory: Path, suffix: str, *flags: str) -> str:
-    names = sorted(path.name for path in directory.iterdir() if path.name.endswith(suffix))
-    assert names
-    return java("org.apache.kafka.tools.DumpLogSegments", "--files", ",".join(names), *flags, cwd=directory)
 
 
 def append(log: Log, count: int, *, first_sequence: int = 0, leader_epoch: int = 0) -> None:
@@ -125,7 +112,7 @@ class Kafka:
     @contextmanager
     def running(self, end: signal.Signals) -> Iterator[str]:
         """Run it and yield its address; ``end`` is the signal that ends it."""
-        command = [JAVA, "-Xmx512m", "-cp", f"{LIBS}/*", "kafka.Kafka", str(self.properties)]
+        command = [*java_command(), "kafka.Kafka", str(self.properties)]
         with (self.root / "output").open("ab") as output:
             process = subprocess.Popen(command, cwd=self.root, stdout=output, stderr=output)
         address = f"127.0.0.1:{self.port}"
@@ -136,14 +123,6 @@ class Kafka:
         finally:
             process.send_signal(end)
             process.wait(60)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def await_true(is_so: Callable[[], bool], seconds: float) -> None:

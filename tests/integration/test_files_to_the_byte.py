@@ -11,8 +11,7 @@ from log_service.protocol.messages.create_topics import CreatableTopic, Creatabl
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from log_service.records.builder import build_batch
 from tests.helpers.broker_process import BrokerProcess
-from tests.integration.client_clusters import skip_unless_kafka_is_there
-from tests.integration.kafka_node import KafkaNode, dump
+from tests.integration.kafka_node import KafkaNode, dump, skip_unless_kafka_is_there
 from tests.integration.record_requests import THEN, produce_request
 from tests.integration.wire import Wire
 

@@ -14,9 +14,9 @@ import kafka
 import pytest
 
 from log_service.client import BlockingConsumer
-from tests.integration.client_clusters import KAFKA_LIBS, skip_unless_kafka_is_there
 from tests.integration.confluent import WAIT_SECONDS, produce, take, wait_until
 from tests.integration.confluent import consumer as confluent_consumer
+from tests.integration.kafka_node import KAFKA_LIBS, skip_unless_kafka_is_there
 from tests.integration.test_groups_membership import Member as Librdkafka
 
 NewTopic = Callable[..., str]

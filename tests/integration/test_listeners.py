@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest
 from log_service.protocol.messages.metadata import MetadataRequest
 from tests.helpers.broker_process import BrokerThread
-from tests.integration.client_clusters import java_command, skip_unless_kafka_is_there
+from tests.integration.kafka_node import java_command, skip_unless_kafka_is_there
 from tests.integration.wire import Wire
 
 pytestmark = pytest.mark.integration

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,6 +22,8 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.helpers.broker_process import DEFAULTS, BrokerProcess
+from tests.helpers.ports import free_ports
+from tests.integration.kafka_node import java, java_command
 
 LIBS = os.environ.get("TIDELOG_KAFKA_LIBS", "")
 JAVA = shutil.which("java") or ""
@@ -49,17 +50,9 @@ pytestmark = [
 ]
 
 
-def java(*arguments: str) -> str:
-    """Run one of Kafka's classes and return what it printed."""
-    command = [JAVA, "-Xmx256m", "-cp", f"{LIBS}/*", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def dump(path: Path) -> list[tuple[str, Any]]:
     """Return (kind, fields) of every record that Kafka's dump tool finds in a metadata segment or snapshot."""
-    printed = java("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(path))
+    printed = java("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(path), cwd=path.parent)
     assert "isvalid: false" not in printed
     records: list[tuple[str, Any]] = []
     for line in printed.splitlines():
@@ -68,14 +61,6 @@ def dump(path: Path) -> list[tuple[str, Any]]:
             fields = json.loads(match[2])
             records.append((match[1], fields) if match[1] else (fields["type"], fields["data"]))
     return records
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class Node:
@@ -104,7 +89,7 @@ class Node:
         return self.data / METADATA / name
 
     def format_by_kafka(self) -> None:
-        java("kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(self.file))
+        java("kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(self.file), cwd=self.root)
 
     @contextmanager
     def tidelog(self) -> Iterator[BrokerProcess]:
@@ -114,7 +99,7 @@ class Node:
     @contextmanager
     def kafka(self) -> Iterator[AdminClient]:
         with (self.root / "kafka.log").open("ab") as output:
-            command = [JAVA, "-Xmx400m", "-cp", f"{LIBS}/*", "kafka.Kafka", str(self.file)]
+            command = [*java_command(), "kafka.Kafka", str(self.file)]
             process = subprocess.Popen(command, cwd=self.root, stdout=output, stderr=output)
         try:
             admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})

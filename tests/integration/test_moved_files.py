@@ -17,8 +17,7 @@ from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
 from log_service.records.record import Record
 from tests.helpers.broker_process import BrokerProcess
-from tests.integration.client_clusters import skip_unless_kafka_is_there
-from tests.integration.kafka_node import KafkaNode, dump
+from tests.integration.kafka_node import KafkaNode, dump, skip_unless_kafka_is_there
 from tests.integration.record_requests import produce_request, wanted
 from tests.integration.wire import Wire
 
