@@ -16,7 +16,7 @@ from log_service.records.builder import BatchBuilder
 from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
 
 if TYPE_CHECKING:
-    from log_service.records.columns import OpenBatch
+    from log_service.records.walk import OpenBatch
 
 DEFAULT_CHUNK_BYTES = 4 * 1024 * 1024
 """How much is turned into columns at once: enough that the cost of each step does not count, and no more than caches hold."""
@@ -111,7 +111,7 @@ def _open_batches(
     max_size_bytes: int,
 ) -> Iterator["OpenBatch"]:
     """Yield the batches that have records in the range, decompressed; what is not compressed stays a view."""
-    from log_service.records.columns import OpenBatch  # noqa: PLC0415 - brings numpy and pyarrow
+    from log_service.records.walk import OpenBatch  # noqa: PLC0415 - brings numpy and pyarrow
 
     for buffer in buffers:
         view = memoryview(buffer)

@@ -1,7 +1,7 @@
 """Record batches as Arrow columns, without touching each record in Python.
 
-Decides how the fields of many records are found at once. The bodies of a run of batches are laid end to end; one loop walks the records'
-lengths, and from there on every step takes one field of all records: varints with numpy, keys and values by cutting the body at their
+Decides how the fields of many records are found at once. The bodies of a run of batches are laid end to end; ``walk`` finds where each
+record ends, and from there on every step takes one field of all records: varints with numpy, keys and values by cutting the body at their
 ends and letting Arrow gather the pieces. Imported only where columns are asked for, because numpy and pyarrow come with it.
 
 Invariants: what comes out equals what ``read_records`` yields for the same batches, with null for a timestamp of -1; bytes that it refuses
@@ -17,13 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_TIMESTAMP, Buffer
+from log_service.common.types import NO_TIMESTAMP
 from log_service.records.batch import BatchHeader
-from log_service.records.record import MIN_RECORD_BYTES
 from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES, read_varint
-
-Octets = NDArray[np.uint8]
-Integers = NDArray[np.int64]
+from log_service.records.varint_arrays import Integers, Octets, read_varints
+from log_service.records.walk import OpenBatch, find_ends
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 SCHEMA = pa.schema(
@@ -41,14 +39,8 @@ MAX_RUN_BYTES = 1 << 30
 """The largest run of batches that is turned into columns at once."""
 
 _PADDING = bytes(16)  # whoever begins to read a varint at the end of the body reads zeros
+_NO_HEADERS = pa.array([], HEADER_TYPE)
 _FEW_RECORDS = 64  # for fewer, a step of numpy costs more than a loop
-
-
-class OpenBatch(NamedTuple):
-    """A batch's header and its records, decompressed."""
-
-    header: BatchHeader
-    plain: Buffer
 
 
 def to_record_batch(batches: Sequence[OpenBatch], start_offset: int, end_offset: int) -> Any:
@@ -60,60 +52,34 @@ def to_record_batch(batches: Sequence[OpenBatch], start_offset: int, end_offset:
     body = b"".join([*(batch.plain for batch in batches), _PADDING])
     assert len(body) <= MAX_RUN_BYTES + len(_PADDING)
     octets: Octets = np.frombuffer(body, np.uint8)
-    ends = _walk(body, batches)
+    ends = find_ends(body, octets, batches)
     starts = np.concatenate((np.zeros(1, np.int64), ends[:-1])) if len(ends) else ends
-    sizes, positions = _read_varints(octets, starts, ends, INT32_VARINT_BYTES)
+    sizes, positions = read_varints(octets, starts, INT32_VARINT_BYTES)
     _refuse(positions + sizes != ends, "a record's length is negative")
-    deltas, positions = _read_varints(octets, positions + 1, ends, INT64_VARINT_BYTES)  # behind the attributes
+    deltas, positions = read_varints(octets, positions + 1, INT64_VARINT_BYTES)  # behind the attributes
     timestamps = _timestamps(batches, deltas)
-    deltas, positions = _read_varints(octets, positions, ends, INT32_VARINT_BYTES)
+    deltas, positions = read_varints(octets, positions, INT32_VARINT_BYTES)
     offsets = _repeat(batches, lambda header: header.base_offset) + deltas
-    keys, positions = _read_spans(octets, positions, ends)
-    values, positions = _read_spans(octets, positions, ends)
-    header_counts, positions = _read_varints(octets, positions, ends, INT32_VARINT_BYTES)
-    _refuse((header_counts == 0) & (positions != ends), "a record's fields do not take what its length says")
-    headers = _headers(body, octets, header_counts, positions, ends)
-    epochs = _repeat(batches, lambda header: header.partition_leader_epoch)
+    keys, positions = _read_spans(octets, positions)
+    values, positions = _read_spans(octets, positions)
+    counts, positions = read_varints(octets, positions, INT32_VARINT_BYTES)
+    _refuse((positions > ends) | ((counts == 0) & (positions != ends)), "a record's fields do not take what its length says")
+    headers = _headers(body, octets, counts, positions, ends)
 
-    rows = np.nonzero((offsets >= start_offset) & (offsets < end_offset))[0]
-    timestamps = timestamps[rows]
+    rows = np.flatnonzero((offsets >= start_offset) & (offsets < end_offset))
+    is_whole = len(rows) == len(ends)
+    timestamps = timestamps if is_whole else timestamps[rows]
+    is_null = timestamps == NO_TIMESTAMP
+    epochs = _repeat(batches, lambda header: header.partition_leader_epoch).astype(np.int32)
     columns = [
-        pa.array(offsets[rows]),
-        pa.array(timestamps, mask=timestamps == NO_TIMESTAMP).view(pa.timestamp("ms", tz="UTC")),
+        pa.array(offsets if is_whole else offsets[rows]),
+        pa.array(timestamps, mask=is_null if is_null.any() else None).view(pa.timestamp("ms", tz="UTC")),
         keys.gather(body, rows),
         values.gather(body, rows),
-        headers if len(rows) == len(ends) else headers.take(pa.array(rows)),
-        pa.array(epochs[rows].astype(np.int32)),
+        headers if is_whole else headers.take(pa.array(rows)),
+        pa.array(epochs if is_whole else epochs[rows]),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-
-
-def _walk(body: bytes, batches: Sequence[OpenBatch]) -> Integers:
-    """Return where each record ends. The only loop over records: all it does is to jump from length to length."""
-    ends: list[int] = []
-    append = ends.append
-    position = batch_end = 0
-    for header, plain in batches:
-        batch_end += len(plain)
-        if header.record_count * MIN_RECORD_BYTES > len(plain):
-            raise _invalid(f"a batch announces {header.record_count} records in {len(plain)} bytes")
-        for _ in range(header.record_count):
-            first = body[position]
-            if first < 0x80:
-                position += (first >> 1) + 1
-            else:
-                second = body[position + 1]
-                if second < 0x80:
-                    position += (first >> 1) + (second << 6) - 62
-                else:
-                    size, position = read_varint(body, position)
-                    position += max(size, 0)
-            if position > batch_end:
-                raise _invalid(f"a record of the batch at offset {header.base_offset} reaches past its end")
-            append(position)
-        if position != batch_end:
-            raise _invalid(f"{batch_end - position} bytes are left after the records of the batch at offset {header.base_offset}")
-    return np.array(ends, np.int64)
 
 
 def _repeat(batches: Sequence[OpenBatch], field: Callable[[BatchHeader], int]) -> Integers:
@@ -133,28 +99,6 @@ def _timestamps(batches: Sequence[OpenBatch], deltas: Integers) -> Integers:
 # One field of all records
 
 
-def _read_varints(octets: Octets, positions: Integers, ends: Integers, max_bytes: int) -> tuple[Integers, Integers]:
-    """Return the zig-zag varints at ``positions``, none of which lies behind its end, and the positions after them."""
-    octet = octets[positions]
-    encoded = (octet & 0x7F).astype(np.uint64)
-    positions = positions + 1
-    unfinished = np.nonzero(octet > 0x7F)[0]
-    shift = 7
-    while unfinished.size:
-        if shift >= 7 * max_bytes:
-            raise _invalid(f"a varint is longer than {max_bytes} bytes")
-        octet = octets[positions[unfinished]]
-        encoded[unfinished] |= (octet & 0x7F).astype(np.uint64) << np.uint64(shift)
-        positions[unfinished] += 1
-        unfinished = unfinished[octet > 0x7F]
-        shift += 7
-    if max_bytes == INT32_VARINT_BYTES:
-        encoded &= np.uint64(0xFFFF_FFFF)
-    _refuse(positions > ends, "a record's fields do not take what its length says")
-    numbers: Integers = (encoded >> np.uint64(1)).view(np.int64) ^ -(encoded & np.uint64(1)).view(np.int64)
-    return numbers, positions
-
-
 class _Spans(NamedTuple):
     """One key or value of every record: where it begins and ends in the body, and whether it is null."""
 
@@ -164,20 +108,26 @@ class _Spans(NamedTuple):
 
     def gather(self, body: bytes, rows: Integers) -> Any:
         """Return the pieces of ``rows`` as a binary array: the body is cut at all ends, and every second piece is taken."""
+        is_null = self.is_null[rows]
+        if is_null.all():
+            return pa.nulls(len(is_null), pa.binary())
         cuts = np.empty(2 * len(self.starts) + 1, np.int32)
         cuts[0:-1:2] = self.starts
         cuts[1::2] = self.ends
         cuts[-1] = self.ends[-1] if len(self.ends) else 0
         pieces = pa.Array.from_buffers(pa.binary(), len(cuts) - 1, [None, pa.py_buffer(cuts), pa.py_buffer(body)])
-        is_null = self.is_null[rows]
         return pieces.take(pa.array(2 * rows, mask=is_null if is_null.any() else None))
 
 
-def _read_spans(octets: Octets, positions: Integers, ends: Integers) -> tuple[_Spans, Integers]:
-    sizes, starts = _read_varints(octets, positions, ends, INT32_VARINT_BYTES)
-    span_ends = starts + np.maximum(sizes, 0)
-    _refuse((sizes < -1) | (span_ends > ends), "the length of a key or value does not fit into its record")
-    return _Spans(starts, span_ends, sizes < 0), span_ends
+def _read_spans(octets: Octets, positions: Integers) -> tuple[_Spans, Integers]:
+    """Return one key or value of every record, and the positions after them: whether these lie in the record is the caller's to look at."""
+    sizes, starts = read_varints(octets, positions, INT32_VARINT_BYTES)
+    is_null = sizes < 0
+    if is_null.any():
+        _refuse(sizes < -1, "the length of a key or value is negative")
+        sizes = np.maximum(sizes, 0)
+    span_ends = starts + sizes
+    return _Spans(starts, span_ends, is_null), span_ends
 
 
 # Headers
@@ -185,6 +135,8 @@ def _read_spans(octets: Octets, positions: Integers, ends: Integers) -> tuple[_S
 
 def _headers(body: bytes, octets: Octets, counts: Integers, positions: Integers, ends: Integers) -> Any:
     """Return the headers of all records as a list array, one header of all records at a time for as long as that pays."""
+    if not counts.any():
+        return pa.ListArray.from_arrays(pa.array(np.zeros(len(counts) + 1, np.int32)), _NO_HEADERS, type=SCHEMA.field("headers").type)
     _refuse((counts < 0) | (2 * counts > ends - positions), "a record announces more headers than it has room for")
     list_offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
     spans = np.empty((5, list_offsets[-1]), np.int64)  # name start and end, value start and end, whether the value is null
@@ -192,9 +144,10 @@ def _headers(body: bytes, octets: Octets, counts: Integers, positions: Integers,
     positions = positions[records]
     index = 0
     while len(records) > _FEW_RECORDS:
-        names, positions = _read_spans(octets, positions, ends[records])
+        names, positions = _read_spans(octets, positions)
         _refuse(names.is_null, "the name of a header is null")
-        values, positions = _read_spans(octets, positions, ends[records])
+        values, positions = _read_spans(octets, positions)
+        _refuse(positions > ends[records], "a record's headers do not take what its length says")
         spans[:, list_offsets[records] + index] = (names.starts, names.ends, values.starts, values.ends, values.is_null)
         index += 1
         is_unfinished = counts[records] > index
