@@ -71,7 +71,7 @@ kill-loop: $(VENV)/installed-dev  ## kill -9 of runs, daemon and code server; KI
 	KILLS=$(KILLS) SEED=$(SEED) $(PYTEST) -n 0 --timeout 3600 tests/platform/test_kill_loop.py
 
 bench-peers: kafka-libs $(VENV)/installed-dev  ## the same work against Apache Kafka, round by round, with the ratio
-	$(BIN)/python -m benchmarks --peers --only produce consume latency footprint
+	$(BIN)/python -m benchmarks --peers --only node
 
 generate: $(VENV)/installed-dev  ## write the message modules anew from their schemas
 	$(BIN)/python tools/generate_messages.py

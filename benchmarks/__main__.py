@@ -1,26 +1,38 @@
-"""``python -m benchmarks``: run the figures that were asked for and print one table."""
+"""``python -m benchmarks``: run the figures that were asked for and print them, each beside its peer.
+
+What was measured is printed even where a family failed or somebody interrupted; the exit code is 1 then.
+"""
 
 import argparse
-import contextlib
 import os
 import platform
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
+from types import FrameType
 
-from benchmarks import consume, latency, produce, table, to_table
-from benchmarks.apache_kafka import running_apache_kafka
-from benchmarks.broker_process import BrokerProcess, running_broker
-from benchmarks.table import Row
+from benchmarks import consume, latency, produce, rounds, table, to_table
+from benchmarks.footprint import footprint, put_mixed_load_on
+from benchmarks.partitions import partitions
+from benchmarks.rounds import Bench, Family, Results, of_shared_brokers
 
-Family = Callable[..., list[Row]]
-FAMILIES: dict[str, Family] = {"produce": produce.measure, "consume": consume.measure, "latency": latency.measure}
-FOOTPRINT, TO_TABLE = "footprint", "to_table"
-OURS, PEER = "tidelog", "Apache Kafka"
+NODE: Mapping[str, Family] = {
+    "footprint": footprint,
+    "produce": of_shared_brokers(produce.measure),
+    "consume": of_shared_brokers(consume.measure),
+    "latency": of_shared_brokers(latency.measure),
+    "partitions": partitions,
+}
+PLATFORM: Mapping[str, Family] = {"to_table": to_table.to_table}
+FAMILIES = {**NODE, **PLATFORM}
+GROUPS = {"node": tuple(NODE), "platform": tuple(PLATFORM)}
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure tidelog on this machine.")
-    parser.add_argument("--only", nargs="+", choices=[*FAMILIES, FOOTPRINT, TO_TABLE], help="families of figures (default: all)")
+    parser.add_argument(
+        "--only", nargs="+", choices=[*GROUPS, *FAMILIES], help="families of figures, or all of node or platform (default: all)"
+    )
     parser.add_argument("--peers", action="store_true", help="the same work against Apache Kafka, round by round, with the ratio")
     parser.add_argument("--rounds", type=int, default=3, help="rounds per figure (default: 3)")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full load (default: 1.0; 0.1 for a quick look)")
@@ -28,52 +40,39 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def print_results(results: Results, options: argparse.Namespace) -> None:
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    if options.format == "json":
+        about = {"machine": machine, "rounds": options.rounds, "scale": options.scale, "failures": results.failures}
+        print(table.as_json(results.rows, **about))
+        return
+    print(f"{machine}; medians of {options.rounds} rounds at scale {options.scale:g}\n")
+    print({"text": table.as_text, "markdown": table.as_markdown}[options.format](results.rows))
+    for name, reason in results.failures.items():
+        print(f"\n{name} failed: {reason}")
 
 
-def broker_rows(wanted: list[str], *, rounds: int, scale: float, has_peer: bool) -> list[Row]:
-    """Measure brokers in processes of their own, which take turns; both run all the time, so that a JVM stays warm."""
-    with contextlib.ExitStack() as stack:
-        brokers = {OURS: stack.enter_context(running_broker())}
-        if has_peer:
-            brokers[PEER] = stack.enter_context(running_apache_kafka())
-        idle = {name: broker.rss_bytes() for name, broker in brokers.items()}
-        found: dict[str, list[list[Row]]] = {name: [] for name in brokers}
-        for index in range(rounds):
-            for family in (name for name in FAMILIES if name in wanted):
-                for name, broker in brokers.items():
-                    say(f"round {index + 1} of {rounds}: {family} of {name}")
-                    found[name].append(FAMILIES[family](broker, scale=scale))
-        if FOOTPRINT in wanted:
-            for name, broker in brokers.items():
-                found[name].append(footprint_rows(broker, idle[name]))
-    ours = table.merged(found[OURS])
-    return table.beside(ours, table.merged(found[PEER])) if has_peer else ours
+def interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """Let a SIGTERM end a run as Ctrl-C does: brokers are stopped, what was measured is printed."""
+    raise KeyboardInterrupt
 
 
-def footprint_rows(broker: BrokerProcess, idle_bytes: int) -> list[Row]:
-    return [
-        Row(figure="start to first accepted produce", unit="s", rounds=(broker.start_to_first_produce_s,)),
-        Row(figure="RSS idle", unit="MB", rounds=(idle_bytes / 1e6,)),
-        Row(figure="RSS after the load", unit="MB", rounds=(broker.rss_bytes() / 1e6,)),
-    ]
-
-
-def main() -> None:
+def main() -> int:
     options = arguments()
-    wanted = options.only or [*FAMILIES, FOOTPRINT, TO_TABLE]
-    rows: list[Row] = []
-    if set(wanted) & {*FAMILIES, FOOTPRINT}:
-        rows += broker_rows(wanted, rounds=options.rounds, scale=options.scale, has_peer=options.peers)
-    if TO_TABLE in wanted:
-        say("measuring to_table ...")
-        rows += to_table.measure(round_count=options.rounds, scale=options.scale)
-    write = {"text": table.as_text, "markdown": table.as_markdown, "json": table.as_json}[options.format]
-    if options.format != "json":
-        print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, median of {options.rounds} rounds\n")
-    print(write(rows))
+    wanted = {family for name in options.only or GROUPS for family in GROUPS.get(name, (name,))}
+    results = Results()
+    bench = Bench(scale=options.scale, has_peer=options.peers, warm_up=put_mixed_load_on)
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        chosen = [(name, family) for name, family in FAMILIES.items() if name in wanted]
+        rounds.measure(chosen, bench, round_count=options.rounds, results=results)
+    except KeyboardInterrupt:
+        results.failures["the run"] = "it was interrupted; what stands above was finished"
+    finally:
+        bench.close()
+    print_results(results, options)
+    return 1 if results.failures else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -4,16 +4,14 @@ Its jars come from ``make kafka-libs`` (or the folder that TIDELOG_KAFKA_LIBS na
 collector and everything else its own default.
 """
 
-import contextlib
 import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.broker_process import BrokerProcess, free_port, running, write_properties
+from benchmarks.broker_process import BenchmarkError, Installation, free_port, write_properties
 
+NAME = "Apache Kafka"
 HEAP = "-Xmx1g"
 LIBS = Path(__file__).parent.parent / ".kafka" / "libs"
 
@@ -22,30 +20,29 @@ def java_command() -> list[str]:
     """Return how one of Kafka's programs is started; its class and arguments follow."""
     libs = Path(os.environ.get("TIDELOG_KAFKA_LIBS") or LIBS)
     if not any(libs.glob("kafka_*.jar")):
-        raise SystemExit(f"there are no jars of Apache Kafka in {libs}: run `make kafka-libs`, or name a folder with TIDELOG_KAFKA_LIBS")
+        raise BenchmarkError(
+            f"there are no jars of Apache Kafka in {libs}: run `make kafka-libs`, or name a folder with TIDELOG_KAFKA_LIBS"
+        )
     if shutil.which("java") is None:
-        raise SystemExit("there is no java on the PATH, which Apache Kafka needs")
+        raise BenchmarkError("there is no java on the PATH, which Apache Kafka needs")
     return ["java", HEAP, "-cp", f"{libs}/*"]
 
 
-@contextlib.contextmanager
-def running_apache_kafka() -> Iterator[BrokerProcess]:
-    """Start Apache Kafka on a free port with an empty directory."""
+def apache_kafka_in(directory: Path) -> Installation:
+    """Prepare one node that is broker and controller, on free ports; its directory is formatted, as Kafka wants it."""
     command = java_command()
-    with tempfile.TemporaryDirectory(prefix="kafka-bench-") as directory:
-        address, controller = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-        properties = write_properties(
-            Path(directory),
-            address,
-            listeners=f"PLAINTEXT://{address},CONTROLLER://{controller}",
-            process_roles="broker,controller",
-            controller_quorum_voters=f"1@{controller}",
-            controller_listener_names="CONTROLLER",
-            listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            offsets_topic_replication_factor="1",
-        )
-        tool = [*command, "kafka.tools.StorageTool"]
-        cluster_id = subprocess.run([*tool, "random-uuid"], check=True, capture_output=True, text=True).stdout.split()[-1]
-        subprocess.run([*tool, "format", "-t", cluster_id, "-c", str(properties)], check=True, capture_output=True)
-        with running([*command, "kafka.Kafka", str(properties)], address) as broker:
-            yield broker
+    address, controller = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    properties = write_properties(
+        directory,
+        address,
+        listeners=f"PLAINTEXT://{address},CONTROLLER://{controller}",
+        process_roles="broker,controller",
+        controller_quorum_voters=f"1@{controller}",
+        controller_listener_names="CONTROLLER",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        offsets_topic_replication_factor="1",
+    )
+    tool = [*command, "kafka.tools.StorageTool"]
+    cluster_id = subprocess.run([*tool, "random-uuid"], check=True, capture_output=True, text=True).stdout.split()[-1]
+    subprocess.run([*tool, "format", "-t", cluster_id, "-c", str(properties)], check=True, capture_output=True)
+    return Installation(name=NAME, argv=(*command, "kafka.Kafka", str(properties)), address=address, directory=directory)

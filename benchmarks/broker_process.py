@@ -1,5 +1,10 @@
-"""A broker in a process of its own, started the way a user starts it, with its CPU and memory read from the system."""
+"""A broker in a process of its own, started the way a user starts it, with its CPU and memory read from the system.
 
+An ``Installation`` is a directory and the command line for it: started as often as a figure wants, stopped in order or killed in between.
+This is the only place where brokers are started; ``apache_kafka`` prepares the peer's directory and uses the same.
+"""
+
+import compileall
 import contextlib
 import signal
 import socket
@@ -7,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -17,14 +22,25 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-START_DEADLINE_S = 60.0
+import log_service
+from benchmarks.table import OURS
+
+ERRORS_ONLY = 3
+"""librdkafka's log level while a cluster starts, when it would warn of each leader that it cannot find yet."""
+DEADLINE_S = 300.0
+"""How long a broker may take to start or to stop: a JVM with 10,000 partitions on a busy machine takes more than a minute."""
+
+
+class BenchmarkError(Exception):
+    """A figure cannot be measured; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerProcess:
     address: str
-    process: psutil.Process
-    start_to_first_produce_s: float
+    process: psutil.Popen
+    start_s: float
+    """From the start of the process to the first accepted produce, or to whatever else it was asked to be ready for."""
 
     def cpu_s(self) -> float:
         times = self.process.cpu_times()
@@ -32,6 +48,23 @@ class BrokerProcess:
 
     def rss_bytes(self) -> int:
         return int(self.process.memory_info().rss)
+
+    def stop(self) -> float:
+        """Stop it in order and return the seconds that it took; one that is no longer there is none of our business."""
+        started = time.monotonic()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(DEADLINE_S)
+        except psutil.TimeoutExpired as error:
+            self.kill()
+            raise BenchmarkError(f"the broker at {self.address} did not stop within {DEADLINE_S:.0f} s") from error
+        return time.monotonic() - started
+
+    def kill(self) -> None:
+        """End it as a power cut would end the process: kill -9."""
+        self.process.kill()
+        self.process.wait()
 
     @contextlib.contextmanager
     def topic(self, partition_count: int = 1) -> Iterator[str]:
@@ -45,51 +78,68 @@ class BrokerProcess:
             admin.delete_topics([name])[name].result(timeout=30)
 
 
-def touch_memory(size_bytes: int) -> float:
-    """Write a scratch file of that size and remove it, so that the page cache has pages at hand; then return the floor of this minute.
-
-    The floor is what writing the same bytes costs with nothing around it, in CPU seconds per gigabyte.
-
-    A virtual machine that gives free memory back to its host pays about two seconds of kernel time for each gigabyte that it touches again,
-    ten times what the copy costs. Without this, a figure tells how long the machine was idle.
-    """
-    block_count = max(1, size_bytes >> 20)
-    write_scratch(block_count)
-    started = time.process_time()
-    write_scratch(block_count)
-    return (time.process_time() - started) / (block_count * (1 << 20) / 1e9)
-
-
-def write_scratch(block_count: int) -> None:
-    block = bytes(1 << 20)
-    with tempfile.TemporaryFile(buffering=0) as scratch:
-        for _ in range(block_count):
-            scratch.write(block)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for_first_produce(address: str, child: subprocess.Popen[bytes]) -> None:
-    """Return once a record was acknowledged; a client is a fresh one each time, so that its own backoff is not measured."""
-    deadline = time.monotonic() + START_DEADLINE_S
-    host, port = address.split(":")
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
-            break
-        if child.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"the broker did not start (exit code {child.returncode})")
-        time.sleep(0.005)
+def produce_first(address: str, topic: str = "first", partition: int = 0) -> None:
+    """Return once a record was acknowledged; the client is new and tries again at once, so that its patience is not measured."""
     failures: list[object] = []
     producer = Producer(
-        {"bootstrap.servers": address, "linger.ms": 0, "reconnect.backoff.ms": 10, "topic.metadata.refresh.fast.interval.ms": 20}
+        {
+            "bootstrap.servers": address,
+            "log_level": ERRORS_ONLY,
+            "linger.ms": 0,
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 50,
+            "topic.metadata.refresh.fast.interval.ms": 20,
+            "topic.metadata.propagation.max.ms": int(DEADLINE_S * 1e3),
+        }
     )
-    producer.produce("first", b"first", on_delivery=lambda error, _record: failures.append(error) if error else None)
-    if producer.flush(START_DEADLINE_S) or failures:
+    producer.produce(topic, b"first", partition=partition, on_delivery=lambda error, _record: failures.append(error) if error else None)
+    if producer.flush(DEADLINE_S) or failures:
         raise KafkaException(failures[0] if failures else "the first record was not acknowledged")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """A broker's directory and how it is started there."""
+
+    name: str
+    argv: tuple[str, ...]
+    address: str
+    directory: Path
+
+    @contextlib.contextmanager
+    def running(self, wait_until_ready: Callable[[str], None] = produce_first) -> Iterator[BrokerProcess]:
+        """Start the broker, and stop it in order if nobody has ended it by then."""
+        output = self.directory / "output.txt"
+        started = time.monotonic()
+        with output.open("wb") as sink:
+            process = psutil.Popen(self.argv, stdout=sink, stderr=subprocess.STDOUT)
+        broker = BrokerProcess(address=self.address, process=process, start_s=0.0)
+        try:
+            self._wait_for_listener(process, output)
+            wait_until_ready(self.address)
+            broker = BrokerProcess(address=self.address, process=process, start_s=time.monotonic() - started)
+            yield broker
+        finally:
+            broker.stop()
+
+    def _wait_for_listener(self, process: psutil.Popen, output: Path) -> None:
+        host, port = self.address.split(":")
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+                return
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise BenchmarkError(f"{self.name} did not start (exit code {process.returncode}):\n{output.read_text()[-2000:]}")
+            time.sleep(0.005)
+
+
+def tidelog_in(directory: Path) -> Installation:
+    """Prepare ``tidelog serve`` on a free port; its sources are compiled, as pip leaves an installed package."""
+    compileall.compile_dir(Path(log_service.__file__).parent, quiet=1)
+    address = f"127.0.0.1:{free_port()}"
+    properties = write_properties(directory, address)
+    argv = (sys.executable, "-m", "log_service.cli.main", "serve", str(properties))
+    return Installation(name=OURS, argv=argv, address=address, directory=directory)
 
 
 def write_properties(directory: Path, address: str, **more: str) -> Path:
@@ -107,27 +157,35 @@ def write_properties(directory: Path, address: str, **more: str) -> Path:
 
 
 @contextlib.contextmanager
-def running(argv: list[str], address: str) -> Iterator[BrokerProcess]:
-    """Start a broker, and stop it in order."""
-    started = time.monotonic()
-    child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for_first_produce(address, child)
-        yield BrokerProcess(address=address, process=psutil.Process(child.pid), start_to_first_produce_s=time.monotonic() - started)
-    finally:
-        child.send_signal(signal.SIGTERM)
-        try:
-            child.wait(30)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+def running_broker(prepare: Callable[[Path], Installation] = tidelog_in) -> Iterator[BrokerProcess]:
+    """Start a broker in an empty directory that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory, prepare(Path(directory)).running() as broker:
+        yield broker
 
 
-@contextlib.contextmanager
-def running_broker() -> Iterator[BrokerProcess]:
-    """Start ``tidelog serve`` on a free port with an empty directory."""
-    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory:
-        address = f"127.0.0.1:{free_port()}"
-        properties = write_properties(Path(directory), address)
-        with running([sys.executable, "-m", "log_service.cli.main", "serve", str(properties)], address) as broker:
-            yield broker
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def touch_memory(size_bytes: int) -> float:
+    """Write a scratch file of that size and remove it, so that the page cache has pages at hand; then return the floor of this minute.
+
+    The floor is what writing bytes costs with nothing around it, in CPU seconds per gigabyte.
+
+    A virtual machine that gives free memory back to its host pays about two seconds of kernel time for each gigabyte that it touches again,
+    ten times what the copy costs. Without this, a figure tells how long the machine was idle.
+    """
+    write_scratch(max(1, size_bytes >> 20))
+    floor_blocks = min(256, max(1, size_bytes >> 20))
+    started = time.process_time()
+    write_scratch(floor_blocks)
+    return (time.process_time() - started) / (floor_blocks * (1 << 20) / 1e9)
+
+
+def write_scratch(block_count: int) -> None:
+    block = bytes(1 << 20)
+    with tempfile.TemporaryFile(buffering=0) as scratch:
+        for _ in range(block_count):
+            scratch.write(block)

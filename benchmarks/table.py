@@ -1,16 +1,57 @@
-"""One row per figure: its median over the rounds and the range that was seen; beside a peer, that one's median and the ratio."""
+"""One row per figure: its median over the rounds and the range that was seen; beside a peer, that one's figures, the ratio and the goal.
+
+Decides how figures of rounds and sides become rows, whether a goal is met, and how rows are printed: one table per peer, because a table's
+columns are named after who was measured. Knows nothing of what is measured.
+"""
 
 import json
 import statistics
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+
+OURS = "tidelog"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What a median is to reach: a bound of its ratio to the peer's, or of the value itself."""
+
+    bound: float
+    is_floor: bool
+    is_ratio: bool = True
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.is_floor else '<='} {self.bound:.2g}{'' if self.is_ratio else ' itself'}"
+
+    def is_met_by(self, value: float) -> bool:
+        return value >= self.bound if self.is_floor else value <= self.bound
+
+
+def at_least(ratio: float) -> Goal:
+    """Ours is to be at least so many times the peer's: for what is better when it is higher."""
+    return Goal(bound=ratio, is_floor=True)
+
+
+def at_most(ratio: float) -> Goal:
+    """Ours is to be at most so many times the peer's: for what is better when it is lower."""
+    return Goal(bound=ratio, is_floor=False)
+
+
+def value_at_most(value: float) -> Goal:
+    """The median itself is to be at most that, in the row's unit, whatever a peer does."""
+    return Goal(bound=value, is_floor=False, is_ratio=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
+    """A figure; a side's round returns it with one value, and rounds and sides are put together afterwards."""
+
     figure: str
     unit: str
     rounds: tuple[float, ...]
+    goal: Goal | None = None
+    peer: str = ""
     peer_rounds: tuple[float, ...] = ()
 
     @property
@@ -18,17 +59,25 @@ class Row:
         return statistics.median(self.rounds)
 
     @property
-    def peer_median(self) -> float:
-        return statistics.median(self.peer_rounds)
+    def peer_median(self) -> float | None:
+        return statistics.median(self.peer_rounds) if self.peer_rounds else None
 
     @property
-    def ratio(self) -> float:
-        """Ours to the peer's."""
-        return self.median / self.peer_median if self.peer_median else float("inf")
+    def ratio(self) -> float | None:
+        """Ours to the peer's; None where there is no peer or it has nothing to be compared with."""
+        return self.median / self.peer_median if self.peer_median else None
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the goal is met; None without a goal, or while nothing was measured that it could be held against."""
+        if self.goal is None:
+            return None
+        value = self.ratio if self.goal.is_ratio else self.median
+        return None if value is None else self.goal.is_met_by(value)
 
 
 def merged(rounds: Iterable[Iterable[Row]]) -> list[Row]:
-    """Return one row per figure with the values of all rounds, in the order of the first."""
+    """Return one row per figure with the values of all rounds, in the order of the first; twice in a round is two values."""
     rows: dict[str, Row] = {}
     for one in rounds:
         for row in one:
@@ -37,55 +86,83 @@ def merged(rounds: Iterable[Iterable[Row]]) -> list[Row]:
     return list(rows.values())
 
 
-def beside(ours: Iterable[Row], peers: Iterable[Row]) -> list[Row]:
-    """Return our rows with the peer's values of the same figures; a figure that only one of both has stands alone."""
+def beside(ours: Mapping[str, list[Row]], peer: str, peers: list[Row]) -> list[Row]:
+    """Return our rows with the peer's values of the same figures; several of ours name themselves and stand together.
+
+    A figure that only one of both has stands alone, under the same peer's name.
+    """
     theirs = {row.figure: row.rounds for row in peers}
-    return [replace(row, peer_rounds=theirs.get(row.figure, ())) for row in ours]
+    figures = list(dict.fromkeys(row.figure for rows in ours.values() for row in rows))
+    found = []
+    for figure in figures:
+        for name, rows in ours.items():
+            found += [
+                replace(row, figure=f"{figure}, {name}" if len(ours) > 1 else figure, peer=peer, peer_rounds=theirs.get(figure, ()))
+                for row in rows
+                if row.figure == figure
+            ]
+    return found
 
 
 def readable(value: float) -> str:
     """Three significant digits at least, thousands separated."""
-    if value >= 1000:
+    if abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def cells(row: Row, *, is_beside: bool) -> list[str]:
-    """Return a row's columns after its name."""
-    found = [readable(row.median), f"{readable(min(row.rounds))} - {readable(max(row.rounds))}"]
-    if is_beside:
-        found += [readable(row.peer_median), f"{row.ratio:.2f}"] if row.peer_rounds else ["", ""]
-    return [*found, row.unit]
+def spread(rounds: tuple[float, ...]) -> str:
+    return f"{readable(min(rounds))} - {readable(max(rounds))}"
 
 
-def titles(*, is_beside: bool) -> list[str]:
-    return ["median", "range", *(["Apache Kafka", "ratio"] if is_beside else []), "unit"]
+def verdict(row: Row) -> str:
+    if row.goal is None:
+        return ""
+    return f"{row.goal}{ {True: ' met', False: ' MISSED', None: ''}[row.is_met] }"
 
 
-def as_text(rows: list[Row]) -> str:
-    is_beside = any(row.peer_rounds for row in rows)
-    lines = [["figure", *titles(is_beside=is_beside)], *([row.figure, *cells(row, is_beside=is_beside)] for row in rows)]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
-    return "\n".join(_aligned(line, widths) for line in lines)
+def cells(row: Row) -> list[str]:
+    """Return a row's columns."""
+    found = [row.figure, row.unit, readable(row.median), spread(row.rounds)]
+    if row.peer and row.peer_median is not None:
+        found += [readable(row.peer_median), spread(row.peer_rounds), "" if row.ratio is None else f"{row.ratio:.2f}"]
+    elif row.peer:
+        found += ["", "", ""]
+    return [*found, verdict(row)]
 
 
-def _aligned(line: list[str], widths: list[int]) -> str:
-    figure, *values, unit = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
-    return "  ".join([line[0].ljust(len(figure)), *values, unit.strip()])
+def titles(peer: str) -> list[str]:
+    return ["figure", "unit", OURS, "range", *([peer, "range", "ratio"] if peer else []), "goal"]
 
 
-def as_markdown(rows: list[Row]) -> str:
-    is_beside = any(row.peer_rounds for row in rows)
-    lines = [["figure", *titles(is_beside=is_beside)], ["---", *["--:"] * (len(titles(is_beside=is_beside)) - 1), "---"]]
-    lines += [[row.figure, *cells(row, is_beside=is_beside)] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def tables(rows: Iterable[Row]) -> Iterator[list[list[str]]]:
+    """Yield the cells of one table after the other, titles first; rows of the same peer that follow each other share one."""
+    for peer, group in groupby(rows, key=lambda row: row.peer):
+        yield [titles(peer), *(cells(row) for row in group)]
 
 
-def as_json(rows: list[Row]) -> str:
-    return json.dumps(
-        [
-            {"figure": row.figure, "unit": row.unit, "median": row.median, "rounds": row.rounds, "peer_rounds": row.peer_rounds}
-            for row in rows
-        ],
-        indent=2,
-    )
+def as_text(rows: Iterable[Row]) -> str:
+    return "\n\n".join("\n".join(_aligned(table)) for table in tables(rows))
+
+
+def _aligned(table: list[list[str]]) -> Iterator[str]:
+    widths = [max(len(line[index]) for line in table) for index in range(len(table[0]))]
+    for figure, unit, *values in table:
+        numbers = (value.rjust(width) for value, width in zip(values, widths[2:], strict=True))
+        yield "  ".join([figure.ljust(widths[0]), unit.ljust(widths[1]), *numbers]).rstrip()
+
+
+def as_markdown(rows: Iterable[Row]) -> str:
+    return "\n\n".join("\n".join(f"| {' | '.join(line)} |" for line in _ruled(table)) for table in tables(rows))
+
+
+def _ruled(table: list[list[str]]) -> list[list[str]]:
+    return [table[0], ["---", "---", *["--:"] * (len(table[0]) - 3), "---"], *table[1:]]
+
+
+def as_json(rows: Iterable[Row], **about: object) -> str:
+    """Return one object: what is known about the run, and every row with its rounds and what follows from them."""
+    found = [
+        {**asdict(row), "median": row.median, "peer_median": row.peer_median, "ratio": row.ratio, "is_met": row.is_met} for row in rows
+    ]
+    return json.dumps({**about, "rows": found}, indent=2)

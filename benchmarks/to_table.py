@@ -13,17 +13,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from assets.topics import FLIGHTS
-from benchmarks.broker_process import free_port
-from benchmarks.table import Row
+from benchmarks.broker_process import BenchmarkError, free_port
+from benchmarks.rounds import Bench, Sides
+from benchmarks.table import OURS, Row
 from log_service.client import BlockingAdmin, BlockingProducer, TopicPartition
 from orchestration.connection import topic_id_text
 from orchestration.demo.production import create_topics
 from orchestration.demo.source import DataSet, data_sets
 from orchestration.tables import Lake
 
+EXAMPLE = Path(__file__).resolve().parents[1]
 TABLE = "clean_flights"
 FLIGHT_COUNT = 336_776
 START_DEADLINE_S = 180.0
@@ -33,11 +36,11 @@ POLL_S = 0.02
 
 
 @contextlib.contextmanager
-def running_installation(directory: Path) -> Iterator[str]:
-    """Start everything for the example project and stop it in order; yields the broker's address."""
+def running_installation(directory: Path, project: Path = EXAMPLE) -> Iterator[str]:
+    """Start everything for a project and stop it in order; yields the broker's address."""
     port = free_port()
-    argv = [sys.executable, "-m", "log_service.cli.main", "up", "--data", str(directory), "--broker-port", str(port)]
-    argv += ["--ui-port", str(free_port()), "--spark-port", str(free_port())]
+    argv = [sys.executable, "-m", "log_service.cli.main", "up", "--data", str(directory), "--project", str(project)]
+    argv += ["--broker-port", str(port), "--metrics-port", "0", "--ui-port", str(free_port()), "--spark-port", str(free_port())]
     environment = {**os.environ, "TIDELOG_MINIMUM_INTERVAL_S": "0", "PYTHONUNBUFFERED": "1"}
     child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment)
     try:
@@ -55,7 +58,7 @@ def wait_until_ready(child: "subprocess.Popen[str]") -> None:
         seen.append(line)
         if "everything is ready" in line:
             return
-    raise SystemExit("the installation did not start:\n" + "".join(seen))
+    raise BenchmarkError("the installation did not start:\n" + "".join(seen))
 
 
 def send_all(address: str, data: DataSet) -> None:
@@ -82,7 +85,7 @@ def wait_until_caught_up(lake: Lake, admin: BlockingAdmin, topic: str) -> None:
     deadline = time.monotonic() + CATCH_UP_DEADLINE_S
     while not is_caught_up(lake, ends, topic_id):
         if time.monotonic() > deadline:
-            raise SystemExit(f"table {TABLE} did not reach the end of {topic} in {CATCH_UP_DEADLINE_S:.0f} s")
+            raise BenchmarkError(f"table {TABLE} did not reach the end of {topic} in {CATCH_UP_DEADLINE_S:.0f} s")
         time.sleep(POLL_S)
 
 
@@ -91,8 +94,9 @@ def new_flight(template: bytes, number: int) -> bytes:
     return json.dumps({**json.loads(template), "flight": 100_000 + number}).encode()
 
 
-def measure(*, round_count: int, scale: float) -> list[Row]:
-    count = max(1_000, int(FLIGHT_COUNT * scale))
+def measure(bench: Bench) -> list[Row]:
+    """Measure one round: a whole installation from an empty directory, the flights, then single records."""
+    count = bench.count(FLIGHT_COUNT, at_least=1_000)
     (flights,) = data_sets([FLIGHTS], count)
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory, running_installation(Path(directory)) as address:
         lake = Lake(Path(directory) / "lake")
@@ -105,7 +109,7 @@ def measure(*, round_count: int, scale: float) -> list[Row]:
             seconds = time.monotonic() - started
             template = next(iter(flights.records()))
             latencies = []
-            for number in range(SINGLE_RECORD_COUNT * round_count):
+            for number in range(SINGLE_RECORD_COUNT):
                 producer.send(FLIGHTS.name, new_flight(template.value, number), template.key).wait()
                 acknowledged = time.monotonic()
                 wait_until_caught_up(lake, admin, FLIGHTS.name)
@@ -115,3 +119,9 @@ def measure(*, round_count: int, scale: float) -> list[Row]:
         Row(figure="of that, producing through our client", unit="records/s", rounds=(count / sent_s,)),
         Row(figure="acknowledged record to visible row", unit="s", rounds=tuple(latencies)),
     ]
+
+
+@contextlib.contextmanager
+def to_table(bench: Bench) -> Iterator[Sides]:
+    """Start everything anew in each round."""
+    yield Sides(measures={OURS: partial(measure, bench)})

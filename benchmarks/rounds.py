@@ -1,0 +1,137 @@
+"""Rounds: every family of figures is measured in turns, one side after the other, as often as was asked for.
+
+A family is a function that takes the ``Bench`` and, as a context manager, yields its ``Sides``: a name and a function for each, which
+measures one round and returns rows. One side is the peer that the others are held against. What a family prepares once (a broker, ten
+thousand partitions) it prepares before it yields and puts away afterwards.
+
+Decides the order of rounds and sides, and what becomes of a family that fails: it is named with its reason, what it had measured until then
+is kept, and the next one goes on. Knows nothing of what is measured.
+
+Invariants: no two sides measure at the same time; every other round goes through the sides backwards, so that none is always the first.
+"""
+
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from benchmarks import table
+from benchmarks.apache_kafka import NAME as PEER
+from benchmarks.apache_kafka import apache_kafka_in
+from benchmarks.broker_process import BrokerProcess, Installation, tidelog_in
+from benchmarks.table import OURS, Row
+
+Measure = Callable[[], list[Row]]
+WarmUp = Callable[[BrokerProcess, "Bench"], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """Who is measured, by name: ours first. ``peer`` is the one that the others are held against, where there is one."""
+
+    measures: Mapping[str, Measure]
+    peer: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """What families share: how much is asked for, and two brokers that run for as long as figures are taken."""
+
+    scale: float
+    has_peer: bool
+    warm_up: WarmUp
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _shared: dict[str, BrokerProcess] = field(default_factory=dict)
+
+    def count(self, full: float, *, at_least: int = 1) -> int:
+        """Return a load's share of what it is at full scale."""
+        return max(at_least, int(full * self.scale))
+
+    @property
+    def kinds(self) -> dict[str, Callable[[Path], Installation]]:
+        """How a directory is prepared for each of the brokers that are compared."""
+        return {OURS: tidelog_in, **({PEER: apache_kafka_in} if self.has_peer else {})}
+
+    @contextlib.contextmanager
+    def installations(self) -> Iterator[dict[str, Installation]]:
+        """Yield one per kind of broker, each in an empty directory of its own, nothing started."""
+        with contextlib.ExitStack() as stack:
+            yield {
+                name: prepare(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-"))))
+                for name, prepare in self.kinds.items()
+            }
+
+    def brokers(self) -> dict[str, BrokerProcess]:
+        """Return the two that stay alive until the end, so that a JVM stays warm; an idle one takes under 2 % of a core beside ours."""
+        if not self._shared:
+            found = self._stack.enter_context(self.installations())
+            self._shared = {name: self._stack.enter_context(installation.running()) for name, installation in found.items()}
+            for name, broker in self._shared.items():
+                say(f"warming up {name}")
+                self.warm_up(broker, self)
+        return self._shared
+
+    def beside(self, measures: Mapping[str, Measure]) -> Sides:
+        """Return the sides of a family that compares brokers."""
+        return Sides(measures=measures, peer=PEER if self.has_peer else "")
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+Family = Callable[[Bench], contextlib.AbstractContextManager[Sides]]
+
+
+def of_shared_brokers(measure_broker: Callable[[BrokerProcess, Bench], list[Row]]) -> Family:
+    """Return the family that does this with each of the brokers that stay alive."""
+
+    @contextlib.contextmanager
+    def family(bench: Bench) -> Iterator[Sides]:
+        yield bench.beside({name: partial(measure_broker, broker, bench) for name, broker in bench.brokers().items()})
+
+    return family
+
+
+@dataclass(slots=True, kw_only=True)
+class Results:
+    """What was measured so far, and which families failed, and why."""
+
+    rows: list[Row] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def say(text: str) -> None:
+    """Tell how far we are."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def measure(families: Iterable[tuple[str, Family]], bench: Bench, *, round_count: int, results: Results) -> None:
+    """Measure one family after the other into ``results``, which holds everything that was finished when this ends early."""
+    for name, family in families:
+        try:
+            measure_family(name, family, bench, round_count=round_count, results=results)
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the other families can be measured
+            say(f"{name} FAILED: {error!r}")
+            results.failures[name] = f"{type(error).__name__}: {error}"
+
+
+def measure_family(name: str, family: Family, bench: Bench, *, round_count: int, results: Results) -> None:
+    """Take a family's rounds; those that were taken before it failed or was interrupted are kept."""
+    found: dict[str, list[list[Row]]] = {}
+    sides = Sides(measures={})
+    say(f"{name}: preparing")
+    try:
+        with family(bench) as sides:
+            found = {side: [] for side in sides.measures}
+            for index in range(round_count):
+                turns = list(sides.measures.items())
+                for side, measure_side in reversed(turns) if index % 2 else turns:
+                    say(f"{name}: round {index + 1} of {round_count}, {side}")
+                    found[side].append(measure_side())
+    finally:
+        ours = {side: table.merged(rounds) for side, rounds in found.items() if side != sides.peer}
+        results.rows += table.beside(ours, sides.peer, table.merged(found.get(sides.peer, ())))
