@@ -13,6 +13,7 @@ from types import FrameType
 
 from benchmarks import consume, latency, produce, rounds, table, to_table
 from benchmarks.footprint import footprint, put_mixed_load_on
+from benchmarks.groups import groups
 from benchmarks.partitions import partitions
 from benchmarks.rounds import Bench, Family, Results, of_shared_brokers
 
@@ -21,6 +22,7 @@ NODE: Mapping[str, Family] = {
     "produce": of_shared_brokers(produce.measure),
     "consume": of_shared_brokers(consume.measure),
     "latency": of_shared_brokers(latency.measure),
+    "groups": groups,
     "partitions": partitions,
 }
 PLATFORM: Mapping[str, Family] = {"to_table": to_table.to_table}

@@ -1,0 +1,233 @@
+"""A thousand clients that do little: connections that are idle, and consumer groups that each commit once per second.
+
+A group is one member on a connection of its own that joins as a classic consumer, heartbeats every three seconds and commits one
+partition's offset each second, a thousandth of a second after the group before it. The members are one trio program over this project's
+wire layer, the same for both brokers, because a thousand clients of anybody would drown the machine; ``commits per second`` says whether
+it kept up.
+
+Each round starts a new broker, so that memory is what these clients brought.
+"""
+
+import contextlib
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from benchmarks.broker_process import BenchmarkError, BrokerProcess, Installation, running_broker
+from benchmarks.rounds import Bench, Sides
+from benchmarks.table import Row, at_most
+from log_service.client.connection_pool import Address, NodeConnection
+from log_service.client.env import real_env
+from log_service.common.errors import ErrorCode
+from log_service.config.client import ClientConfig
+from log_service.network.channel import open_channel
+from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+CLIENT_COUNT = 1_000
+WARM_UP_S, WINDOW_S = 15.0, 10.0
+MIN_WINDOW_S = 2.0
+COMMIT_EVERY_S, HEARTBEAT_EVERY = 1.0, 3
+SESSION_TIMEOUT_MS = 45_000
+JOIN_DEADLINE_S = 120.0
+RETRY_S = 0.2
+NAMED_BY_TOPIC_VERSION = 9
+API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+NOT_READY = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+
+
+class Member:
+    """One group's only member."""
+
+    def __init__(self, connection: NodeConnection, group_id: str, topic: str) -> None:
+        self._connection = connection
+        self._group_id = group_id
+        self._topic = topic
+        self._member_id = ""
+        self._generation_id = -1
+        self.commit_count = 0
+
+    async def join(self) -> None:
+        """Join and take the assignment, however often a coordinator that is being set up wants to be asked."""
+        while (code := await self._try_to_join()) != ErrorCode.NONE:
+            if code != ErrorCode.MEMBER_ID_REQUIRED:
+                self._require(code, "JoinGroup", NOT_READY)
+                await trio.sleep(RETRY_S)
+        assignment = SyncGroupRequestAssignment(member_id=self._member_id)
+        request = SyncGroupRequest(
+            group_id=self._group_id,
+            generation_id=self._generation_id,
+            member_id=self._member_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=[assignment],
+        )
+        self._require((await self._connection.request(request, SyncGroupResponse)).error_code, "SyncGroup")
+
+    async def _try_to_join(self) -> int:
+        coordinator = FindCoordinatorRequest(coordinator_keys=[self._group_id])
+        await self._connection.request(coordinator, FindCoordinatorResponse)
+        request = JoinGroupRequest(
+            group_id=self._group_id,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=SESSION_TIMEOUT_MS,
+            member_id=self._member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range")],
+        )
+        answer = await self._connection.request(request, JoinGroupResponse, waits_ms=SESSION_TIMEOUT_MS)
+        self._member_id, self._generation_id = answer.member_id, answer.generation_id
+        return answer.error_code
+
+    async def commit(self) -> None:
+        partition = OffsetCommitRequestPartition(committed_offset=self.commit_count)
+        request = OffsetCommitRequest(
+            group_id=self._group_id,
+            generation_id_or_member_epoch=self._generation_id,
+            member_id=self._member_id,
+            topics=[OffsetCommitRequestTopic(name=self._topic, partitions=[partition])],
+        )
+        answer = await self._connection.request(request, OffsetCommitResponse, max_version=NAMED_BY_TOPIC_VERSION)
+        self._require(answer.topics[0].partitions[0].error_code, "OffsetCommit")
+        self.commit_count += 1
+
+    async def heartbeat(self) -> None:
+        request = HeartbeatRequest(group_id=self._group_id, generation_id=self._generation_id, member_id=self._member_id)
+        self._require((await self._connection.request(request, HeartbeatResponse)).error_code, "Heartbeat")
+
+    def _require(self, code: int, name: str, expected: set[ErrorCode] | frozenset[ErrorCode] = frozenset((ErrorCode.NONE,))) -> None:
+        if code not in expected:
+            raise BenchmarkError(f"{name} of group {self._group_id} was answered with {ErrorCode(code).name}")
+
+
+class Crowd:
+    """Every group of a round."""
+
+    def __init__(self, address: str, topic: str, count: int) -> None:
+        host, port = address.split(":")
+        self._address = Address(host=host, port=int(port))
+        self._config = ClientConfig(bootstrap_servers=((host, int(port)),), client_id="bench")
+        self._env = real_env()
+        self._topic = topic
+        self._count = count
+        self._joined: list[Member] = []
+
+    @property
+    def commit_count(self) -> int:
+        return sum(member.commit_count for member in self._joined)
+
+    async def live(self, index: int, starting_at: trio.Event) -> None:
+        """Join, wait for the others, then commit and heartbeat until cancelled."""
+        async with open_channel(self._env, self._address.host, self._address.port) as channel:
+            connection = NodeConnection(channel, self._address, self._config)
+            await connection.negotiate()
+            member = Member(connection, f"bench-group-{index}", self._topic)
+            await member.join()
+            self._joined.append(member)
+            if len(self._joined) == self._count:
+                starting_at.set()
+            await starting_at.wait()
+            due = trio.current_time() + COMMIT_EVERY_S * index / self._count
+            while True:
+                await trio.sleep_until(due)
+                due += COMMIT_EVERY_S
+                await member.commit()
+                if member.commit_count % HEARTBEAT_EVERY == 0:
+                    await member.heartbeat()
+
+    async def observe(self, broker: BrokerProcess, *, warm_up_s: float, window_s: float) -> tuple[float, float, int]:
+        """Return the broker's CPU seconds per second, the commits per second, and its RSS while all groups are at it."""
+        everybody = trio.Event()
+        async with trio.open_nursery() as nursery:
+            for index in range(self._count):
+                nursery.start_soon(self.live, index, everybody)
+            with trio.fail_after(JOIN_DEADLINE_S):
+                await everybody.wait()
+            await trio.sleep(warm_up_s)
+            started, cpu_before, commits_before = trio.current_time(), broker.cpu_s(), self.commit_count
+            await trio.sleep(window_s)
+            seconds = trio.current_time() - started
+            cpu_s, commits, rss_bytes = broker.cpu_s() - cpu_before, self.commit_count - commits_before, broker.rss_bytes()
+            nursery.cancel_scope.cancel()
+        return cpu_s / seconds, commits / seconds, rss_bytes
+
+
+def observe_groups(broker: BrokerProcess, topic: str, count: int, bench: Bench) -> tuple[float, float, int]:
+    crowd = Crowd(broker.address, topic, count)
+    observe = partial(crowd.observe, broker, warm_up_s=WARM_UP_S * bench.scale, window_s=window_s(bench))
+    try:
+        return trio.run(observe)
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+
+
+def window_s(bench: Bench) -> float:
+    return max(MIN_WINDOW_S, WINDOW_S * bench.scale)
+
+
+@contextlib.contextmanager
+def idle_connections(address: str, count: int) -> Iterator[None]:
+    """Open connections that asked for the broker's versions, as every client does first, and then say nothing."""
+    host, port = address.split(":")
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            connection.sendall(API_VERSIONS_REQUEST)
+            if not connection.recv(64 << 10):
+                raise BenchmarkError("the broker closed a connection")
+        yield
+
+
+def idle_connection_rows(broker: BrokerProcess, count: int, bench: Bench) -> list[Row]:
+    name = f"{count:,} idle connections"
+    rss_before = broker.rss_bytes()
+    with idle_connections(broker.address, count):
+        time.sleep(WARM_UP_S / 5 * bench.scale)
+        started, cpu_before = time.monotonic(), broker.cpu_s()
+        time.sleep(window_s(bench))
+        cpu_share = (broker.cpu_s() - cpu_before) / (time.monotonic() - started)
+        rss = broker.rss_bytes()
+    return [
+        Row(figure=f"{name}, broker CPU", unit="ms per s", rounds=(cpu_share * 1e3,), goal=at_most(1.0)),
+        Row(figure=f"{name}, RSS", unit="MB", rounds=(rss / 1e6,), goal=at_most(1.0)),
+        Row(figure=f"  growth of RSS with {name}", unit="MB", rounds=((rss - rss_before) / 1e6,)),
+    ]
+
+
+def group_rows(broker: BrokerProcess, count: int, bench: Bench) -> list[Row]:
+    name = f"{count:,} groups committing each second"
+    with broker.topic() as topic:
+        rss_before = broker.rss_bytes()
+        cpu_share, commits, rss = observe_groups(broker, topic, count, bench)
+    return [
+        Row(figure=f"{name}, broker CPU", unit="ms per s", rounds=(cpu_share * 1e3,), goal=at_most(1.0)),
+        Row(figure=f"{name}, RSS", unit="MB", rounds=(rss / 1e6,), goal=at_most(1.0)),
+        Row(figure=f"  growth of RSS with {name}", unit="MB", rounds=((rss - rss_before) / 1e6,)),
+        Row(figure=f"  {name}: commits per second", unit="1/s", rounds=(commits,)),
+    ]
+
+
+def measure(prepare: Callable[[Path], Installation], bench: Bench) -> list[Row]:
+    """Measure one round."""
+    count = bench.count(CLIENT_COUNT, at_least=10)
+    with running_broker(prepare) as broker:
+        return [*idle_connection_rows(broker, count, bench), *group_rows(broker, count, bench)]
+
+
+@contextlib.contextmanager
+def groups(bench: Bench) -> Iterator[Sides]:
+    """Start a new broker of each kind in every round."""
+    yield bench.beside({name: partial(measure, prepare, bench) for name, prepare in bench.kinds.items()})
