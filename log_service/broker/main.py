@@ -20,6 +20,7 @@ import trio
 from log_service.broker.broker import Broker
 from log_service.broker.env import real_env
 from log_service.broker.one_error import one_error
+from log_service.broker.time_slice import shorten_time_slices
 from log_service.common.errors import ConfigError, KafkaError, StorageError, TidelogError
 from log_service.config.server import ServerSettings, parse_server_properties
 from log_service.config.views import NodeConfig
@@ -54,6 +55,7 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
     logging.basicConfig(format=LOG_FORMAT, stream=sys.stderr)
     logging.getLogger("log_service").setLevel(logging.INFO)
     sys.setswitchinterval(SWITCH_SECONDS)
+    shorten_time_slices()
     try:
         config, settings = read_configuration(properties_path, overrides)
         for warning in (settings.warning, settings.idle_warning):
