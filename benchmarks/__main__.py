@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from types import FrameType
 
 from benchmarks import consume, latency, produce, rounds, table, to_table
+from benchmarks.clients import clients
 from benchmarks.footprint import footprint, put_mixed_load_on
 from benchmarks.groups import groups
 from benchmarks.partitions import partitions
@@ -24,6 +25,7 @@ NODE: Mapping[str, Family] = {
     "latency": of_shared_brokers(latency.measure),
     "groups": groups,
     "partitions": partitions,
+    "clients": clients,
 }
 PLATFORM: Mapping[str, Family] = {"to_table": to_table.to_table}
 FAMILIES = {**NODE, **PLATFORM}
