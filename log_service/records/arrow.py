@@ -16,7 +16,7 @@ from log_service.records.builder import BatchBuilder
 from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
 
 if TYPE_CHECKING:
-    from log_service.records.walk import OpenBatch
+    from log_service.records.columns import OpenBatch
 
 DEFAULT_CHUNK_BYTES = 4 * 1024 * 1024
 """How much is turned into columns at once: enough that the cost of each step does not count, and no more than caches hold."""
@@ -69,11 +69,11 @@ def iterate_record_batches(
         max_size_bytes=min(max_size_bytes, MAX_RUN_BYTES),
     )
     for batch in batches:
-        if run and run_bytes + len(batch.plain) > chunk_bytes:
+        if run and run_bytes + batch.end - batch.start > chunk_bytes:
             yield to_record_batch(run, start_offset, end_offset)
             run, run_bytes = [], 0
         run.append(batch)
-        run_bytes += len(batch.plain)
+        run_bytes += batch.end - batch.start
     if run:
         yield to_record_batch(run, start_offset, end_offset)
 
@@ -111,7 +111,7 @@ def _open_batches(
     max_size_bytes: int,
 ) -> Iterator["OpenBatch"]:
     """Yield the batches that have records in the range, decompressed; what is not compressed stays a view."""
-    from log_service.records.walk import OpenBatch  # noqa: PLC0415 - brings numpy and pyarrow
+    from log_service.records.columns import OpenBatch  # noqa: PLC0415 - brings numpy and pyarrow
 
     for buffer in buffers:
         view = memoryview(buffer)
@@ -124,9 +124,12 @@ def _open_batches(
             if is_crc_checked and not is_crc_valid(batch):
                 text = f"the checksum of the batch at offset {header.base_offset} does not hold"
                 raise CorruptBatch(text)
-            body = batch[HEADER_SIZE:]
             codec = header.compression
-            yield OpenBatch(header, body if codec is Codec.NONE else decompress(codec, body, max_size_bytes))
+            if codec is Codec.NONE:
+                yield OpenBatch(header, view, position + HEADER_SIZE, position + header.size_bytes)
+            else:
+                plain = decompress(codec, batch[HEADER_SIZE:], max_size_bytes)
+                yield OpenBatch(header, plain, 0, len(plain))
 
 
 def build_batches(

@@ -17,11 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_TIMESTAMP
+from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.records.batch import BatchHeader
 from log_service.records.varint import INT32_VARINT_BYTES, INT64_VARINT_BYTES, read_varint
 from log_service.records.varint_arrays import Integers, Octets, read_varints
-from log_service.records.walk import OpenBatch, find_ends
+from log_service.records.walk import find_records
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 SCHEMA = pa.schema(
@@ -38,9 +38,17 @@ SCHEMA = pa.schema(
 MAX_RUN_BYTES = 1 << 30
 """The largest run of batches that is turned into columns at once."""
 
-_PADDING = bytes(16)  # whoever begins to read a varint at the end of the body reads zeros
 _NO_HEADERS = pa.array([], HEADER_TYPE)
 _FEW_RECORDS = 64  # for fewer, a step of numpy costs more than a loop
+
+
+class OpenBatch(NamedTuple):
+    """A batch's header, and where its records lie, decompressed: between two positions of a buffer."""
+
+    header: BatchHeader
+    buffer: Buffer
+    start: int
+    end: int
 
 
 def to_record_batch(batches: Sequence[OpenBatch], start_offset: int, end_offset: int) -> Any:
@@ -49,11 +57,10 @@ def to_record_batch(batches: Sequence[OpenBatch], start_offset: int, end_offset:
     Raises:
         KafkaError: INVALID_RECORD, a record is malformed.
     """
-    body = b"".join([*(batch.plain for batch in batches), _PADDING])
-    assert len(body) <= MAX_RUN_BYTES + len(_PADDING)
+    body, batch_starts, batch_ends = _laid_out(batches)
     octets: Octets = np.frombuffer(body, np.uint8)
-    ends = find_ends(body, octets, batches)
-    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1])) if len(ends) else ends
+    counts = np.array([batch.header.record_count for batch in batches], np.int64)
+    starts, ends = find_records(body, octets, counts, batch_starts, batch_ends)
     sizes, positions = read_varints(octets, starts, INT32_VARINT_BYTES)
     _refuse(positions + sizes != ends, "a record's length is negative")
     deltas, positions = read_varints(octets, positions + 1, INT64_VARINT_BYTES)  # behind the attributes
@@ -62,9 +69,9 @@ def to_record_batch(batches: Sequence[OpenBatch], start_offset: int, end_offset:
     offsets = _repeat(batches, lambda header: header.base_offset) + deltas
     keys, positions = _read_spans(octets, positions)
     values, positions = _read_spans(octets, positions)
-    counts, positions = read_varints(octets, positions, INT32_VARINT_BYTES)
-    _refuse((positions > ends) | ((counts == 0) & (positions != ends)), "a record's fields do not take what its length says")
-    headers = _headers(body, octets, counts, positions, ends)
+    header_counts, positions = read_varints(octets, positions, INT32_VARINT_BYTES)
+    _refuse((positions > ends) | ((header_counts == 0) & (positions != ends)), "a record's fields do not take what its length says")
+    headers = _headers(body, octets, header_counts, positions, ends)
 
     rows = np.flatnonzero((offsets >= start_offset) & (offsets < end_offset))
     is_whole = len(rows) == len(ends)
@@ -82,15 +89,29 @@ def to_record_batch(batches: Sequence[OpenBatch], start_offset: int, end_offset:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
+def _laid_out(batches: Sequence[OpenBatch]) -> tuple[Buffer, Integers, Integers]:
+    """Return a buffer that holds all records, and where in it those of each batch start and end: the one they lie in, or else a copy."""
+    starts = np.array([batch.start for batch in batches], np.int64)
+    ends = np.array([batch.end for batch in batches], np.int64)
+    buffer, first, last = batches[0].buffer, batches[0].start, batches[-1].end
+    if last - first <= MAX_RUN_BYTES and all(batch.buffer is buffer for batch in batches):
+        return memoryview(buffer)[first:last], starts - first, ends - first
+    joined = b"".join([memoryview(batch.buffer)[batch.start : batch.end] for batch in batches])
+    assert len(joined) <= MAX_RUN_BYTES
+    sizes = ends - starts
+    ends = np.cumsum(sizes)
+    return joined, ends - sizes, ends
+
+
 def _repeat(batches: Sequence[OpenBatch], field: Callable[[BatchHeader], int]) -> Integers:
     """Return a header's field once for each of the batch's records."""
-    values = np.array([field(header) for header, _ in batches], np.int64)
-    return np.repeat(values, [header.record_count for header, _ in batches])
+    values = np.array([field(header) for header, *_ in batches], np.int64)
+    return np.repeat(values, [header.record_count for header, *_ in batches])
 
 
 def _timestamps(batches: Sequence[OpenBatch], deltas: Integers) -> Integers:
     timestamps: Integers = _repeat(batches, lambda header: header.base_timestamp) + deltas
-    if any(header.is_append_time for header, _ in batches):
+    if any(header.is_append_time for header, *_ in batches):
         is_append_time = _repeat(batches, lambda header: header.is_append_time) != 0
         timestamps = np.where(is_append_time, _repeat(batches, lambda header: header.max_timestamp), timestamps)
     return timestamps
@@ -106,7 +127,7 @@ class _Spans(NamedTuple):
     ends: Integers
     is_null: NDArray[np.bool_]
 
-    def gather(self, body: bytes, rows: Integers) -> Any:
+    def gather(self, body: Buffer, rows: Integers) -> Any:
         """Return the pieces of ``rows`` as a binary array: the body is cut at all ends, and every second piece is taken."""
         is_null = self.is_null[rows]
         if is_null.all():
@@ -133,7 +154,7 @@ def _read_spans(octets: Octets, positions: Integers) -> tuple[_Spans, Integers]:
 # Headers
 
 
-def _headers(body: bytes, octets: Octets, counts: Integers, positions: Integers, ends: Integers) -> Any:
+def _headers(body: Buffer, octets: Octets, counts: Integers, positions: Integers, ends: Integers) -> Any:
     """Return the headers of all records as a list array, one header of all records at a time for as long as that pays."""
     if not counts.any():
         return pa.ListArray.from_arrays(pa.array(np.zeros(len(counts) + 1, np.int32)), _NO_HEADERS, type=SCHEMA.field("headers").type)
@@ -162,7 +183,7 @@ def _headers(body: bytes, octets: Octets, counts: Integers, positions: Integers,
     return pa.ListArray.from_arrays(pa.array(list_offsets.astype(np.int32)), structs, type=SCHEMA.field("headers").type)
 
 
-def _header_spans(body: bytes, position: int, end: int, count: int) -> Integers:
+def _header_spans(body: Buffer, position: int, end: int, count: int) -> Integers:
     """Return the spans of the last ``count`` headers of one record, a column for each."""
     spans: list[tuple[int, int, int, int, int]] = []
     for _ in range(count):

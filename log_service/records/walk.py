@@ -10,20 +10,18 @@ wrong.
 """
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import Buffer
-from log_service.records.batch import BatchHeader
 from log_service.records.record import MIN_RECORD_BYTES
 from log_service.records.varint import read_varint
 from log_service.records.varint_arrays import NUMBERS, WIDTHS, Integers, Octets, pairs_at
 
-_HOPS: Integers = np.where(WIDTHS > 0, WIDTHS + (NUMBERS ^ (NUMBERS >> 63)), 0)
-"""How far the next record is from one whose length is spelled by two bytes; 0: they do not hold all of the length."""
+_FAR_AWAY = 1 << 40
+_HOPS: Integers = np.where(WIDTHS > 0, WIDTHS + (NUMBERS ^ (NUMBERS >> 63)), _FAR_AWAY)
+"""How far the next record is from one whose length is spelled by two bytes; far away: they do not hold all of the length."""
 
 _LANE_COUNT = 768  # a step of numpy costs as much for one lane as for hundreds; more lanes cost searches for their starts
 _MIN_LANE_RECORDS = 16
@@ -38,80 +36,78 @@ _LOOKS_LIKE_ATTRIBUTES = re.compile(rb"\x00(?:(?<=[\x80-\xff][\x01-\x7f]\x00)|(?
 """A zero after a length: one of two bytes, or one of one byte after a record without headers. Searching for the zero first is fast."""
 
 
-class OpenBatch(NamedTuple):
-    """A batch's header and its records, decompressed."""
-
-    header: BatchHeader
-    plain: Buffer
-
-
-def find_ends(body: bytes, octets: Octets, batches: Sequence[OpenBatch]) -> Integers:
-    """Return where each record of ``batches`` ends in ``body``, which holds their records end to end and some bytes of padding.
+def find_records(body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> tuple[Integers, Integers]:
+    """Return where each record starts and ends: of batches of so many records, which lie one behind the other between those places.
 
     Raises:
         KafkaError: INVALID_RECORD, the lengths of a batch's records do not add up to the batch.
     """
-    record_count = sum(header.record_count for header, _ in batches)
-    batch_ends = np.cumsum([len(plain) for _, plain in batches], dtype=np.int64)
-    if record_count >= _MIN_RECORD_COUNT and MIN_RECORD_BYTES <= batch_ends[-1] / record_count <= _MAX_MEAN_BYTES:
-        ends = _walk_lanes(body, octets, batch_ends, record_count)
-        if ends is not None and _is_agreed(ends, batches, batch_ends):
-            return ends
-    return _walk_each(body, batches)
-
-
-def _is_agreed(ends: Integers, batches: Sequence[OpenBatch], batch_ends: Integers) -> bool:
-    """Whether every batch ends with a record, and after as many records as it announces."""
-    counts = np.cumsum([header.record_count for header, _ in batches])
-    if counts[-1] != len(ends):
-        return False
-    with_zero = np.concatenate((np.zeros(1, np.int64), ends))
-    return bool((with_zero[counts] == batch_ends).all())
+    ends = _walk_lanes(body, octets, counts, batch_starts, batch_ends) if _may_pay(counts, batch_starts, batch_ends) else None
+    if ends is None:
+        ends = _walk_each(body, counts, batch_starts, batch_ends)
+    starts = np.empty_like(ends)
+    starts[1:] = ends[:-1]
+    first_indexes = np.cumsum(counts) - counts
+    starts[first_indexes[counts > 0]] = batch_starts[counts > 0]
+    return starts, ends
 
 
 # All lanes at once
 
 
-def _walk_lanes(body: bytes, octets: Octets, batch_ends: Integers, record_count: int) -> Integers | None:
-    """Return the ends of the chain that begins at 0, None where lanes cannot tell them."""
-    end = int(batch_ends[-1])
-    guesses = _guess_starts(body, octets, end, record_count)
-    starts = np.unique(np.concatenate((np.zeros(1, np.int64), batch_ends[:-1], guesses)))
-    starts = starts[starts < end]
+def _may_pay(counts: Integers, batch_starts: Integers, batch_ends: Integers) -> bool:
+    """Whether there are enough records, of lengths that two bytes spell, as the batches announce them."""
+    record_count = int(counts.sum())
+    size_bytes = int((batch_ends - batch_starts).sum())
+    return record_count >= _MIN_RECORD_COUNT and MIN_RECORD_BYTES <= size_bytes / record_count <= _MAX_MEAN_BYTES
+
+
+def _walk_lanes(body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> Integers | None:
+    """Return the ends of all records, None where lanes cannot tell them."""
+    has_records = counts > 0
+    if (batch_starts != batch_ends)[~has_records].any():
+        return None
+    counts, batch_starts, batch_ends = counts[has_records], batch_starts[has_records], batch_ends[has_records]
+    record_count = int(counts.sum())
+    guesses = _guess_starts(body, octets, record_count, batch_starts, batch_ends)
     for _ in range(_TRIES):
-        stops = np.append(starts[1:], end)
-        reached = _follow(octets, starts, stops, _MAX_SKEW * (record_count // len(starts) + _STEPS_BETWEEN_LOOKS))
-        if reached is None:
+        starts = np.union1d(batch_starts, guesses)
+        owners = np.searchsorted(batch_starts, starts, side="right") - 1
+        stops = np.minimum(np.append(starts[1:], batch_ends[-1]), batch_ends[owners])
+        places = _follow(octets, starts, stops, _MAX_SKEW * (record_count // len(starts) + _STEPS_BETWEEN_LOOKS))
+        if places is None:
             return None
-        is_missed = ~(reached == stops[:, None]).any(axis=1)
-        if not is_missed.any():
-            return reached[reached <= stops[:, None]]
-        starts = np.delete(starts, np.nonzero(is_missed[:-1])[0] + 1)
+        missed = stops[~(places == stops[:, None]).any(axis=1)]
+        if not missed.size:
+            ends: Integers = places[places <= stops[:, None]]
+            is_agreed = len(ends) == record_count and (ends[np.cumsum(counts) - 1] == batch_ends).all()
+            return ends if is_agreed else None
+        guesses = np.setdiff1d(guesses, missed)
     return None
 
 
-def _guess_starts(body: bytes, octets: Octets, end: int, record_count: int) -> Integers:
+def _guess_starts(body: Buffer, octets: Octets, record_count: int, batch_starts: Integers, batch_ends: Integers) -> Integers:
     """Return places at even distances where records may start."""
-    mean_bytes = end // record_count + 1
-    distance = max(end // _LANE_COUNT, _MIN_LANE_RECORDS * mean_bytes)
-    looks = (_LOOKS_LIKE_ATTRIBUTES.search(body, near, near + 2 * mean_bytes) for near in range(distance, end, distance))
+    first, end = int(batch_starts[0]), int(batch_ends[-1])
+    mean_bytes = (end - first) // record_count + 1
+    distance = max((end - first) // _LANE_COUNT, _MIN_LANE_RECORDS * mean_bytes)
+    looks = (_LOOKS_LIKE_ATTRIBUTES.search(body, near, near + 2 * mean_bytes) for near in range(first + distance, end, distance))
     attributes = np.array([look.start() for look in looks if look], np.int64)
-    starts = attributes - 1 - (octets.take(attributes - 2) > 0x7F)
+    places: Integers = attributes - 1 - (octets.take(attributes - 2) > 0x7F)
+    owners = np.searchsorted(batch_starts, places, side="right") - 1
     for _ in range(_PROBE_HOPS):  # a wrong guess is likely to run into the chain
-        starts = np.minimum(starts + _HOPS.take(pairs_at(octets, starts)), end)
-    return starts
+        places = places + _HOPS.take(pairs_at(octets, places))
+    has_attributes = octets.take(places + WIDTHS.take(pairs_at(octets, places)), mode="clip") == 0
+    found: Integers = places[(places < batch_ends[owners]) & has_attributes]
+    return found
 
 
 def _follow(octets: Octets, starts: Integers, stops: Integers, max_steps: int) -> Integers | None:
-    """Return the places that each lane comes to, one row a lane, until all are at or past their stops; None if that takes too long."""
-    beyond = int(stops[-1]) + 1
+    """Return the places that each lane comes to, a row for each, until all are at or past their stops; None if that takes too long."""
     places = np.empty((max_steps, len(starts)), np.int64)
     place = starts
     for step in range(max_steps):
-        hops = _HOPS.take(pairs_at(octets, place))
-        if not hops.all():
-            return None
-        place = np.minimum(place + hops, beyond, out=places[step])
+        place = np.add(place, _HOPS.take(pairs_at(octets, place)), out=places[step])
         if step % _STEPS_BETWEEN_LOOKS == 0 and (place >= stops).all():
             return places[: step + 1].T
     return None
@@ -120,33 +116,36 @@ def _follow(octets: Octets, starts: Integers, stops: Integers, max_steps: int) -
 # One after the other
 
 
-def _walk_each(body: bytes, batches: Sequence[OpenBatch]) -> Integers:
-    """Return the same, jumping from length to length."""
+def _walk_each(body: Buffer, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> Integers:
+    """Return the ends of all records, jumping from length to length."""
     ends: list[int] = []
     append = ends.append
-    position = batch_end = 0
-    for header, plain in batches:
-        batch_end += len(plain)
-        if header.record_count * MIN_RECORD_BYTES > len(plain):
-            raise _invalid(f"a batch announces {header.record_count} records in {len(plain)} bytes")
-        for _ in range(header.record_count):
+    for index, (count, start, batch_end) in enumerate(zip(counts.tolist(), batch_starts.tolist(), batch_ends.tolist(), strict=True)):
+        position = start
+        if count * MIN_RECORD_BYTES > batch_end - start:
+            raise _invalid(index, f"it announces {count} records in {batch_end - start} bytes")
+        for _ in range(count):
+            if position >= batch_end:
+                raise _invalid(index, "it ends before its last record")
             first = body[position]
             if first < 0x80:
                 position += (first >> 1) + 1
             else:
-                second = body[position + 1]
-                if second < 0x80:
-                    position += (first >> 1) + (second << 6) - 62
-                else:
-                    size, position = read_varint(body, position)
-                    position += max(size, 0)
-            if position > batch_end:
-                raise _invalid(f"a record of the batch at offset {header.base_offset} reaches past its end")
+                position = _jump(body, position, batch_end)
             append(position)
         if position != batch_end:
-            raise _invalid(f"{batch_end - position} bytes are left after the records of the batch at offset {header.base_offset}")
+            raise _invalid(index, f"its records take {position - start} bytes, it has {batch_end - start}")
     return np.array(ends, np.int64)
 
 
-def _invalid(reason: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, f"a batch is malformed: {reason}")
+def _jump(body: Buffer, position: int, batch_end: int) -> int:
+    """Return where the record ends whose length takes several bytes."""
+    try:
+        size, position = read_varint(body, position)
+    except IndexError:
+        return batch_end + 1
+    return position + max(size, 0)
+
+
+def _invalid(index: int, reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"batch {index} of those that were read is malformed: {reason}")
