@@ -13,6 +13,7 @@ from math import inf
 import trio
 
 from log_service.config.views import ConnectionLimits, NetworkLimits
+from log_service.network.frame_memory import FrameMemory
 
 ALL_LISTENERS = ""
 UNLIMITED_RATE = 2**31 - 1
@@ -32,6 +33,7 @@ class ServerBudget:
     """Connections and request memory of one node."""
 
     def __init__(self, limits: NetworkLimits) -> None:
+        self.frame_memory = FrameMemory()
         self._limit_bytes = limits.max_request_bytes_in_flight
         self._count_of_host: Counter[str] = Counter()
         self._count_of_listener: Counter[str] = Counter()

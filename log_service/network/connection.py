@@ -14,7 +14,6 @@ import errno
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Sequence
-from mmap import mmap
 
 import trio
 
@@ -29,7 +28,6 @@ SIZE_BYTES = 4
 JOIN_BYTES = 256 << 10  # ready answers are sent once they are this many bytes, so that one wake-up cannot pile up more
 SMALL_SLICE_BYTES = 128 << 10  # up to this many, reading a slice and sending it with its neighbours is cheaper than a sendfile
 COPY_BYTES = 8 << 10  # up to this many, copying answers into one buffer is cheaper than handing the kernel many
-SYSTEM_BYTES = 1 << 20  # a frame above this gets memory from the system, which gives pages only as bytes arrive
 INITIAL_BUFFER_BYTES = 4 << 10  # grows when it was too small once: ten thousand idle connections cost what they need
 
 logger = logging.getLogger(__name__)
@@ -261,8 +259,9 @@ class ServerConnection:
         size = _read_size(self._buffer, 0)[0]
         if not self._budget.acquire_frame_nowait(size):
             await self._wait_for_memory(size)
+        memory = self._budget.frame_memory.take(size)
         try:
-            frame = memoryview(bytearray(size) if size <= SYSTEM_BYTES else mmap(-1, size))
+            frame = memoryview(memory)[:size]
             received = self._end - SIZE_BYTES
             frame[:received] = self._view[SIZE_BYTES : self._end]
             self._end = 0
@@ -271,6 +270,7 @@ class ServerConnection:
             self.is_mid_frame = False
             self._handle(frame)
         finally:
+            self._budget.frame_memory.give_back(memory)
             self._budget.release_frame(size)
 
     async def _fill_buffer(self) -> None:
