@@ -11,10 +11,10 @@ SEED ?= 1
 MINUTES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up status test lint check unit format sim fuzz chaos kill-loop bench bench-peers generate kafka-libs clean
+.PHONY: help demo up status test lint check unit format sim fuzz chaos kill-loop bench bench-peers bench-platform generate kafka-libs clean
 
 help:  ## list these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidelog needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 1; }
@@ -70,8 +70,11 @@ chaos: $(VENV)/installed-dev  ## kill -9 of a loaded node, full and failing disk
 kill-loop: $(VENV)/installed-dev  ## kill -9 of runs, daemon and code server; KILLS=50 SEED=1
 	KILLS=$(KILLS) SEED=$(SEED) $(PYTEST) -n 0 --timeout 3600 tests/platform/test_kill_loop.py
 
-bench-peers: kafka-libs $(VENV)/installed-dev  ## the same work against Apache Kafka, round by round, with the ratio
+bench-peers: kafka-libs $(VENV)/installed-dev  ## the node beside Apache Kafka, our client beside confluent-kafka: ratios and goals
 	$(BIN)/python -m benchmarks --peers --only node
+
+bench-platform: $(VENV)/installed-dev  ## the path from a topic to a table
+	$(BIN)/python -m benchmarks --only platform
 
 generate: $(VENV)/installed-dev  ## write the message modules anew from their schemas
 	$(BIN)/python tools/generate_messages.py
