@@ -21,7 +21,9 @@ from log_service.records.varint_arrays import NUMBERS, WIDTHS, Integers, Octets,
 
 _FAR_AWAY = 1 << 40
 _HOPS: Integers = np.where(WIDTHS > 0, WIDTHS + (NUMBERS ^ (NUMBERS >> 63)), _FAR_AWAY)
-"""How far the next record is from one whose length is spelled by two bytes; far away: they do not hold all of the length."""
+"""How far the next record is from one whose length is spelled by two bytes; far away: they do not hold all of the length.
+
+A negative length, which is refused once the record is looked at, counts as far as a positive one of the same bits."""
 
 _LANE_COUNT = 768  # a step of numpy costs as much for one lane as for hundreds; more lanes cost searches for their starts
 _MIN_LANE_RECORDS = 16
@@ -139,12 +141,12 @@ def _walk_each(body: Buffer, counts: Integers, batch_starts: Integers, batch_end
 
 
 def _jump(body: Buffer, position: int, batch_end: int) -> int:
-    """Return where the record ends whose length takes several bytes."""
+    """Return where the record ends whose length takes several bytes; like ``_HOPS`` where it is negative."""
     try:
         size, position = read_varint(body, position)
     except IndexError:
         return batch_end + 1
-    return position + max(size, 0)
+    return position + (size if size >= 0 else ~size)
 
 
 def _invalid(index: int, reason: str) -> KafkaError:

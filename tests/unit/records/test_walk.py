@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -101,6 +101,7 @@ def test_batches_of_one_record_are_lanes_of_their_own(count: int) -> None:
     st.lists(st.tuples(st.integers(0, 1 << 30), st.integers(0, 255)), max_size=3),
     st.sampled_from([0, 5]),
 )
+@example(559, [253], "bytes", [(1073996, 128)], 5)  # a negative length of two bytes
 @settings(deadline=None, max_examples=60)
 def test_lanes_agree_with_single_jumps_on_damaged_records(
     seed: int, counts: list[int], alphabet: str, damages: list[tuple[int, int]], gap: int
