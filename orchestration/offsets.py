@@ -69,6 +69,17 @@ class OffsetRanges:
         """Return the end (the next offset) of the last range of each partition."""
         return {one.partition: one.end for one in self.ranges}
 
+    def spanning(self, other: "OffsetRanges") -> "OffsetRanges":
+        """Return one range per partition that reaches over both; of another topic id only ``other``."""
+        if other.topic_id != self.topic_id:
+            return other
+        bounds: dict[int, tuple[int, int]] = {}
+        for one in (*self, *other):
+            start, end = bounds.get(one.partition, (one.start, one.end))
+            bounds[one.partition] = (min(start, one.start), max(end, one.end))
+        ranges = tuple(OffsetRange(partition=partition, start=start, end=end) for partition, (start, end) in sorted(bounds.items()))
+        return OffsetRanges(topic=self.topic, topic_id=self.topic_id, ranges=ranges)
+
     def __iter__(self) -> Iterator[OffsetRange]:
         return iter(self.ranges)
 

@@ -18,6 +18,7 @@ DEFAULT_SPARK_SHUFFLE_PARTITIONS = 4
 DEFAULT_RECORDS_PER_RUN = 500_000
 DEFAULT_ARROW_RECORDS = 1_000_000
 DEFAULT_MINIMUM_INTERVAL_S = 5
+DEFAULT_FOLLOW_S = 60
 DEFAULT_COMMIT_ATTEMPTS = 5
 DEFAULT_SAMPLE_ROWS = 10_000
 
@@ -42,6 +43,7 @@ class Settings:
     records_per_run: int
     arrow_records: int
     minimum_interval_s: int
+    follow_s: int
     commit_attempts: int
     sample_rows: int
 
@@ -76,6 +78,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         records_per_run=_positive(given, "TIDELOG_RECORDS_PER_RUN", DEFAULT_RECORDS_PER_RUN),
         arrow_records=_count(given, "TIDELOG_ARROW_RECORDS", DEFAULT_ARROW_RECORDS),
         minimum_interval_s=_count(given, "TIDELOG_MINIMUM_INTERVAL_S", DEFAULT_MINIMUM_INTERVAL_S),
+        follow_s=_count(given, "TIDELOG_FOLLOW_S", DEFAULT_FOLLOW_S),
         commit_attempts=_positive(given, "TIDELOG_COMMIT_ATTEMPTS", DEFAULT_COMMIT_ATTEMPTS),
         sample_rows=_positive(given, "TIDELOG_SAMPLE_ROWS", DEFAULT_SAMPLE_ROWS),
     )

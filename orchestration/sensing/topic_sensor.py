@@ -65,7 +65,7 @@ class Watch:
         return [self._state(feed, lags[feed.table]) for feed in self.feeds if feed.table in lags]
 
     def _state(self, feed: TopicFeed, lag: TopicLag) -> TableState:
-        interval_s = self.minimum_interval_s if feed.minimum_interval_s is None else feed.minimum_interval_s
+        interval_s = interval_of(feed, self.minimum_interval_s)
         state = TableState(
             table=feed.table,
             pending=lag.pending,
@@ -134,6 +134,11 @@ def watch_until(watch: Watch, deadline_s: float) -> Findings:
         watch.wait(lags, decision, deadline_s)
 
 
+def interval_of(feed: TopicFeed, default_s: float) -> float:
+    """Return how far apart a table's runs start at least."""
+    return default_s if feed.minimum_interval_s is None else feed.minimum_interval_s
+
+
 def failures_in_a_row(runs: Sequence[dg.DagsterRun]) -> int:
     """Count the newest runs that failed by themselves; one that was killed is tried again at once, and does not count."""
     count = 0
@@ -177,17 +182,22 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
         deadline_s = used.now_s() + wait_s
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
+                settings = load_settings()
                 watch = Watch(
                     log=log,
                     lake=lake.open(),
                     instance=context.instance,
                     feeds=feeds,
-                    minimum_interval_s=load_settings().minimum_interval_s,
+                    minimum_interval_s=settings.minimum_interval_s,
                     objectives=objectives(context.repository_def.asset_checks_defs_by_key.values()),
                     clock=used,
                 )
                 findings = watch_until(watch, deadline_s)
-                requests = [run_request(feed, context.repository_def) for feed in feeds if feed.table in findings.decision.start]
+                requests = [
+                    run_request(feed, context.repository_def, 0 if interval_of(feed, settings.minimum_interval_s) else settings.follow_s)
+                    for feed in feeds
+                    if feed.table in findings.decision.start
+                ]
                 return sensor_result(watch, findings, requests, Progress.from_cursor(context.cursor))
         except LogServiceError as error:
             return dg.SkipReason(str(error))
@@ -215,13 +225,18 @@ def sensor_result(watch: Watch, findings: Findings, requests: Sequence[dg.RunReq
     )
 
 
-def run_request(feed: TopicFeed, repository: dg.RepositoryDefinition) -> dg.RunRequest:
-    """Return the request for one run of a table, with the checks that the run itself makes.
+def run_request(feed: TopicFeed, repository: dg.RepositoryDefinition, follow_s: int) -> dg.RunRequest:
+    """Return the request for one run of a table, with the checks that the run itself makes; it follows the topic for ``follow_s``.
 
     No run key: it would de-duplicate for ever, even after a run that failed.
     """
-    own_checks = [spec.key for spec in repository.assets_defs_by_key[feed.asset_key].check_specs]
-    return dg.RunRequest(asset_selection=[feed.asset_key], asset_check_keys=own_checks, tags={TABLE_TAG: feed.table, TOPIC_TAG: feed.topic})
+    table = repository.assets_defs_by_key[feed.asset_key]
+    return dg.RunRequest(
+        asset_selection=[feed.asset_key],
+        asset_check_keys=[spec.key for spec in table.check_specs],
+        run_config={"ops": {table.op.name: {"config": {"follow_s": follow_s}}}} if follow_s else {},
+        tags={TABLE_TAG: feed.table, TOPIC_TAG: feed.topic},
+    )
 
 
 def watermark_event(lag: TopicLag) -> dg.AssetMaterialization:

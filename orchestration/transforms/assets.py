@@ -24,8 +24,9 @@ from orchestration.transforms import events
 from orchestration.transforms.declarations import DerivedTable, TopicTable, Transform, pool_of, table_key
 from orchestration.transforms.derived_run import DerivedRunResult, run_derived_table
 from orchestration.transforms.failures import explained
+from orchestration.transforms.following import follow
 from orchestration.transforms.replay_run import ReplayRequest, run_replay
-from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_topic_table
+from orchestration.transforms.topic_run import RunContext, TopicRunResult
 
 FEED_METADATA = "tidelog/feed"
 MAX_TAG_LENGTH = 200
@@ -48,6 +49,7 @@ class TopicTableConfig(dg.Config):
     replay_to: str | None = Field(default=None, description="Replay up to this time (exclusive)")
     replay_dead_letters: bool = Field(default=False, description="Replay the records that this table rejected")
     accept_lost_records: bool = Field(default=False, description="Go on where retention removed records before they were read")
+    follow_s: int = Field(default=0, description="Go on with what comes for so many seconds, a commit at a time; 0: one range")
 
     def request(self) -> ReplayRequest:
         """Return the replay that is asked for.
@@ -109,16 +111,17 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
         log_service: LogServiceResource,
         spark: SparkResource,
         lake: LakeResource,
-    ) -> Iterator[Event]:
+    ) -> Iterator[Event | dg.AssetCheckEvaluation | dg.AssetMaterialization]:
         if not _is_asset_selected(context, table.name):
             return
         with explained(table.name, spark), log_service.open() as log:
             settings = load_settings()
+            reporter = _DagsterReporter(context, table)
             run = RunContext(
                 log=log,
                 lake=lake.open(),
                 session=lambda: spark.spark_session,
-                reporter=_DagsterReporter(context, table),
+                reporter=reporter,
                 run_id=context.run.run_id,
                 records_per_run=settings.records_per_run,
                 arrow_records=settings.arrow_records,
@@ -127,10 +130,13 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
                 is_loss_accepted=config.accept_lost_records,
             )
             request = config.request()
-            result = run_topic_table(table, run) if request.is_empty else run_replay(table, run, request)
-            if result.version is not None:
-                _mirror(context, table, run, result)
-        yield from _selected(context, _topic_events(context, table, result))
+            results = follow(table, run, follow_s=config.follow_s) if request.is_empty else iter([run_replay(table, run, request)])
+            for number, result in enumerate(results):
+                if result.version is not None:
+                    reporter.committed(result.ranges)
+                    _mirror(context, table, run, result)
+                told = _selected(context, _topic_events(context, table, result))
+                yield from told if number == 0 else map(events.plain, told)
 
     return follow_topic
 
@@ -225,17 +231,23 @@ class _DagsterReporter:
     def __init__(self, context: dg.AssetExecutionContext, table: TopicTable) -> None:
         self._context = context
         self._table = table
+        self._committed: OffsetRanges | None = None
 
     def note(self, sentence: str) -> None:
         self._context.log.warning(sentence)
 
+    def committed(self, ranges: OffsetRanges) -> None:
+        """Remember for the tag what the run has done."""
+        self._committed = ranges if self._committed is None else self._committed.spanning(ranges)
+
     def pin(self, kind: str, ranges: OffsetRanges) -> None:
+        span = ranges if self._committed is None else self._committed.spanning(ranges)
         self._context.log.info("%s: %s of topic %s (id %s), offsets %s", self._table.name, kind, ranges.topic, ranges.topic_id, ranges)
         tags = {
             "tidelog/table": self._table.name,
             "tidelog/topic": ranges.topic,
             "tidelog/kind": kind,
-            "tidelog/range": _shortened(str(ranges)),
+            "tidelog/range": _shortened(str(span)),
         }
         self._context.instance.add_run_tags(self._context.run.run_id, tags)
 
@@ -282,7 +294,7 @@ def _raise_failures(name: str, failures: Sequence[str], source: str) -> None:
 def _mirror(context: dg.AssetExecutionContext, table: TopicTable, run: RunContext, result: TopicRunResult) -> None:
     """Tell the group offsets to Kafka's tools. They are no checkpoint, so that a failure is only a warning."""
     try:
-        run.log.mirror_offsets(table.group_id, table.topic.name, events.next_offsets(result))
+        run.log.mirror_offsets(table.group_id, table.topic.name, result.next_offsets)
     except Exception as error:  # noqa: BLE001 - the commit stands, whatever happens here
         context.log.warning("the offsets of group %s could not be mirrored: %s", table.group_id, error)
 

@@ -83,9 +83,25 @@ def topic_materialization(key: dg.AssetKey, result: TopicRunResult, now: datetim
         VERSION_METADATA: result.version,
         "kind": result.kind,
         "offsets": dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema=_OFFSETS_SCHEMA),
-        CHECKPOINT_METADATA: checkpoint_text(result.state.topic_id, next_offsets(result)),
+        CHECKPOINT_METADATA: checkpoint_text(result.state.topic_id, result.next_offsets),
     }
     return dg.MaterializeResult(asset_key=key, metadata=metadata)
+
+
+def plain(event: dg.AssetCheckResult | dg.MaterializeResult[None]) -> dg.AssetCheckEvaluation | dg.AssetMaterialization:
+    """Return a result as an event: Dagster takes one result per asset, check and run, and of events as many as there are."""
+    assert event.asset_key is not None
+    if isinstance(event, dg.MaterializeResult):
+        return dg.AssetMaterialization(event.asset_key, metadata=event.metadata)
+    assert event.check_name is not None
+    return dg.AssetCheckEvaluation(
+        asset_key=event.asset_key,
+        check_name=event.check_name,
+        passed=event.passed,
+        metadata=event.metadata,
+        severity=event.severity,
+        blocking=event.severity is dg.AssetCheckSeverity.ERROR,
+    )
 
 
 def recovered_materialization(key: dg.AssetKey, state: TopicState) -> dg.MaterializeResult[None]:
@@ -123,14 +139,8 @@ def derived_materialization(key: dg.AssetKey, result: DerivedRunResult) -> dg.Ma
 
 def total_lag(result: TopicRunResult) -> int:
     """Return how many offsets below the high watermark the table has not committed, over all partitions."""
-    offsets = next_offsets(result)
+    offsets = result.next_offsets
     return sum(max(one.high_watermark - offsets.get(one.partition, one.log_start_offset), 0) for one in result.state.log)
-
-
-def next_offsets(result: TopicRunResult) -> dict[int, int]:
-    """Return the checkpoints after the run; a replay moved none."""
-    before = {partition: one.next_offset for partition, one in result.state.committed.items()}
-    return before if result.kind == "replay" else {**before, **result.ranges.ends()}
 
 
 def seconds_behind(lag: int, newest_timestamp_ms: int | None, now: datetime) -> float:

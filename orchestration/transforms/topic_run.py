@@ -88,6 +88,12 @@ class TopicRunResult:
     outcomes: tuple[Outcome, ...] = ()
     failures: tuple[str, ...] = ()
 
+    @property
+    def next_offsets(self) -> dict[int, int]:
+        """The checkpoints after the run, by partition; a replay moved none, nor did what was not committed."""
+        before = {partition: one.next_offset for partition, one in self.state.committed.items()}
+        return before if self.version is None or self.kind == "replay" else {**before, **self.ranges.ends()}
+
 
 def run_topic_table(table: TopicTable, context: RunContext) -> TopicRunResult:
     """Read the next batch of the table's topic and commit it.

@@ -54,6 +54,11 @@ def order(identity: str, amount: object = 1, **more: object) -> bytes:
     return json.dumps({"id": identity, "amount": amount, **more}).encode()
 
 
+def append_order(log: MemoryLog, identity: str) -> None:
+    """Append an order to the first partition."""
+    log.topics[ORDERS.name].partitions[0].append(order(identity))
+
+
 def run_context(log: MemoryLog, lake_root: Path, spark: Any, **changes: Any) -> RunContext:
     settings: dict[str, Any] = {
         "log": log,

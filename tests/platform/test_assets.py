@@ -1,115 +1,26 @@
 """The assets in Dagster: what a run materializes, what its checks say, and what a failure tells."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
-from orchestration.log_client import LogClient
-from orchestration.marts import mart
-from orchestration.quality import Suite, expect, warn
-from orchestration.resources import DatabaseResource, LakeResource, WarehouseResource
-from orchestration.sql import sql_table
-from orchestration.tables import Lake, append_with_offsets
-from orchestration.topics import TopicSpec, topic_asset, topic_specs
+from orchestration.tables import append_with_offsets
+from orchestration.topics import TopicSpec, topic_specs
 from orchestration.transforms import is_announced, spark_table, table_key, topic_feeds
 from orchestration.transforms import topic_run as topic_run_module
-from orchestration.warehouse import Warehouse
+from tests.platform.assets_world import ASSETS, KEY, World, by_kind, clean_orders, failure_of, orders_sql, orders_topic, totals
 from tests.platform.pipeline import ORDERS, RULES, order
-from tests.unit.orchestration.memory_log import MemoryLog
 
 pytestmark = pytest.mark.platform
-KEY = table_key("clean_orders")
-
-
-class OpenedLog:
-    """Stands in for ``LogServiceResource``."""
-
-    def __init__(self, log: MemoryLog) -> None:
-        self.log = log
-
-    @contextmanager
-    def open(self) -> Iterator[LogClient]:
-        yield self.log
-
-
-@dataclass
-class OpenedSpark:
-    """Stands in for ``SparkResource``: the session of the tests."""
-
-    spark_session: Any
-
-    def forget(self) -> None:
-        pytest.fail("the session is there")
-
-
-@spark_table(
-    topic=ORDERS,
-    unique_by=("id",),
-    rules=RULES,
-    suite=Suite(expect("expect_column_values_to_be_between", column="amount", max_value=100, name="amount_up_to_100")),
-    minimum_interval_s=7,
-)
-def clean_orders(records: Any) -> Any:
-    """Orders that make sense."""
-    return records.select("_topic_id", "_partition", "_offset", "_timestamp", "id", "amount")
-
-
-@spark_table(tables=[clean_orders], rules=(warn("has_amount", "total > 0"),))
-def totals(orders: Any) -> Any:
-    return orders.selectExpr("left(id, 1) AS kind", "amount").groupBy("kind").sum("amount").withColumnRenamed("sum(amount)", "total")
-
-
-orders_topic = topic_asset(ORDERS)
-by_kind = mart("by_kind", sql="SELECT kind, total FROM totals ORDER BY kind", tables=[totals])
-orders_sql = sql_table("orders", table=clean_orders, columns=["id", "amount"], primary_key=["id"])
-ASSETS = [orders_topic, clean_orders, totals, by_kind, orders_sql]
-
-
-class World:
-    """An instance with resources over a memory log and folders of the test."""
-
-    def __init__(self, directory: Path, spark: Any, instance: dg.DagsterInstance) -> None:
-        self.log = MemoryLog()
-        self.instance = instance
-        self.lake = Lake(directory / "lake")
-        self.warehouse = Warehouse(directory / "warehouse", self.lake)
-        self.database_url = f"sqlite:///{directory / 'reference.db'}"
-        self.resources = {
-            "log_service": dg.ResourceDefinition.hardcoded_resource(OpenedLog(self.log)),
-            "spark": dg.ResourceDefinition.hardcoded_resource(OpenedSpark(spark)),
-            "lake": LakeResource(root=str(self.lake.root)),
-            "warehouse": WarehouseResource(directory=str(self.warehouse.directory), lake_root=str(self.lake.root)),
-            "database": DatabaseResource(url=self.database_url),
-        }
-
-    def materialize(self, *assets: dg.AssetsDefinition, config: dict[str, Any] | None = None) -> dg.ExecuteInProcessResult:
-        chosen = [asset.key for asset in assets]
-        run_config = {"ops": {assets[0].op.name: {"config": config}}} if config else None
-        return dg.materialize(
-            ASSETS, selection=chosen, resources=self.resources, instance=self.instance, raise_on_error=False, run_config=run_config
-        )
-
-    def values(self, key: dg.AssetKey = KEY) -> dict[str, Any]:
-        event = self.instance.get_latest_materialization_event(key)
-        materialization = event.asset_materialization if event else None
-        return {label: one.value for label, one in materialization.metadata.items()} if materialization else {}
 
 
 @pytest.fixture
 def world(tmp_path: Path, spark: Any) -> Iterator[World]:
     with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
         yield World(tmp_path, spark, instance)
-
-
-def failure_of(result: dg.ExecuteInProcessResult) -> str:
-    failed = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
-    data = failed[0].step_failure_data
-    return str(data.user_failure_data.description if data.user_failure_data else data.error)
 
 
 def test_from_an_empty_log_to_an_answered_question(world: World) -> None:

@@ -30,7 +30,7 @@ TOPIC_KEY = dg.AssetKey(["topics", "orders"])
 class World:
     """A log, a lake, an instance and a clock that only moves when somebody waits."""
 
-    def __init__(self, instance: dg.DagsterInstance, lake_root: Path) -> None:
+    def __init__(self, instance: dg.DagsterInstance, lake_root: Path, minimum_interval_s: int = 5) -> None:
         self.instance, self.lake_root = instance, lake_root
         self.log = MemoryLog()
         self.log.on_wait = lambda timeout_ms: self.sleep(timeout_ms / 1000)
@@ -39,7 +39,7 @@ class World:
         self.unreachable = False
         self.sensor = topic_sensor(wait_s=15, clock=Clock(now_s=lambda: self.now_s, sleep=self.sleep))
 
-        @spark_table(topic=ORDERS, minimum_interval_s=5)
+        @spark_table(topic=ORDERS, minimum_interval_s=minimum_interval_s)
         def clean_orders(records: Any) -> Any:
             """Orders."""
             return records
@@ -235,6 +235,17 @@ def test_a_lost_cursor_costs_a_repeated_event_and_nothing_else(world: World) -> 
 def test_a_run_is_started_with_its_own_checks_only(world: World) -> None:
     append(world, 3)
     assert world.tick().run_requests[0].asset_check_keys == []
+
+
+@pytest.mark.parametrize(("interval_s", "run_config"), [(0, {"ops": {"lake__clean_orders": {"config": {"follow_s": 60}}}}), (5, {})])
+def test_only_a_table_without_an_interval_is_followed(lake_root: Path, interval_s: int, run_config: dict[str, Any]) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        world = World(instance, lake_root, interval_s)
+        append(world, 3)
+        request = world.tick().run_requests[0]
+        assert request.run_config == run_config
+        job = world.repository.get_job("new_records_job").get_subset(asset_selection={KEY})
+        assert dg.validate_run_config(job, request.run_config)
 
 
 def test_records_that_come_all_the_time_do_not_make_a_tick_spin(world: World) -> None:

@@ -60,3 +60,10 @@ def test_table_of_offsets_shows_the_lag_of_each_partition() -> None:
         {"partition": 0, "start": 1, "end": 4, "high_watermark": 9, "lag": 5},
         {"partition": 1, "start": 0, "end": 2, "high_watermark": 2, "lag": 0},
     ]
+
+
+def test_spanning_reaches_over_both_and_drops_another_topic_id() -> None:
+    first, second = ranges(one(0, 3, 5), one(2, 0, 1)), ranges(one(0, 5, 9), one(1, 4, 6))
+    assert first.spanning(second) == ranges(one(0, 3, 9), one(1, 4, 6), one(2, 0, 1))
+    other = OffsetRanges(topic="t", topic_id="recreated", ranges=(one(0, 0, 1),))
+    assert first.spanning(other) == other

@@ -1,0 +1,43 @@
+"""A run that follows its topic: one range after another for a bounded time, each planned, checked and committed like the only one of a run.
+
+Why: around a batch that takes half a second of work, a run of Dagster's takes one and a half more (the daemon's tick, the code server, the
+fork, some twenty events). A table without an interval between its runs would always be seconds behind a steady stream for it. So its run
+looks again after each commit and goes on while records come. Only such a table's run follows: the topic sensor asks for it, when the
+interval is zero. Every other run is one range, and both go through ``run_topic_table``.
+
+Decides when a run goes on and when it ends. Nothing else differs: each range has its own checkpoint, dead letters, checks, commit and
+materialization, one run at a time holds the table's pool, and a run that is killed leaves what any killed run leaves.
+Invariants: a result is told (the caller has taken it) before the next range is planned; the first check that forbids a commit is the end.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_topic_table
+
+IDLE_S = 10.0
+"""How long a run waits for the next record before it ends: a run that waits holds a process and a Spark session."""
+
+
+def follow(
+    table: TopicTable, context: RunContext, *, follow_s: float, now_s: Callable[[], float] = time.monotonic
+) -> Iterator[TopicRunResult]:
+    """Yield what became of each range; no further one begins after ``follow_s`` seconds, and with 0 there is one.
+
+    :raises Exception: what ``run_topic_table`` raises; what was yielded before is committed.
+    """
+    until_s = now_s() + follow_s
+    while True:
+        result = run_topic_table(table, context)
+        yield result
+        left_s = until_s - now_s()
+        if result.failures or left_s <= 0 or not _is_more_coming(table, context, result, min(left_s, IDLE_S)):
+            return
+
+
+def _is_more_coming(table: TopicTable, context: RunContext, result: TopicRunResult, wait_s: float) -> bool:
+    """Wait for a record beyond what was committed."""
+    offsets = result.next_offsets
+    ends = {(table.topic.name, one.partition): offsets.get(one.partition, one.log_start_offset) for one in result.state.log}
+    return bool(context.log.wait_for_records(ends, max(int(wait_s * 1000), 1)))
