@@ -8,7 +8,7 @@ daemon, so that it never keeps a process alive. A forked process has no such thr
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial, update_wrapper
 from os import getpid
 from threading import Thread, current_thread
@@ -102,18 +102,14 @@ class Portal(Generic[C]):
         Raises:
             KafkaError: INVALID_REQUEST, the client is closed, of another process, or the caller is its own thread.
         """
+        return self._begin(function).result()
+
+    def _begin(self, function: Callable[[], Awaitable[T]]) -> "_Call[T]":
+        """Run an async function over there, and return without waiting for it. Raises as ``call``."""
         self.require_other_thread()
-        future: Future[T] = Future()
-        scope = trio.CancelScope()
-        self.submit(partial(self._spawn, function, future, scope))
-        try:
-            return future.result()
-        except CancelledError:
-            raise _closed() from None
-        except BaseException:
-            if not future.done():
-                self._submit(scope.cancel)
-            raise
+        begun: _Call[T] = _Call(self._submit)
+        self.submit(partial(self._spawn, function, begun.future, begun.scope))
+        return begun
 
     def call_sync(self, function: Callable[[], T]) -> T:
         """Run a plain function over there and return its result, or raise what it raised. Raises as ``call``."""
@@ -135,18 +131,25 @@ class Portal(Generic[C]):
             raise _closed()
 
     def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
-        """Yield what an async generator over there yields; it is closed over there, also when the iteration is given up."""
-        generator = _Steps(source)
+        """Yield what an async generator over there yields; it is closed over there, also when the iteration is given up.
+
+        While the caller looks at one item, the next is made.
+        """
+        steps = _Steps(source)
+        ahead = self._begin(steps.step)
         try:
             while True:
                 try:
-                    item = self.call(generator.step)
+                    item = ahead.result()
                 except StopAsyncIteration:
                     return
+                ahead = self._begin(steps.step)
                 yield item
+                del item
         finally:
             if self.is_open:
-                self.call(generator.close)
+                ahead.abandon()
+                self.call(steps.close)
 
     def _submit(self, function: Callable[[], None]) -> bool:
         assert self._token is not None
@@ -242,6 +245,32 @@ def blocking_sync(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenat
 
     update_wrapper(call, method)
     return call
+
+
+class _Call(Generic[T]):
+    """A function that runs over there, and the place where its result arrives."""
+
+    def __init__(self, submit: Callable[[Callable[[], None]], bool]) -> None:
+        self.future: Future[T] = Future()
+        self.scope = trio.CancelScope()
+        self._submit = submit
+
+    def result(self) -> T:
+        """Wait for the result and return it, or raise what the function raised; Ctrl-C cancels the function."""
+        try:
+            return self.future.result()
+        except CancelledError:
+            raise _closed() from None
+        except BaseException:
+            if not self.future.done():
+                self._submit(self.scope.cancel)
+            raise
+
+    def abandon(self) -> None:
+        """Cancel the function, and return when it has ended; what it came to is of no interest any more."""
+        self._submit(self.scope.cancel)
+        with suppress(Exception):
+            self.future.result()
 
 
 class _Steps(Generic[T]):

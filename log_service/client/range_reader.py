@@ -20,7 +20,7 @@ from log_service.client.aborted import AbortedFilter
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.connection_pool import raise_for
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_TOPIC_ID, TopicPartition
+from log_service.common.types import NO_TOPIC_ID, Buffer, TopicPartition
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers
 
@@ -34,10 +34,13 @@ PURPOSE = "range"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawBatches:
-    """Whole batches, back to back, as they lie in the log. ``position`` is the offset to go on at."""
+    """Whole batches, back to back, as they lie in the log. ``position`` is the offset to go on at.
+
+    ``batches`` is a view of the broker's answer where that holds nothing else.
+    """
 
     topic_partition: TopicPartition
-    batches: bytes
+    batches: Buffer
     position: int
     high_watermark: int
     last_stable_offset: int
@@ -145,13 +148,13 @@ async def _fetch_once(
 
 def _cut(
     answer: PartitionData, topic_partition: TopicPartition, position: int, end: int, aborted: AbortedFilter | None, *, check_crcs: bool
-) -> tuple[bytes, int]:
+) -> tuple[Buffer, int]:
     """Return the whole batches of an answer that belong to the range, and the position after them."""
     records: Any = answer.records
     view = memoryview(records)
     if aborted is not None:
         aborted.add(answer.aborted_transactions)
-    kept: list[memoryview] = []
+    kept: list[tuple[int, int]] = []
     started = position
     for at, header in iterate_headers(view, is_torn_tail_ok=True):
         if header.base_offset >= end:
@@ -160,8 +163,7 @@ def _cut(
         if header.next_offset <= position:
             continue
         position = header.next_offset
-        batch = view[at : at + header.size_bytes]
-        if check_crcs and not is_crc_valid(batch):
+        if check_crcs and not is_crc_valid(view[at : at + header.size_bytes]):
             raise CorruptBatch(f"{topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold")
         if aborted is None or aborted.is_visible(
             header.last_offset,
@@ -169,7 +171,14 @@ def _cut(
             is_transactional=header.is_transactional,
             is_control=header.is_control,
         ):
-            kept.append(batch)
+            kept.append((at, at + header.size_bytes))
     if position == started:
         raise CorruptBatch(f"{topic_partition}: the answer to a fetch at offset {position} holds no whole batch that reaches it")
-    return b"".join(kept), position
+    return _joined(view, kept), position
+
+
+def _joined(view: memoryview, kept: list[tuple[int, int]]) -> Buffer:
+    """Return the kept pieces of an answer end to end: where nothing lies between them, as they lie there."""
+    if kept and kept[-1][1] - kept[0][0] == sum(end - start for start, end in kept):
+        return view[kept[0][0] : kept[-1][1]]
+    return b"".join([view[start:end] for start, end in kept])

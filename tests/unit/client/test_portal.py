@@ -138,6 +138,50 @@ def test_an_async_generator_is_iterated_and_closed_early() -> None:
     portal.close()
 
 
+def test_the_next_item_is_made_while_the_caller_looks_at_one() -> None:
+    portal = Portal(client([]), "test")
+    portal.open()
+    begun = [threading.Event() for _ in range(4)]
+    failed = threading.Event()
+
+    async def count() -> AsyncIterator[int]:
+        for number in range(3):
+            begun[number].set()
+            await trio.lowlevel.checkpoint()
+            yield number
+        failed.set()
+        raise ZeroDivisionError
+
+    iterator = portal.iterate(count())
+    assert next(iterator) == 0
+    assert begun[1].wait(10)
+    assert not begun[2].is_set(), "one item ahead, not more"
+    assert [next(iterator), next(iterator)] == [1, 2]
+    assert failed.wait(10)
+    with pytest.raises(ZeroDivisionError):
+        next(iterator)
+    portal.close()
+
+
+def test_giving_an_iteration_up_ends_what_is_made_ahead() -> None:
+    portal = Portal(client([]), "test")
+    portal.open()
+    left = threading.Event()
+
+    async def one_and_then_none() -> AsyncIterator[int]:
+        yield 1
+        try:
+            await trio.sleep_forever()
+        finally:
+            left.set()
+
+    for number in portal.iterate(one_and_then_none()):
+        assert number == 1
+        break
+    assert left.wait(10)
+    portal.close()
+
+
 @pytest.mark.parametrize(("error", "seen"), [(None, None), (ZeroDivisionError(), Exception), (KeyboardInterrupt(), BaseException)])
 def test_a_client_hears_how_its_block_was_left(error: BaseException | None, seen: type[BaseException] | None) -> None:
     left: list[type[BaseException] | None] = []
