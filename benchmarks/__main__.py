@@ -11,19 +11,17 @@ import sys
 from collections.abc import Mapping
 from types import FrameType
 
-from benchmarks import consume, latency, produce, rounds, table, to_table
+from benchmarks import consume, footprint, groups, latency, produce, rounds, table, to_table
 from benchmarks.clients import clients
-from benchmarks.footprint import footprint, put_mixed_load_on
-from benchmarks.groups import groups
 from benchmarks.partitions import partitions
-from benchmarks.rounds import Bench, Family, Results, of_shared_brokers
+from benchmarks.rounds import Bench, Family, Results, of_new_brokers, of_shared_brokers
 
 NODE: Mapping[str, Family] = {
-    "footprint": footprint,
     "produce": of_shared_brokers(produce.measure),
     "consume": of_shared_brokers(consume.measure),
     "latency": of_shared_brokers(latency.measure),
-    "groups": groups,
+    "groups": of_shared_brokers(groups.measure),
+    "footprint": of_new_brokers(footprint.measure),
     "partitions": partitions,
     "clients": clients,
 }
@@ -65,7 +63,7 @@ def main() -> int:
     options = arguments()
     wanted = {family for name in options.only or GROUPS for family in GROUPS.get(name, (name,))}
     results = Results()
-    bench = Bench(scale=options.scale, has_peer=options.peers, warm_up=put_mixed_load_on)
+    bench = Bench(scale=options.scale, has_peer=options.peers, warm_up=footprint.warm_up)
     signal.signal(signal.SIGTERM, interrupt)
     try:
         chosen = [(name, family) for name, family in FAMILIES.items() if name in wanted]
@@ -73,8 +71,8 @@ def main() -> int:
     except KeyboardInterrupt:
         results.failures["the run"] = "it was interrupted; what stands above was finished"
     finally:
-        bench.close()
-    print_results(results, options)
+        print_results(results, options)
+        bench.stop_brokers()
     return 1 if results.failures else 0
 
 

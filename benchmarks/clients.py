@@ -17,7 +17,7 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from benchmarks.broker_process import BenchmarkError, BrokerProcess, running_broker
+from benchmarks.broker_process import ERRORS_ONLY, BenchmarkError, BrokerProcess, running_broker
 from benchmarks.produce import CHUNK, MEGABYTE, produce_values
 from benchmarks.rounds import Bench, Sides
 from benchmarks.table import Row
@@ -27,6 +27,7 @@ PEER = "confluent-kafka"
 SIZES = {"100 B": (100, 600_000), "1 KiB": (1024, 300_000)}
 PRODUCER: dict[str, Any] = {"batch_size": 512 << 10, "linger_ms": 5, "buffer_memory": 128 << 20}
 CONFLUENT_PRODUCER: dict[str, Any] = {
+    "log_level": ERRORS_ONLY,
     "enable.idempotence": True,
     "batch.size": 512 << 10,
     "batch.num.messages": 100_000,
@@ -244,5 +245,6 @@ def measure(client: Client, broker: BrokerProcess, bench: Bench) -> list[Row]:
 @contextlib.contextmanager
 def clients(bench: Bench) -> Iterator[Sides]:
     """Start one tidelog node for all clients."""
+    bench.stop_brokers()
     with running_broker() as broker:
         yield Sides(measures={name: partial(measure, client, broker, bench) for name, client in CLIENTS.items()}, peer=PEER)

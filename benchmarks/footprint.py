@@ -1,23 +1,20 @@
 """What a broker takes: the time to start in an empty directory, and its memory idle and after a mixed load. Each round starts a new one."""
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
 
-from benchmarks.broker_process import BrokerProcess, Installation, running_broker
+from benchmarks.broker_process import BrokerProcess, running_broker
 from benchmarks.consume import consume_values
 from benchmarks.produce import produce_alone, produce_values
-from benchmarks.rounds import Bench, Sides
+from benchmarks.rounds import Bench, Prepare
 from benchmarks.table import Row, at_most
 
 SETTLE_S = 2.0
+WARM_UPS = 2
 LARGE_COUNT, SMALL_COUNT, ALONE_COUNT = 800_000, 1_500_000, 60_000
 
 
 def put_mixed_load_on(broker: BrokerProcess, bench: Bench) -> None:
-    """Produce large batches, small values and single records, and read some of them: some 15 s at full scale. It also warms a JVM."""
+    """Produce large batches, small values and single records, and read some of them: some 15 s at full scale."""
     with broker.topic(6) as topic:
         produce_values(broker.address, topic, 1024, bench.count(LARGE_COUNT))
     with broker.topic() as topic:
@@ -28,7 +25,13 @@ def put_mixed_load_on(broker: BrokerProcess, bench: Bench) -> None:
         produce_alone(broker.address, topic, 100, bench.count(ALONE_COUNT, at_least=16))
 
 
-def measure(prepare: Callable[[Path], Installation], bench: Bench) -> list[Row]:
+def warm_up(broker: BrokerProcess, bench: Bench) -> None:
+    """Put the load on a broker until a JVM has compiled what it needs: each time costs it half of what the one before did."""
+    for _ in range(WARM_UPS):
+        put_mixed_load_on(broker, bench)
+
+
+def measure(prepare: Prepare, bench: Bench) -> list[Row]:
     """Measure one round."""
     with running_broker(prepare) as broker:
         time.sleep(SETTLE_S)
@@ -40,9 +43,3 @@ def measure(prepare: Callable[[Path], Installation], bench: Bench) -> list[Row]:
         Row(figure="RSS idle", unit="MB", rounds=(idle_bytes / 1e6,), goal=at_most(1 / 5)),
         Row(figure="RSS after load", unit="MB", rounds=(loaded_bytes / 1e6,), goal=at_most(1 / 6)),
     ]
-
-
-@contextlib.contextmanager
-def footprint(bench: Bench) -> Iterator[Sides]:
-    """Start a new broker of each kind in every round."""
-    yield bench.beside({name: partial(measure, prepare, bench) for name, prepare in bench.kinds.items()})

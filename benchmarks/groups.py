@@ -5,21 +5,21 @@ partition's offset each second, a thousandth of a second after the group before 
 wire layer, the same for both brokers, because a thousand clients of anybody would drown the machine; ``commits per second`` says whether
 it kept up.
 
-Each round starts a new broker, so that memory is what these clients brought.
+The brokers are those that had load before: a JVM spends a multiple on its first thousands of requests. Its heap has grown by then, so the
+memory to compare is all that a process has while these clients are there; what it grew by is printed beside it.
 """
 
 import contextlib
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import trio
 
-from benchmarks.broker_process import BenchmarkError, BrokerProcess, Installation, running_broker
-from benchmarks.rounds import Bench, Sides
+from benchmarks.broker_process import BenchmarkError, BrokerProcess
+from benchmarks.rounds import Bench
 from benchmarks.table import Row, at_most
 from log_service.client.connection_pool import Address, NodeConnection
 from log_service.client.env import real_env
@@ -220,14 +220,7 @@ def group_rows(broker: BrokerProcess, count: int, bench: Bench) -> list[Row]:
     ]
 
 
-def measure(prepare: Callable[[Path], Installation], bench: Bench) -> list[Row]:
+def measure(broker: BrokerProcess, bench: Bench) -> list[Row]:
     """Measure one round."""
     count = bench.count(CLIENT_COUNT, at_least=10)
-    with running_broker(prepare) as broker:
-        return [*idle_connection_rows(broker, count, bench), *group_rows(broker, count, bench)]
-
-
-@contextlib.contextmanager
-def groups(bench: Bench) -> Iterator[Sides]:
-    """Start a new broker of each kind in every round."""
-    yield bench.beside({name: partial(measure, prepare, bench) for name, prepare in bench.kinds.items()})
+    return [*idle_connection_rows(broker, count, bench), *group_rows(broker, count, bench)]

@@ -93,6 +93,7 @@ def measure(installation: Installation, topics: list[str]) -> list[Row]:
 @contextlib.contextmanager
 def partitions(bench: Bench) -> Iterator[Sides]:
     """Create the partitions once for each broker; none of them runs while the other is measured."""
+    bench.stop_brokers()
     topics = topic_names(bench.count(PARTITION_COUNT, at_least=TOPIC_PARTITION_COUNT))
     with bench.installations() as found:
         for name, installation in found.items():

@@ -7,7 +7,7 @@ from functools import partial
 
 from confluent_kafka import Producer
 
-from benchmarks.broker_process import BenchmarkError, BrokerProcess, touch_memory
+from benchmarks.broker_process import ERRORS_ONLY, BenchmarkError, BrokerProcess, touch_memory
 from benchmarks.rounds import Bench
 from benchmarks.table import Goal, Row, at_least, at_most
 
@@ -22,6 +22,7 @@ def producer_of(address: str, **settings: str | float) -> Producer:
     """Return a producer that batches as much as it can; ``settings`` as librdkafka names them, with underscores for dots."""
     chosen = {
         "bootstrap.servers": address,
+        "log_level": ERRORS_ONLY,
         "acks": "all",
         "linger.ms": 5,
         "batch.size": 1 << 20,

@@ -26,6 +26,7 @@ from benchmarks.broker_process import BrokerProcess, Installation, tidelog_in
 from benchmarks.table import OURS, Row
 
 Measure = Callable[[], list[Row]]
+Prepare = Callable[[Path], Installation]
 WarmUp = Callable[[BrokerProcess, "Bench"], None]
 
 
@@ -39,7 +40,7 @@ class Sides:
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """What families share: how much is asked for, and two brokers that run for as long as figures are taken."""
+    """What families share: how much is asked for, and a broker of each kind that is kept for those who put load on it."""
 
     scale: float
     has_peer: bool
@@ -52,7 +53,7 @@ class Bench:
         return max(at_least, int(full * self.scale))
 
     @property
-    def kinds(self) -> dict[str, Callable[[Path], Installation]]:
+    def kinds(self) -> dict[str, Prepare]:
         """How a directory is prepared for each of the brokers that are compared."""
         return {OURS: tidelog_in, **({PEER: apache_kafka_in} if self.has_peer else {})}
 
@@ -66,20 +67,24 @@ class Bench:
             }
 
     def brokers(self) -> dict[str, BrokerProcess]:
-        """Return the two that stay alive until the end, so that a JVM stays warm; an idle one takes under 2 % of a core beside ours."""
+        """Return the two that stay alive from round to round and from family to family, so that a JVM is warm and stays so."""
         if not self._shared:
-            found = self._stack.enter_context(self.installations())
-            self._shared = {name: self._stack.enter_context(installation.running()) for name, installation in found.items()}
-            for name, broker in self._shared.items():
-                say(f"warming up {name}")
-                self.warm_up(broker, self)
+            with contextlib.ExitStack() as stack:
+                found = stack.enter_context(self.installations())
+                brokers = {name: stack.enter_context(installation.running()) for name, installation in found.items()}
+                for name, broker in brokers.items():
+                    say(f"warming up {name}")
+                    self.warm_up(broker, self)
+                self._shared, self._stack = brokers, stack.pop_all()
         return self._shared
 
     def beside(self, measures: Mapping[str, Measure]) -> Sides:
         """Return the sides of a family that compares brokers."""
         return Sides(measures=measures, peer=PEER if self.has_peer else "")
 
-    def close(self) -> None:
+    def stop_brokers(self) -> None:
+        """Stop the two, where they run: for a family with brokers of its own, and at the end. Whoever asks for them again gets new ones."""
+        self._shared = {}
         self._stack.close()
 
 
@@ -87,11 +92,33 @@ Family = Callable[[Bench], contextlib.AbstractContextManager[Sides]]
 
 
 def of_shared_brokers(measure_broker: Callable[[BrokerProcess, Bench], list[Row]]) -> Family:
-    """Return the family that does this with each of the brokers that stay alive."""
+    """Return the family that does this with each of the brokers that stay alive, while the other one is suspended.
+
+    An idle JVM takes 7 % of a core, which would be taken from ours.
+    """
 
     @contextlib.contextmanager
     def family(bench: Bench) -> Iterator[Sides]:
-        yield bench.beside({name: partial(measure_broker, broker, bench) for name, broker in bench.brokers().items()})
+        brokers = bench.brokers()
+
+        def measure_alone(name: str) -> list[Row]:
+            with contextlib.ExitStack() as stack:
+                for other in brokers.keys() - {name}:
+                    stack.enter_context(brokers[other].suspended())
+                return measure_broker(brokers[name], bench)
+
+        yield bench.beside({name: partial(measure_alone, name) for name in brokers})
+
+    return family
+
+
+def of_new_brokers(measure_new: Callable[[Prepare, Bench], list[Row]]) -> Family:
+    """Return the family that starts a broker in an empty directory for each of its rounds."""
+
+    @contextlib.contextmanager
+    def family(bench: Bench) -> Iterator[Sides]:
+        bench.stop_brokers()
+        yield bench.beside({name: partial(measure_new, prepare, bench) for name, prepare in bench.kinds.items()})
 
     return family
 
