@@ -169,10 +169,11 @@ class GroupService:
             yield shard.overviews()
 
     def _ask(self, group_id: str, client: RequestClient, handle: Handle, on_reply: OnReply, refuse: Refuse) -> None:
-        def decide(shard: GroupCoordinatorShard, decision: Decision[GroupRecord], token: Hashable) -> None:
-            handle(shard, client.context(token), decision)
+        self._runtime.ask(self.partition_for(group_id), partial(_decide, handle, client), on_reply, refuse)
 
-        self._runtime.ask(self.partition_for(group_id), decide, on_reply, refuse)
+
+def _decide(handle: Handle, client: RequestClient, shard: GroupCoordinatorShard, decision: Decision[GroupRecord], token: Hashable) -> None:
+    handle(shard, client.context(token), decision)
 
 
 def _call(

@@ -4,8 +4,12 @@ Decides nothing; knows 32-bit arithmetic and the buckets of Java's hash map.
 """
 
 from collections.abc import Collection
+from functools import lru_cache
 
 FIRST_BUCKET_COUNT = 16
+KNOWN_COUNT = 4_096
+KNOWN_LENGTH = 100
+"""So many hashes of texts up to that length are remembered: groups ask again and again."""
 
 
 def java_abs(value: int) -> int:
@@ -15,11 +19,18 @@ def java_abs(value: int) -> int:
 
 def java_hash(text: str) -> int:
     """Hash as Java's ``String.hashCode``: over UTF-16 code units, 32 bits, signed."""
+    return _known_hash(text) if len(text) <= KNOWN_LENGTH else _computed_hash(text)
+
+
+def _computed_hash(text: str) -> int:
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(encoded), 2):
         value = (value * 31 + (encoded[index] << 8 | encoded[index + 1])) & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
+
+
+_known_hash = lru_cache(KNOWN_COUNT)(_computed_hash)
 
 
 def in_hash_map_order(names: Collection[str]) -> list[str]:

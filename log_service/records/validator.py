@@ -129,7 +129,7 @@ def accept_own_batches(buffer: bytearray | memoryview) -> ValidatedBatches:
     """
     batches = tuple(iterate_headers(buffer))
     assert batches, "an append has at least one batch"
-    latest = max((header for _, header in batches), key=lambda header: header.max_timestamp)
+    latest = batches[0][1] if len(batches) == 1 else max((header for _, header in batches), key=lambda header: header.max_timestamp)
     return ValidatedBatches(
         buffer,
         batches,

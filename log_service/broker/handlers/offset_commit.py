@@ -9,6 +9,7 @@ ids (KIP-848).
 """
 
 from dataclasses import replace
+from functools import partial
 
 from log_service.broker.node import Call, Later, Node
 from log_service.common.errors import ErrorCode
@@ -35,14 +36,16 @@ def handle_offset_commit(node: Node, call: Call, request: OffsetCommitRequest) -
     for wanted in request.topics:
         _sort_out(image, wanted, known, refused, is_by_id=is_by_id)
 
-    def complete(response: OffsetCommitResponse) -> None:
-        later.complete(replace(response, topics=merge(response.topics, refused)))
-
     if known or not refused:
-        node.groups.offset_commit(replace(request, topics=known), call.client(), complete)
+        request.topics = known
+        node.groups.offset_commit(request, call.client(), partial(_complete, later, refused) if refused else later.complete)
     else:
         later.complete(OffsetCommitResponse(topics=refused))
     return later
+
+
+def _complete(later: Later, refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse) -> None:
+    later.complete(replace(response, topics=merge(response.topics, refused)))
 
 
 def _sort_out(
