@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from types import FrameType
 
-from benchmarks import consume, footprint, groups, latency, produce, rounds, table, to_table
+from benchmarks import consume, empty_run, footprint, freshness, groups, latency, produce, rounds, table, to_table
 from benchmarks.clients import clients
 from benchmarks.partitions import partitions
 from benchmarks.rounds import Bench, Family, Results, of_new_brokers, of_shared_brokers
@@ -25,7 +25,7 @@ NODE: Mapping[str, Family] = {
     "partitions": partitions,
     "clients": clients,
 }
-PLATFORM: Mapping[str, Family] = {"to_table": to_table.to_table}
+PLATFORM: Mapping[str, Family] = {"to_table": to_table.to_table, "freshness": freshness.freshness, "empty_run": empty_run.empty_run}
 FAMILIES = {**NODE, **PLATFORM}
 GROUPS = {"node": tuple(NODE), "platform": tuple(PLATFORM)}
 

@@ -36,12 +36,12 @@ POLL_S = 0.02
 
 
 @contextlib.contextmanager
-def running_installation(directory: Path, project: Path = EXAMPLE) -> Iterator[str]:
-    """Start everything for a project and stop it in order; yields the broker's address."""
+def running_installation(directory: Path, project: Path = EXAMPLE, **settings: str) -> Iterator[str]:
+    """Start everything for a project, with settings by their variables, and stop it in order; yields the broker's address."""
     port = free_port()
     argv = [sys.executable, "-m", "log_service.cli.main", "up", "--data", str(directory), "--project", str(project)]
     argv += ["--broker-port", str(port), "--metrics-port", "0", "--ui-port", str(free_port()), "--spark-port", str(free_port())]
-    environment = {**os.environ, "TIDELOG_MINIMUM_INTERVAL_S": "0", "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "TIDELOG_MINIMUM_INTERVAL_S": "0", "PYTHONUNBUFFERED": "1", **settings}
     child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         wait_until_ready(child)

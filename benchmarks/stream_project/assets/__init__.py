@@ -1,0 +1,16 @@
+"""The topic and the table that steady streams are measured on: typed columns of JSON, no rule, no expectation, no key."""
+
+from typing import Any
+
+from orchestration.topics import TopicSpec, topic_asset
+from orchestration.transforms import spark_table
+
+READINGS = TopicSpec(name="readings", partitions=3, schema="sensor STRING NOT NULL, number BIGINT NOT NULL, value DOUBLE, note STRING")
+
+topics = [topic_asset(READINGS)]
+
+
+@spark_table(topic=READINGS)
+def readings(records: Any) -> Any:
+    """Readings of sensors as they came."""
+    return records.select("_topic_id", "_partition", "_offset", "sensor", "number", "value", "note")
