@@ -28,8 +28,8 @@ def java_command() -> list[str]:
     return ["java", HEAP, "-cp", f"{libs}/*"]
 
 
-def apache_kafka_in(directory: Path) -> Installation:
-    """Prepare one node that is broker and controller, on free ports; its directory is formatted, as Kafka wants it."""
+def apache_kafka_in(directory: Path, **more: str) -> Installation:
+    """Prepare one node that is broker and controller, on free ports, ``more`` among its properties; its directory is formatted."""
     command = java_command()
     address, controller = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     properties = write_properties(
@@ -41,6 +41,7 @@ def apache_kafka_in(directory: Path) -> Installation:
         controller_listener_names="CONTROLLER",
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         offsets_topic_replication_factor="1",
+        **more,
     )
     tool = [*command, "kafka.tools.StorageTool"]
     cluster_id = subprocess.run([*tool, "random-uuid"], check=True, capture_output=True, text=True).stdout.split()[-1]

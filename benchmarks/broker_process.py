@@ -146,24 +146,23 @@ class Installation:
             time.sleep(0.005)
 
 
-def tidelog_in(directory: Path) -> Installation:
-    """Prepare ``tidelog serve`` on a free port; its sources are compiled, as pip leaves an installed package."""
+def tidelog_in(directory: Path, **more: str) -> Installation:
+    """Prepare ``tidelog serve`` on a free port, ``more`` among its properties; its sources are compiled, as pip leaves a package."""
     compileall.compile_dir(Path(log_service.__file__).parent, quiet=1)
     address = f"127.0.0.1:{free_port()}"
-    properties = write_properties(directory, address)
+    properties = write_properties(directory, address, **more)
     argv = (sys.executable, "-m", "log_service.cli.main", "serve", str(properties))
     return Installation(name=OURS, argv=argv, address=address, directory=directory)
 
 
 def write_properties(directory: Path, address: str, **more: str) -> Path:
-    """Write what both brokers are told, and ``more``; underscores stand for dots. The long session is for brokers that are suspended."""
+    """Write what both brokers are told, and ``more``; underscores stand for dots."""
     properties = directory / "server.properties"
     settings = {
         "node.id": "1",
         "listeners": f"PLAINTEXT://{address}",
         "log.dirs": f"{directory}/logs",
         "log.segment.delete.delay.ms": "0",
-        "broker.session.timeout.ms": "3600000",
         **{name.replace("_", "."): value for name, value in more.items()},
     }
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

@@ -25,8 +25,10 @@ from benchmarks.apache_kafka import apache_kafka_in
 from benchmarks.broker_process import BrokerProcess, Installation, tidelog_in
 from benchmarks.table import OURS, Row
 
+SUSPENDED_SESSION_MS = "3600000"
+"""A broker that is suspended for minutes is not to be fenced by its own controller."""
 Measure = Callable[[], list[Row]]
-Prepare = Callable[[Path], Installation]
+Prepare = Callable[..., Installation]
 WarmUp = Callable[[BrokerProcess, "Bench"], None]
 
 
@@ -58,11 +60,11 @@ class Bench:
         return {OURS: tidelog_in, **({PEER: apache_kafka_in} if self.has_peer else {})}
 
     @contextlib.contextmanager
-    def installations(self) -> Iterator[dict[str, Installation]]:
+    def installations(self, **properties: str) -> Iterator[dict[str, Installation]]:
         """Yield one per kind of broker, each in an empty directory of its own, nothing started."""
         with contextlib.ExitStack() as stack:
             yield {
-                name: prepare(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-"))))
+                name: prepare(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidelog-bench-"))), **properties)
                 for name, prepare in self.kinds.items()
             }
 
@@ -70,7 +72,7 @@ class Bench:
         """Return the two that stay alive from round to round and from family to family, so that a JVM is warm and stays so."""
         if not self._shared:
             with contextlib.ExitStack() as stack:
-                found = stack.enter_context(self.installations())
+                found = stack.enter_context(self.installations(broker_session_timeout_ms=SUSPENDED_SESSION_MS))
                 brokers = {name: stack.enter_context(installation.running()) for name, installation in found.items()}
                 for name, broker in brokers.items():
                     say(f"warming up {name}")
