@@ -3,8 +3,9 @@
 Decides which partitions a request asks for, which of them an answer must name, and which session makes room for another. Knows neither
 logs nor sockets: positions and sizes are handed in.
 
-Invariants: a session holds partitions by name or by id, never both; its epoch moves by one with every request that it accepts; sessions
-and the partitions that they hold together are bounded, and a consumer that gets no session is served all the same.
+Invariants: a session holds partitions by name or by id, never both; its epoch moves by one with every request that it accepts, and how many
+partitions it holds changes then alone, while it is out of the cache; sessions and the partitions that they hold together are bounded, and a
+consumer that gets no session is served all the same.
 """
 
 from collections.abc import Iterable
@@ -152,14 +153,11 @@ class FetchSessionCache:
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}
         self.eviction_count = 0
+        self.partition_count = 0
+        """Partitions that all sessions hold together."""
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def partition_count(self) -> int:
-        """Partitions that all sessions hold together."""
-        return sum(len(session.targets) for session in self._sessions.values())
 
     def open(self, request: FetchRequest, now_ms: int, *, is_by_id: bool) -> FetchContext:
         """Resolve a request, and start, advance or end its session.
@@ -169,8 +167,8 @@ class FetchSessionCache:
         """
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._open_incremental(request, now_ms, is_by_id=is_by_id)
-        if request.session_id != NO_SESSION:
-            self._sessions.pop(request.session_id, None)
+        if request.session_id in self._sessions:
+            self._take(request.session_id)
         targets = targets_of(request.topics, is_by_id=is_by_id)
         session = self._maybe_start(targets, now_ms, is_by_id=is_by_id) if request.session_epoch == INITIAL_EPOCH else None
         return FetchContext(targets=tuple(targets.values()), session=session, is_incremental=False)
@@ -183,21 +181,28 @@ class FetchSessionCache:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != request.session_epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        self._take(session.session_id)
         session.accept(request, now_ms)
-        del self._sessions[session.session_id]
         if not session.targets:  # its last request is answered as one without a session
             targets = targets_of(request.topics, is_by_id=is_by_id)
             return FetchContext(targets=tuple(targets.values()), session=None, is_incremental=False)
         if request.topics and self.partition_count + len(session.targets) > MAX_CACHED_PARTITION_COUNT:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        self._sessions[session.session_id] = session
+        self._put_last(session)
         return FetchContext(targets=tuple(session.targets.values()), session=session, is_incremental=True)
+
+    def _put_last(self, session: FetchSession) -> None:
+        self._sessions[session.session_id] = session
+        self.partition_count += len(session.targets)
+
+    def _take(self, session_id: int) -> None:
+        self.partition_count -= len(self._sessions.pop(session_id).targets)
 
     def _maybe_start(self, targets: dict[PartitionKey, FetchTarget], now_ms: int, *, is_by_id: bool) -> FetchSession | None:
         if not self._has_room(len(targets), now_ms):
             return None
         session = FetchSession(self._new_id(), targets, now_ms, is_by_id=is_by_id)
-        self._sessions[session.session_id] = session
+        self._put_last(session)
         return session
 
     def _has_room(self, size: int, now_ms: int) -> bool:
@@ -216,7 +221,7 @@ class FetchSessionCache:
             unused = min(settled, key=lambda session: len(session.targets), default=None)
             if unused is None or len(unused.targets) >= size:
                 return False
-        del self._sessions[unused.session_id]
+        self._take(unused.session_id)
         self.eviction_count += 1
         return True
 

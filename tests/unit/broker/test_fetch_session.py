@@ -177,3 +177,16 @@ def test_partitions_of_all_sessions_together_are_bounded(monkeypatch: pytest.Mon
         open_session(sessions, asks(("c", 0), ("c", 1), session_id=known, epoch=1))
     assert caught.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(sessions) == 0
+
+
+def test_partitions_are_counted_while_sessions_grow_shrink_and_end() -> None:
+    sessions = cache()
+    first = open_session(sessions, asks(("a", 0), ("a", 1))).session_id
+    second = open_session(sessions, asks(("b", 0))).session_id
+    assert sessions.partition_count == 3
+    open_session(sessions, asks(("a", 2), session_id=first, epoch=1))
+    assert sessions.partition_count == 4
+    open_session(sessions, asks(session_id=second, epoch=-1))
+    assert sessions.partition_count == 3
+    open_session(sessions, asks(("c", 0), session_id=first, epoch=0))
+    assert sessions.partition_count == 1
