@@ -9,12 +9,15 @@ import platform
 import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType
 
-from benchmarks import consume, empty_run, footprint, freshness, groups, latency, produce, rounds, table, to_table
+import psutil
+
+from benchmarks import consume, footprint, groups, latency, produce, rounds, table
 from benchmarks.clients import clients
 from benchmarks.partitions import partitions
-from benchmarks.rounds import Bench, Family, Results, of_new_brokers, of_shared_brokers
+from benchmarks.rounds import Bench, Family, Results, imported, of_new_brokers, of_shared_brokers
 
 NODE: Mapping[str, Family] = {
     "produce": of_shared_brokers(produce.measure),
@@ -25,7 +28,8 @@ NODE: Mapping[str, Family] = {
     "partitions": partitions,
     "clients": clients,
 }
-PLATFORM: Mapping[str, Family] = {"to_table": to_table.to_table, "freshness": freshness.freshness, "empty_run": empty_run.empty_run}
+PLATFORM: Mapping[str, Family] = {name: imported(f"benchmarks.{name}", name) for name in ("to_table", "freshness", "empty_run")}
+"""A family of the platform is a function with the name of its module."""
 FAMILIES = {**NODE, **PLATFORM}
 GROUPS = {"node": tuple(NODE), "platform": tuple(PLATFORM)}
 
@@ -43,15 +47,27 @@ def arguments() -> argparse.Namespace:
 
 
 def print_results(results: Results, options: argparse.Namespace) -> None:
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    machine = machine_name()
     if options.format == "json":
         about = {"machine": machine, "rounds": options.rounds, "scale": options.scale, "failures": results.failures}
         print(table.as_json(results.rows, **about))
         return
     print(f"{machine}; medians of {options.rounds} rounds at scale {options.scale:g}\n")
     print({"text": table.as_text, "markdown": table.as_markdown}[options.format](results.rows))
+    print(f"\n{table.goals_met(results.rows)}")
     for name, reason in results.failures.items():
         print(f"\n{name} failed: {reason}")
+
+
+def machine_name() -> str:
+    """Say what figures were taken on: processor, cores, memory, system, Python."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    model = models[0] if models else platform.machine()
+    memory_gb = psutil.virtual_memory().total / 1e9
+    system = f"{platform.system()} {platform.release().partition('-')[0]}"
+    return f"{model}, {os.cpu_count()} cores, {memory_gb:.0f} GB, {system}, Python {platform.python_version()}"
 
 
 def interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -83,7 +83,7 @@ class BrokerProcess:
     def topic(self, partition_count: int = 1) -> Iterator[str]:
         """Create a topic of a new name and delete it afterwards, so that disk space is given back between figures."""
         name = f"bench-{uuid4().hex[:8]}"
-        admin = AdminClient({"bootstrap.servers": self.address})
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": ERRORS_ONLY})
         admin.create_topics([NewTopic(name, partition_count, 1)])[name].result(timeout=30)
         try:
             yield name

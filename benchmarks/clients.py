@@ -6,6 +6,7 @@ process of its own. Connecting is not measured: the clock starts when a client k
 """
 
 import contextlib
+import gc
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -246,5 +247,7 @@ def measure(client: Client, broker: BrokerProcess, bench: Bench) -> list[Row]:
 def clients(bench: Bench) -> Iterator[Sides]:
     """Start one tidelog node for all clients."""
     bench.stop_brokers()
+    gc.collect()
+    gc.freeze()
     with running_broker() as broker:
         yield Sides(measures={name: partial(measure, client, broker, bench) for name, client in CLIENTS.items()}, peer=PEER)

@@ -39,6 +39,7 @@ from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroup
 
 CLIENT_COUNT = 1_000
 WARM_UP_S, WINDOW_S = 15.0, 10.0
+SETTLE_S, MIN_SETTLE_S = 5.0, 1.0
 MIN_WINDOW_S = 2.0
 COMMIT_EVERY_S, HEARTBEAT_EVERY = 1.0, 3
 SESSION_TIMEOUT_MS = 45_000
@@ -195,7 +196,7 @@ def idle_connection_rows(broker: BrokerProcess, count: int, bench: Bench) -> lis
     name = f"{count:,} idle connections"
     rss_before = broker.rss_bytes()
     with idle_connections(broker.address, count):
-        time.sleep(WARM_UP_S / 5 * bench.scale)
+        time.sleep(max(MIN_SETTLE_S, SETTLE_S * bench.scale))
         started, cpu_before = time.monotonic(), broker.cpu_s()
         time.sleep(window_s(bench))
         cpu_share = (broker.cpu_s() - cpu_before) / (time.monotonic() - started)

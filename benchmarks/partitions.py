@@ -29,7 +29,7 @@ def topic_names(partition_count: int) -> list[str]:
 
 
 def create_topics(address: str, topics: list[str]) -> None:
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient({"bootstrap.servers": address, "log_level": ERRORS_ONLY})
     for start in range(0, len(topics), TOPICS_PER_REQUEST):
         wanted = [NewTopic(name, TOPIC_PARTITION_COUNT, 1) for name in topics[start : start + TOPICS_PER_REQUEST]]
         for created in admin.create_topics(wanted, operation_timeout=60, request_timeout=120).values():
@@ -50,7 +50,7 @@ def fill(address: str, topics: list[str]) -> None:
 def wait_until_served(topics: list[str], address: str) -> None:
     """Return once the last partition takes a record and metadata lists all of them with a leader."""
     produce_first(address, topics[-1], TOPIC_PARTITION_COUNT - 1)
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient({"bootstrap.servers": address, "log_level": ERRORS_ONLY})
     deadline = time.monotonic() + DEADLINE_S
     while led_partition_count(admin, topics) < len(topics) * TOPIC_PARTITION_COUNT:
         if time.monotonic() > deadline:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from benchmarks import table
@@ -91,6 +92,16 @@ class Bench:
 
 
 Family = Callable[[Bench], contextlib.AbstractContextManager[Sides]]
+
+
+def imported(module: str, name: str) -> Family:
+    """Return a family that is imported when it is measured: what the platform needs weighs on the clients that are measured without it."""
+
+    def family(bench: Bench) -> contextlib.AbstractContextManager[Sides]:
+        found: Family = getattr(import_module(module), name)
+        return found(bench)
+
+    return family
 
 
 def of_shared_brokers(measure_broker: Callable[[BrokerProcess, Bench], list[Row]]) -> Family:

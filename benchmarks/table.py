@@ -104,6 +104,13 @@ def beside(ours: Mapping[str, list[Row]], peer: str, peers: list[Row]) -> list[R
     return found
 
 
+def goals_met(rows: Iterable[Row]) -> str:
+    """Return a line that counts the goals that could be judged, and names what misses its own."""
+    judged = [row for row in rows if row.is_met is not None]
+    missed = [row.figure.strip() for row in judged if not row.is_met]
+    return f"goals met: {len(judged) - len(missed)} of {len(judged)}{'; missed: ' if missed else ''}{'; '.join(missed)}"
+
+
 def readable(value: float) -> str:
     """Three significant digits at least, thousands separated."""
     if abs(value) >= 1000:

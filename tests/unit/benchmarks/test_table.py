@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.table import Goal, Row, as_json, as_markdown, as_text, at_least, at_most, beside, merged, readable, value_at_most
+from benchmarks.table import Goal, Row, as_json, as_markdown, as_text, at_least, at_most, beside, goals_met, merged, readable, value_at_most
 
 
 def row(figure: str = "produce", *values: float, goal: Goal | None = None, unit: str = "MB/s") -> Row:
@@ -53,6 +53,13 @@ def test_goal_is_held_against_the_ratio_or_the_value_itself(goal: Goal, value: f
 
 def test_goal_of_a_value_needs_no_peer() -> None:
     assert row("seconds", 1.0, goal=value_at_most(1.5)).is_met is True
+
+
+def test_missed_goals_are_named() -> None:
+    ours = [row("fast", 3.0, goal=at_least(2.0)), row("  slow", 1.0, goal=at_least(2.0)), row("without a goal", 1.0)]
+    rows = beside({"tidelog": ours}, "peer", [row("fast", 1.0), row("  slow", 1.0)])
+    assert goals_met(rows) == "goals met: 1 of 2; missed: slow"
+    assert goals_met(rows[:1]) == "goals met: 1 of 1"
 
 
 def test_peer_that_took_nothing_gives_no_ratio() -> None:
