@@ -9,8 +9,8 @@ what only a consumer needs. The rooms, from the bottom up:
 - ``cluster_view``, ``cluster_metadata``: what is known of the cluster, how it stays fresh, and how a call is tried again.
 - ``interception``, ``delivery``, ``accumulator``, ``shared_accumulator``, ``verdicts``, ``sender``, ``producer``: records on their way
   in.
-- ``subscriptions``, ``record_view``, ``fetch_exchange``, ``fetcher``, ``positions``, ``positioning``, ``commits``, ``membership``,
-  ``rebalance``, ``consumer``: records on their way out.
+- ``subscriptions``, ``record_view``, ``record_rows``, ``record_reader``, ``fetch_exchange``, ``fetcher``, ``positions``, ``positioning``,
+  ``commits``, ``membership``, ``rebalance``, ``consumer``: records on their way out; with numpy installed, twice as fast.
 - ``admin_values``, ``admin_topics``, ``admin_groups``, ``admin_cluster_values``, ``admin_cluster``, ``offsets``, ``admin``: questions about
   topics, groups, offsets and what carries the cluster.
 - ``range_reader``: exactly one range of offsets as raw batches; ``range_arrow``, above ``blocking``, as Arrow columns.

@@ -8,15 +8,12 @@ is the caller's to know, who tells with ``is_visible``. No batch outside the ran
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from log_service.common.types import NO_TIMESTAMP, Buffer
-from log_service.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, is_crc_valid, iterate_headers
+from log_service.records.batch import BatchHeader, CorruptBatch, OpenBatch, is_crc_valid, iterate_headers, open_batch
 from log_service.records.builder import BatchBuilder
-from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
-
-if TYPE_CHECKING:
-    from log_service.records.columns import OpenBatch
+from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec
 
 DEFAULT_CHUNK_BYTES = 4 * 1024 * 1024
 """How much is turned into columns at once: enough that the cost of each step does not count, and no more than caches hold."""
@@ -55,7 +52,8 @@ def iterate_record_batches(
         KafkaError: CorruptBatch, a checksum does not hold or bytes are no batch; INVALID_RECORD, a record is malformed; or as
             ``compression.decompress``, which ``max_size_bytes`` bounds for each batch.
     """
-    from log_service.records.columns import MAX_RUN_BYTES, to_record_batch  # noqa: PLC0415 - brings numpy and pyarrow
+    from log_service.records.columns import to_record_batch  # noqa: PLC0415 - brings numpy and pyarrow
+    from log_service.records.fields import MAX_RUN_BYTES  # noqa: PLC0415 - brings numpy
 
     chunk_bytes = min(chunk_bytes, MAX_RUN_BYTES)
     run: list[OpenBatch] = []
@@ -69,11 +67,11 @@ def iterate_record_batches(
         max_size_bytes=min(max_size_bytes, MAX_RUN_BYTES),
     )
     for batch in batches:
-        if run and run_bytes + batch.end - batch.start > chunk_bytes:
+        if run and run_bytes + batch.size_bytes > chunk_bytes:
             yield to_record_batch(run, start_offset, end_offset)
             run, run_bytes = [], 0
         run.append(batch)
-        run_bytes += batch.end - batch.start
+        run_bytes += batch.size_bytes
     if run:
         yield to_record_batch(run, start_offset, end_offset)
 
@@ -109,10 +107,8 @@ def _open_batches(
     is_visible: Callable[[BatchHeader], bool] | None,
     is_crc_checked: bool,
     max_size_bytes: int,
-) -> Iterator["OpenBatch"]:
+) -> Iterator[OpenBatch]:
     """Yield the batches that have records in the range, decompressed; what is not compressed stays a view."""
-    from log_service.records.columns import OpenBatch  # noqa: PLC0415 - brings numpy and pyarrow
-
     for buffer in buffers:
         view = memoryview(buffer)
         for position, header in iterate_headers(buffer, is_torn_tail_ok=True):
@@ -124,12 +120,7 @@ def _open_batches(
             if is_crc_checked and not is_crc_valid(batch):
                 text = f"the checksum of the batch at offset {header.base_offset} does not hold"
                 raise CorruptBatch(text)
-            codec = header.compression
-            if codec is Codec.NONE:
-                yield OpenBatch(header, view, position + HEADER_SIZE, position + header.size_bytes)
-            else:
-                plain = decompress(codec, batch[HEADER_SIZE:], max_size_bytes)
-                yield OpenBatch(header, plain, 0, len(plain))
+            yield open_batch(view, position, header, max_size_bytes)
 
 
 def build_batches(

@@ -292,6 +292,39 @@ def replace_records(batch: Buffer, codec: Codec, compressed: bytes, *, record_co
 # Records
 
 
+class OpenBatch(NamedTuple):
+    """A batch's header, and where its records lie, decompressed: between two positions of a buffer."""
+
+    header: BatchHeader
+    buffer: Buffer
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the records."""
+        return self.end - self.start
+
+    @property
+    def records(self) -> bytes:
+        """The records as bytes of their own."""
+        return bytes(memoryview(self.buffer)[self.start : self.end])
+
+
+def open_batch(view: memoryview, position: int, header: BatchHeader, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> OpenBatch:
+    """Return the records of the whole batch at ``position``, whose header was read: where they lie, or decompressed.
+
+    Raises:
+        KafkaError: as ``compression.decompress``.
+    """
+    start, end = position + HEADER_SIZE, position + header.size_bytes
+    codec = header.compression
+    if codec is Codec.NONE:
+        return OpenBatch(header, view, start, end)
+    plain = decompress(codec, view[start:end], max_size_bytes)
+    return OpenBatch(header, plain, 0, len(plain))
+
+
 def plain_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> tuple[BatchHeader, bytes]:
     """Return the header of the batch at ``position`` and its records, decompressed.
 

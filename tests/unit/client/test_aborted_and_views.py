@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_service.client.aborted import AbortedFilter
-from log_service.client.record_view import ConsumerRecord, RecordReader
+from log_service.client.record_reader import RecordReader
+from log_service.client.record_view import ConsumerRecord
 from log_service.client.subscriptions import Start, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
