@@ -107,7 +107,7 @@ def imported(module: str, name: str) -> Family:
 def of_shared_brokers(measure_broker: Callable[[BrokerProcess, Bench], list[Row]]) -> Family:
     """Return the family that does this with each of the brokers that stay alive, while the other one is suspended.
 
-    An idle JVM takes 7 % of a core, which would be taken from ours.
+    An idle JVM takes several per cent of a core, which would be taken from ours.
     """
 
     @contextlib.contextmanager
