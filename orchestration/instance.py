@@ -12,6 +12,7 @@ from pathlib import Path
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from log_service.client import ConfigError
+from orchestration.event_storage import keep_connections
 
 PROJECT_LOCATION = "tidelog"
 CANCEL_DEADLINE_S = 45.0
@@ -134,6 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m orchestration.instance", description=__doc__)
     parser.add_argument("command", choices=["prepare", "cancel-runs"])
     command = parser.parse_args().command
+    keep_connections()
     with DagsterInstance.get() as instance:
         runs = fail_dead_runs(instance) if command == "prepare" else cancel_runs(instance)
     what = "failed, its process was gone" if command == "prepare" else "did not end in time"

@@ -1,0 +1,123 @@
+"""Dagster's SQLite storage with connections that stay open: a commit of an event then waits for no disk.
+
+Dagster opens and closes a connection for every event, and SQLite, when the last connection is closed, writes its log back and waits for the
+disk five times: some three hundred waits in one run. Here each process keeps its connections, and the databases, which are in WAL mode
+already, are synchronous NORMAL: a loss of power may take the last events along, never a database. What was committed to a table is in the
+table; a materialization that was lost so is told by the next run.
+
+Decides how long a connection lives; tables, queries and files are Dagster's own, so that its other commands read them as ever.
+Invariants: at most ``MAX_KEPT`` files of runs are kept open; nothing is opened by importing this module, so that forked processes share
+none.
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dagster._core.storage import sqlite_storage
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
+from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import OperationalError
+
+MAX_KEPT = 8
+PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL")
+
+
+class KeptEngines:
+    """Engines by address; the one that was not used for the longest time is closed when there are too many."""
+
+    def __init__(self) -> None:
+        self._engines: OrderedDict[str, Engine] = OrderedDict()
+
+    def of(self, address: str) -> Engine:
+        """Return the engine of an address."""
+        found = self._engines.pop(address, None) or open_engine(address)
+        self._engines[address] = found
+        while len(self._engines) > MAX_KEPT:
+            self._engines.popitem(last=False)[1].dispose()
+        return found
+
+    def close(self) -> None:
+        """Close all; whoever asks again gets new ones."""
+        while self._engines:
+            self._engines.popitem()[1].dispose()
+
+
+def open_engine(address: str) -> Engine:
+    """Return an engine that keeps its connections."""
+    engine = create_engine(address, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def settle(connection: Any, _record: object) -> None:
+        for pragma in PRAGMAS:
+            connection.execute(pragma)
+
+    return engine
+
+
+def is_stamped(engine: Engine) -> bool:
+    """Return whether a database has its tables: the last step of creating them writes their version."""
+    with engine.connect() as connection:
+        try:
+            return connection.execute(text("SELECT version_num FROM alembic_version")).first() is not None
+        except OperationalError:
+            return False
+
+
+class KeptEventLogStorage(SqliteEventLogStorage):
+    """Dagster's event log in SQLite: a file for the assets, and one for each run."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._kept = KeptEngines()
+        super().__init__(*args, **kwargs)
+
+    def _initdb(self, engine: Engine, for_index_shard: bool = False) -> None:  # noqa: FBT001 - Dagster's signature
+        """Create the tables where there are none; by Dagster's own way to see that they are there a process needs 30 ms for each file."""
+        if not is_stamped(engine):
+            super()._initdb(engine, for_index_shard)
+
+    @contextmanager
+    def _connect(self, shard: str) -> Iterator[Connection]:
+        with self._db_lock:
+            engine = self._kept.of(self.conn_string_for_shard(shard))
+            if shard not in self._initialized_dbs:
+                self._initdb(engine)
+                self._initialized_dbs.add(shard)
+            with engine.begin() as connection:
+                yield connection
+            if shard != INDEX_SHARD_NAME:
+                os.utime(self.path_for_shard(shard))  # the UI watches a run's file, and a commit changes only the log beside it
+
+    def dispose(self) -> None:
+        """Close everything."""
+        super().dispose()
+        self._kept.close()
+
+
+class KeptRunStorage(SqliteRunStorage):
+    """Dagster's runs in SQLite."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._kept = KeptEngines()
+        super().__init__(*args, **kwargs)
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """Yield a connection in a transaction."""
+        with self._kept.of(self._conn_string).begin() as connection:
+            yield connection
+
+    def dispose(self) -> None:
+        """Close everything."""
+        super().dispose()
+        self._kept.close()
+
+
+def keep_connections() -> None:
+    """Let this process use them wherever Dagster's SQLite storage is configured (by default it is)."""
+    assert hasattr(sqlite_storage, "SqliteEventLogStorage"), "this release of Dagster names its storage otherwise"
+    vars(sqlite_storage).update(SqliteEventLogStorage=KeptEventLogStorage, SqliteRunStorage=KeptRunStorage)

@@ -1,0 +1,108 @@
+"""Dagster's storage with kept connections: whoever else opens the files sees every event, and files are closed again."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.events.log import EventLogEntry
+from dagster._core.storage import sqlite_storage
+from sqlalchemy import text
+
+from orchestration.event_storage import MAX_KEPT, KeptEventLogStorage, KeptRunStorage, keep_connections
+
+pytestmark = pytest.mark.platform
+KEY = dg.AssetKey("a")
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    for name in ("SqliteEventLogStorage", "SqliteRunStorage"):
+        monkeypatch.setattr(sqlite_storage, name, getattr(sqlite_storage, name))
+    keep_connections()
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert isinstance(instance.event_log_storage, KeptEventLogStorage)
+        assert isinstance(instance.run_storage, KeptRunStorage)
+        yield instance
+
+
+def stock(directory: Path, monkeypatch: pytest.MonkeyPatch) -> dg.DagsterInstance:
+    """Return the same instance as Dagster's own commands open it."""
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite_storage, "SqliteEventLogStorage", KeptEventLogStorage.__base__)
+        patched.setattr(sqlite_storage, "SqliteRunStorage", KeptRunStorage.__base__)
+        return dg.DagsterInstance.from_config(str(directory))
+
+
+def new_run(instance: dg.DagsterInstance) -> dg.DagsterRun:
+    run = dg.DagsterRun(job_name="job")
+    instance.add_run(run)
+    return run
+
+
+def messages(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[str]:
+    return [entry.message for entry in instance.all_logs(run.run_id)]
+
+
+def test_others_see_each_event_at_once_and_write_beside_us(
+    kept: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = new_run(kept)
+    kept.report_engine_event("first", run)
+    kept.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata={"rows": 1}))
+    with stock(tmp_path, monkeypatch) as other:
+        assert messages(other, run) == ["first"]
+        other.report_engine_event("second", run)
+        other.add_run_tags(run.run_id, {"seen": "yes"})
+        event = other.get_latest_materialization_event(KEY)
+        assert event is not None
+    assert messages(kept, run) == ["first", "second"]
+    found = kept.get_run_by_id(run.run_id)
+    assert found is not None
+    assert found.tags["seen"] == "yes"
+
+
+def test_a_commit_waits_for_no_disk_and_no_loss_of_power_breaks_a_database(kept: dg.DagsterInstance) -> None:
+    storage = kept.event_log_storage
+    assert isinstance(storage, KeptEventLogStorage)
+    with storage.index_connection() as connection:
+        assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+        assert connection.execute(text("PRAGMA synchronous")).scalar() == 1
+
+
+def test_the_ui_is_told_of_an_event_while_the_run_goes_on(
+    kept: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = new_run(kept)
+    kept.report_engine_event("first", run)
+    seen, is_seen = [], threading.Event()
+
+    def note(entry: EventLogEntry, _cursor: str) -> None:
+        seen.append(entry.message)
+        is_seen.set()
+
+    with stock(tmp_path, monkeypatch) as other:
+        other.event_log_storage.watch(run.run_id, None, note)
+        kept.report_engine_event("second", run)
+        assert is_seen.wait(30)
+        other.event_log_storage.end_watch(run.run_id, note)
+    assert seen[:1] == ["first"]
+
+
+def test_only_so_many_files_stay_open_and_none_after_the_end(kept: dg.DagsterInstance, tmp_path: Path) -> None:
+    runs = [new_run(kept) for _ in range(MAX_KEPT + 3)]
+    for run in runs:
+        kept.report_engine_event("first", run)
+    assert len(open_databases(tmp_path)) <= MAX_KEPT + 1  # those of events, and the runs
+    for run in runs:
+        kept.report_engine_event("second", run)
+    assert [messages(kept, run) for run in runs] == [["first", "second"]] * len(runs)
+    kept.dispose()
+    assert open_databases(tmp_path) == set()
+
+
+def open_databases(directory: Path) -> set[Path]:
+    targets = {link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
+    return {one for one in targets if one.is_relative_to(directory) and one.suffix == ".db"}
