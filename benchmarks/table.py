@@ -107,6 +107,8 @@ def beside(ours: Mapping[str, list[Row]], peer: str, peers: list[Row]) -> list[R
 def goals_met(rows: Iterable[Row]) -> str:
     """Return a line that counts the goals that could be judged, and names what misses its own."""
     judged = [row for row in rows if row.is_met is not None]
+    if not judged:
+        return "no goal can be judged: each is a ratio to a peer that was not measured"
     missed = [row.figure.strip() for row in judged if not row.is_met]
     return f"goals met: {len(judged) - len(missed)} of {len(judged)}{'; missed: ' if missed else ''}{'; '.join(missed)}"
 

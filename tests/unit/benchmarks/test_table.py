@@ -60,6 +60,7 @@ def test_missed_goals_are_named() -> None:
     rows = beside({"tidelog": ours}, "peer", [row("fast", 1.0), row("  slow", 1.0)])
     assert goals_met(rows) == "goals met: 1 of 2; missed: slow"
     assert goals_met(rows[:1]) == "goals met: 1 of 1"
+    assert "no goal can be judged" in goals_met(ours)
 
 
 def test_peer_that_took_nothing_gives_no_ratio() -> None:
