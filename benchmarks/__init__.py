@@ -1,7 +1,11 @@
-"""Every figure that tidelog claims, measured on the machine at hand: ``python -m benchmarks`` prints one table.
+"""Every figure that tidelog claims, measured on the machine at hand, beside its peer: ``python -m benchmarks`` prints one table per peer.
 
-``broker_process`` starts a broker the one way there is; ``produce``, ``consume``, ``latency`` and ``to_table`` each measure one family of
-figures and return rows (footprint is the broker's after their load); ``table`` prints them. Clients are other people's (confluent-kafka),
-the broker is a process of its own, addresses are loopback. Throughput counts record values only. Figures of shared machines are noisy:
-several rounds are run, and the median is printed beside the range.
+- ``broker_process``: the one way a broker is started, stopped and killed; ``apache_kafka`` prepares the peer's directory for it.
+- ``rounds``: the one way to measure: families of figures, in rounds, their sides taking turns.
+- ``table``: rows, goals, and how they are printed.
+- The node, beside Apache Kafka: ``produce``, ``consume``, ``latency``, ``groups``, ``footprint``, ``partitions``; our client, beside
+  confluent-kafka: ``clients``.
+- The path to a table: the other modules, each saying what it measures and beside whom.
+
+A new family is a function in a module of its own and a line in ``__main__``; README.md has the figures and how they are to be read.
 """

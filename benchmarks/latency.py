@@ -1,7 +1,7 @@
 """Time from handing a record to the producer to its acknowledgement, at a steady rate.
 
-The client waits for acknowledgements without sleeping, so that waking it up is not measured; that takes one core, and whatever a broker does
-competes for the others. Its garbage collector rests meanwhile. p99.9 needs samples: 20 s are 20,000 at the lower rate.
+The client waits for acknowledgements without sleeping, so that waking it up is not measured; that takes one core, and brokers
+compete for the others. Its garbage collector rests meanwhile. p99.9 needs samples: 20 s are 20,000 at the lower rate.
 """
 
 import contextlib
