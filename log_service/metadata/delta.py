@@ -15,6 +15,7 @@ from uuid import UUID
 from log_service.common.errors import TidelogError
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId, ProducerId, TopicId
 from log_service.metadata.image import (
+    EMPTY_IMAGE,
     BrokerRegistration,
     ClusterImage,
     ConfigsImage,
@@ -93,6 +94,20 @@ class MetadataDelta:
         self._topics: dict[TopicId, _TopicChanges] = {}
         self._ids_by_name: dict[str, TopicId | None] = {}
         self._next_producer_id = base.next_producer_id
+
+    @classmethod
+    def from_nothing(cls, image: MetadataImage) -> "MetadataDelta":
+        """Return a delta whose changes are all of ``image``, as if it had been built; nothing is replayed into it any more."""
+        delta = cls(EMPTY_IMAGE)
+        delta.changed_brokers.update(image.cluster.brokers)
+        delta.changed_configs.update({resource: dict(configs) for resource, configs in image.configs.by_resource.items()})
+        delta.changed_features.update(image.features)
+        for name, topic in sorted(image.topics.by_name.items()):
+            delta._topics[topic.topic_id] = _TopicChanges(name, topic.topic_id, None)
+            delta.changed_topics[topic.topic_id] = ChangedTopic(topic=topic, changed_partitions=topic.partitions, is_new=True)
+        delta._controllers.update(image.cluster.controllers)
+        delta._next_producer_id = image.next_producer_id
+        return delta
 
     @property
     def is_empty(self) -> bool:

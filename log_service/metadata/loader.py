@@ -13,7 +13,6 @@ from typing import Protocol
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.features import KRAFT_VERSION as KRAFT_VERSION_FEATURE
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
-from log_service.metadata.snapshot import snapshot_records
 from log_service.protocol.stored.control_records import KRaftVersionRecord
 from log_service.protocol.stored.metadata_records import (
     AbortTransactionRecord,
@@ -46,7 +45,7 @@ class MetadataLoader:
         """Publish to ``publisher`` from now on; one that comes late gets the present image first, as a delta from nothing."""
         self._publishers.append(publisher)
         if self.image is not EMPTY_IMAGE:
-            publisher.on_image(delta_from_nothing(self.image), self.image)
+            publisher.on_image(MetadataDelta.from_nothing(self.image), self.image)
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Begin with a snapshot."""
@@ -98,12 +97,3 @@ class MetadataLoader:
 def _kraft_feature(level: int) -> FeatureLevelRecord:
     """The KRaft version is a control record in the log; the image shows it among the features, as clients are told."""
     return FeatureLevelRecord(name=KRAFT_VERSION_FEATURE, feature_level=level)
-
-
-def delta_from_nothing(image: MetadataImage) -> MetadataDelta:
-    """Return a delta whose changes are all of ``image``."""
-    delta = MetadataDelta(EMPTY_IMAGE)
-    for record in snapshot_records(image):
-        delta.replay(record)
-    delta.build(offset=image.offset, epoch=image.epoch)
-    return delta

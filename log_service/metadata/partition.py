@@ -6,8 +6,8 @@ Invariants: the partition epoch rises with every change; the leader epoch rises 
 (that is how a broker that stopped uncleanly gets a new epoch).
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import cast
 from uuid import UUID
 
 from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch
@@ -41,7 +41,11 @@ class PartitionRegistration:
 
 
 def _ids(numbers: "list[int] | None") -> tuple[NodeId, ...]:
-    return tuple(NodeId(number) for number in numbers or ())
+    return cast("tuple[NodeId, ...]", tuple(numbers)) if numbers else ()
+
+
+def _ids_or(kept: tuple[NodeId, ...], numbers: "list[int] | None") -> tuple[NodeId, ...]:
+    return kept if numbers is None else _ids(numbers)
 
 
 def partition_of(record: PartitionRecord) -> PartitionRegistration:
@@ -63,19 +67,21 @@ def partition_of(record: PartitionRecord) -> PartitionRegistration:
 
 def changed_partition(partition: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
     """Return ``partition`` with a change record applied; what the record leaves out stays."""
-    changes: dict[str, Any] = {"partition_epoch": partition.partition_epoch + 1}
-    for name in ("isr", "replicas", "adding_replicas", "removing_replicas", "eligible_leader_replicas", "last_known_elr"):
-        numbers = getattr(record, name)
-        if numbers is not None:
-            changes[name] = _ids(numbers)
-    if record.directories is not None:
-        changes["directories"] = tuple(record.directories)
-    if record.leader != NO_LEADER_CHANGE:
-        changes["leader"] = NodeId(record.leader)
-        changes["leader_epoch"] = partition.leader_epoch + 1
-    if record.leader_recovery_state != NO_RECOVERY_STATE_CHANGE:
-        changes["leader_recovery_state"] = record.leader_recovery_state
-    return replace(partition, **changes)
+    is_led_anew = record.leader != NO_LEADER_CHANGE
+    is_state_kept = record.leader_recovery_state == NO_RECOVERY_STATE_CHANGE
+    return PartitionRegistration(
+        replicas=_ids_or(partition.replicas, record.replicas),
+        isr=_ids_or(partition.isr, record.isr),
+        leader=NodeId(record.leader) if is_led_anew else partition.leader,
+        leader_epoch=LeaderEpoch(partition.leader_epoch + is_led_anew),
+        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+        directories=partition.directories if record.directories is None else tuple(record.directories),
+        adding_replicas=_ids_or(partition.adding_replicas, record.adding_replicas),
+        removing_replicas=_ids_or(partition.removing_replicas, record.removing_replicas),
+        eligible_leader_replicas=_ids_or(partition.eligible_leader_replicas, record.eligible_leader_replicas),
+        last_known_elr=_ids_or(partition.last_known_elr, record.last_known_elr),
+        leader_recovery_state=partition.leader_recovery_state if is_state_kept else record.leader_recovery_state,
+    )
 
 
 def partition_record(topic_id: UUID, index: int, partition: PartitionRegistration) -> PartitionRecord:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from log_service.metadata.delta import MetadataError
+from log_service.metadata.delta import MetadataDelta, MetadataError
 from log_service.metadata.image import EMPTY_IMAGE, ResourceType
 from log_service.metadata.partition import NO_LEADER
+from log_service.metadata.snapshot import snapshot_records
 from log_service.protocol.stored.metadata_records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
@@ -192,3 +193,24 @@ def test_records_that_the_image_does_not_show_change_nothing(record: MetadataRec
 def test_a_record_that_contradicts_the_log_is_damage(record: MetadataRecord, named: str) -> None:
     with pytest.raises(MetadataError, match=named):
         delta_of(record, base=image_of(broker(1), *topic("orders", 1)))
+
+
+def test_a_delta_from_nothing_says_what_a_replay_of_everything_says() -> None:
+    image = image_of(
+        FeatureLevelRecord(name="metadata.version", feature_level=25),
+        broker(),
+        *topic("planes", 2, 2),
+        *topic("orders", 1, 3),
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="orders", name="retention.ms", value="1"),
+        ProducerIdsRecord(broker_id=1, broker_epoch=10, next_producer_id=1000),
+    )
+    replayed = delta_of(*snapshot_records(image))
+    replayed.build(offset=image.offset, epoch=1)
+    delta = MetadataDelta.from_nothing(image)
+    assert delta.changed_topics == replayed.changed_topics
+    assert list(delta.changed_topics) == list(replayed.changed_topics)
+    assert delta.changed_brokers == replayed.changed_brokers
+    assert delta.changed_configs == replayed.changed_configs
+    assert delta.changed_features == replayed.changed_features
+    assert not delta.is_empty
+    assert MetadataDelta.from_nothing(EMPTY_IMAGE).is_empty
