@@ -1,25 +1,19 @@
-"""Offset ranges of a topic as a Spark DataFrame with the columns ``_topic_id, _partition, _offset, _timestamp, key, value``.
+"""Offset ranges of a topic as columns ``_topic_id, _partition, _offset, _timestamp, _leader_epoch, key, value``, in Arrow or in Spark.
 
-Decides between three ways by size. Small: the run process reads Arrow and hands it to Spark as it is. Larger: it writes the Arrow into a
-Parquet file that Spark reads side by side (a relation sent over Connect is read by one task and unpacked anew by each job: ten times
-slower). Beyond what one process should hold: Spark's Python workers read pieces of the ranges themselves, and the result is persisted so
-that the log is read once. Knows no table and no schema of values.
+Decides how Spark's Python workers share what is beyond one process: they read pieces of the ranges themselves, and the result is persisted
+so that the log is read once. Knows no table and no schema of values.
 Invariants: each record of the ranges appears exactly once; the counts are those of the records read, not of the offsets spanned.
 """
 
 import base64
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
-from time import time
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
@@ -39,9 +33,6 @@ SOURCE_SCHEMA = pa.schema(
 )
 SOURCE_DDL = "_topic_id STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _leader_epoch INT, key BINARY, value BINARY"
 SOURCE_NAME = "tidelog_range"
-INLINE_BYTES = 512 * 1024
-ROW_GROUP_RECORDS = 25_000
-LEFTOVER_AGE_S = 6 * 3_600
 MINIMUM_PIECE_RECORDS = 25_000
 PIECES_PER_PARTITION = 8
 
@@ -56,91 +47,62 @@ class BatchStatistics:
     leader_epochs: Mapping[int, int]
 
 
+class StatisticsCount:
+    """Counts record batches as they come."""
+
+    def __init__(self) -> None:
+        self.record_count = 0
+        self.size_bytes = 0
+        self._newest_us: int | None = None
+        self._leader_epochs: dict[int, int] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count a batch of ``SOURCE_SCHEMA``, all of one partition."""
+        if not batch.num_rows:
+            return
+        self.record_count += batch.num_rows
+        self.size_bytes += sum(pc.sum(pc.binary_length(batch[name])).as_py() or 0 for name in ("key", "value"))
+        newest_us = pc.max(batch["_timestamp"].cast(pa.int64())).as_py()
+        if newest_us is not None:
+            self._newest_us = newest_us if self._newest_us is None else max(newest_us, self._newest_us)
+        partition = batch["_partition"][0].as_py()
+        self._leader_epochs[partition] = max(pc.max(batch["_leader_epoch"]).as_py(), self._leader_epochs.get(partition, -1))
+
+    def statistics(self) -> BatchStatistics:
+        """Return what was counted so far."""
+        return BatchStatistics(
+            records=self.record_count,
+            bytes=self.size_bytes,
+            newest_timestamp_ms=None if self._newest_us is None else self._newest_us // 1000,
+            leader_epochs=dict(self._leader_epochs),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBatchFrame:
-    """The records of a run as a DataFrame, and what the run process knows of them without Spark.
-
-    ``file`` is where Spark reads them from, if it is a file.
-    """
+    """The records of a run as Spark's workers read them: ``frame`` has the columns of ``SOURCE_SCHEMA``."""
 
     frame: Any
     statistics: BatchStatistics
     reader: RangeReader
     ranges: OffsetRanges
-    arrow: pa.Table | None
-    file: Path | None = None
 
     def records_at(self, wanted: Mapping[int, Sequence[int]]) -> pa.Table:
-        """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``; reads again what is not at hand."""
-        if self.arrow is not None:
-            batches: Iterator[pa.RecordBatch] = iter(self.arrow.to_batches())
-        else:
-            touched = [one for one in self.ranges if wanted.get(one.partition)]
-            batches = chain.from_iterable(_source_batches(self.reader, self.ranges, one) for one in touched)
-        sets = {partition: pa.array(sorted(offsets), pa.int64()) for partition, offsets in wanted.items() if offsets}
-        kept = [batch.filter(_is_wanted(batch, sets)) for batch in batches]
-        return pa.Table.from_batches([batch for batch in kept if batch.num_rows], schema=SOURCE_SCHEMA)
+        """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``; reads them again."""
+        touched = [one for one in self.ranges if wanted.get(one.partition)]
+        return chosen_records(chain.from_iterable(source_batches(self.reader, self.ranges, one) for one in touched), wanted)
 
     def release(self) -> None:
-        """Give back what Spark or the disk keeps of the batch."""
-        if self.arrow is None:
-            self.frame.unpersist()
-        if self.file is not None:
-            self.file.unlink(missing_ok=True)
+        """Give back what Spark keeps of the batch."""
+        self.frame.unpersist()
 
 
-def read_ranges(
-    session: Any, reader: RangeReader, ranges: OffsetRanges, *, arrow_records: int, scratch: Path | None = None
-) -> RecordBatchFrame:
-    """Return the records of ``ranges``; up to ``arrow_records`` offsets go through the run process, more through Spark's workers.
-
-    ``scratch`` is a directory that Spark can read, too; None where Spark runs on another machine.
-    """
-    if ranges.count <= arrow_records:
-        return _through_arrow(session, reader, ranges, scratch)
-    return _through_workers(session, reader, ranges)
-
-
-def _through_arrow(session: Any, reader: RangeReader, ranges: OffsetRanges, scratch: Path | None) -> RecordBatchFrame:
-    batches = chain.from_iterable(_source_batches(reader, ranges, one) for one in ranges)
-    table = pa.Table.from_batches(batches, schema=SOURCE_SCHEMA)
-    file = None if scratch is None or table.nbytes <= INLINE_BYTES else _written(table, scratch)
-    if file is None:
-        frame = session.createDataFrame(table.combine_chunks(), schema=SOURCE_DDL)
-    else:
-        frame = session.read.schema(SOURCE_DDL).parquet(str(file))
-    return RecordBatchFrame(frame=frame, statistics=arrow_statistics(table), reader=reader, ranges=ranges, arrow=table, file=file)
-
-
-def _written(table: pa.Table, scratch: Path) -> Path:
-    """Write a file as quickly as it goes, and remove those that killed runs left."""
-    scratch.mkdir(parents=True, exist_ok=True)
-    for leftover in scratch.glob("batch-*.parquet"):
-        if leftover.stat().st_mtime < time() - LEFTOVER_AGE_S:
-            leftover.unlink(missing_ok=True)
-    file = scratch / f"batch-{uuid4().hex}.parquet"
-    pq.write_table(table, file, row_group_size=ROW_GROUP_RECORDS, compression="NONE", use_dictionary=False, write_statistics=False)
-    return file
-
-
-def arrow_statistics(table: pa.Table) -> BatchStatistics:
-    """Return the statistics of records at hand."""
-    size = sum(pc.sum(pc.binary_length(table[name])).as_py() or 0 for name in ("key", "value"))
-    newest = pc.max(table["_timestamp"].cast(pa.int64())).as_py()
-    epochs = table.group_by("_partition").aggregate([("_leader_epoch", "max")])
-    return BatchStatistics(
-        records=table.num_rows,
-        bytes=size,
-        newest_timestamp_ms=None if newest is None else newest // 1000,
-        leader_epochs=dict(zip(epochs["_partition"].to_pylist(), epochs["_leader_epoch_max"].to_pylist(), strict=True)),
-    )
-
-
-def _through_workers(session: Any, reader: RangeReader, ranges: OffsetRanges) -> RecordBatchFrame:
+def read_by_workers(session: Any, reader: RangeReader, ranges: OffsetRanges) -> RecordBatchFrame:
+    """Let Spark's workers read ``ranges``, and keep the result, so that the log is read once."""
     session.dataSource.register(OffsetRangeSource)
     work = base64.b64encode(pickle.dumps((reader, ranges))).decode()
     frame = session.read.format(SOURCE_NAME).option("work", work).load().persist()
-    return RecordBatchFrame(frame=frame, statistics=_frame_statistics(frame), reader=reader, ranges=ranges, arrow=None)
+    return RecordBatchFrame(frame=frame, statistics=_frame_statistics(frame), reader=reader, ranges=ranges)
 
 
 def _frame_statistics(frame: Any) -> BatchStatistics:
@@ -160,6 +122,13 @@ def _frame_statistics(frame: Any) -> BatchStatistics:
     )
 
 
+def chosen_records(batches: Iterable[pa.RecordBatch], wanted: Mapping[int, Sequence[int]]) -> pa.Table:
+    """Return those of ``batches`` (of ``SOURCE_SCHEMA``) at the given offsets by partition."""
+    sets = {partition: pa.array(sorted(offsets), pa.int64()) for partition, offsets in wanted.items() if offsets}
+    kept = (batch.filter(_is_wanted(batch, sets)) for batch in batches)
+    return pa.Table.from_batches([batch for batch in kept if batch.num_rows], schema=SOURCE_SCHEMA)
+
+
 def _is_wanted(batch: pa.RecordBatch, sets: Mapping[int, pa.Array]) -> pa.Array:
     chosen = pa.array([False] * batch.num_rows, pa.bool_())
     for partition, offsets in sets.items():
@@ -168,7 +137,8 @@ def _is_wanted(batch: pa.RecordBatch, sets: Mapping[int, pa.Array]) -> pa.Array:
     return chosen
 
 
-def _source_batches(reader: RangeReader, ranges: OffsetRanges, one: OffsetRange) -> Iterator[pa.RecordBatch]:
+def source_batches(reader: RangeReader, ranges: OffsetRanges, one: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """Yield the records of ``one`` of ``ranges`` as ``SOURCE_SCHEMA``."""
     for batch in reader(ranges.topic, one):
         yield pa.RecordBatch.from_arrays(
             [
@@ -226,4 +196,4 @@ class OffsetRangeReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the Arrow batches of one piece."""
         assert isinstance(partition, RangePiece)
-        yield from _source_batches(self._reader, self._ranges, partition.value)
+        yield from source_batches(self._reader, self._ranges, partition.value)

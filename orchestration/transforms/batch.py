@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame, types
 from pyspark.sql import functions as sql
 from pyspark.sql.connect.dataframe import DataFrame as ConnectDataFrame
 
@@ -24,18 +24,20 @@ from orchestration.offsets import OffsetRanges
 from orchestration.quality import Rule
 from orchestration.quality.rules import VIOLATIONS_COLUMN, Bits, count_violations, first_quarantine_rule, quarantined, violations_sql
 from orchestration.spark.session import SparkGoneError, is_server_gone
-from orchestration.spark.source import RecordBatchFrame
+from orchestration.spark.source import RecordBatchFrame, chosen_records
 from orchestration.tables import PROVENANCE
 from orchestration.transforms.declarations import TopicTable, Transform
 from orchestration.transforms.errors import TransformError, described
-from orchestration.transforms.parsing import SCHEMA_RULE, ParsedFrame, explain_misfit, parse
+from orchestration.transforms.intake import Intake
+from orchestration.transforms.parsing import MISFIT, SCHEMA_RULE, ParsedFrame, explain_misfit, parse, schema_fields
 from orchestration.uniqueness import TableKeys, find_repetitions
 
 UNIQUENESS_RULE = "unique_by"
 MAX_EXPLAINED = 10_000
-CHECKSUM_PRIME = 1_000_003
 
 Flags = npt.NDArray[np.bool_]
+Batch = Intake | RecordBatchFrame
+"""What was read: by the run process, or, of what is too much for one process, by Spark's workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,7 @@ class ComputedBatch:
     filtered: int
 
 
-def compute_batch(session: Any, table: TopicTable, batch: RecordBatchFrame, existing: TableKeys | None) -> ComputedBatch:
+def compute_batch(session: Any, table: TopicTable, batch: Batch, existing: TableKeys | None) -> ComputedBatch:
     """Return the rows and rejections of ``batch``.
 
     :raises TransformError: the result lacks the columns of provenance, or names records that are not in the batch.
@@ -106,60 +108,56 @@ def collect(name: str, frame: Any) -> pa.Table:
         return frame.toArrow()
 
 
-def _transformed(session: Any, table: TopicTable, batch: RecordBatchFrame) -> tuple[pa.Table, tuple[Rejection, ...]]:
-    """Run the transform in one Spark job that counts misfits on the way; only if there are any a second job fetches them.
-
-    The count is trusted only if it saw every record once: a transform may be planned so that Spark skips or repeats a part of its input.
-    """
-    parsed = parse(session, batch.frame, table.topic.schema)
-    seen = Observation()
-    fitting = ParsedFrame(frame=parsed.frame.observe(seen, *_counters()), fields=parsed.fields).fitting()
+def _transformed(session: Any, table: TopicTable, batch: Batch) -> tuple[pa.Table, tuple[Rejection, ...]]:
+    """Run the transform in one Spark job; before it Spark parses the records that were in doubt, if there are any."""
+    if isinstance(batch, Intake):
+        decided, misfits = _decided(session, table.name, batch)
+        fitting = batch.frame(session, decided)
+    else:
+        parsed = parse(batch.frame, schema_fields(session, table.topic.schema))
+        fitting, misfits = parsed.fitting(), _worker_misfits(parsed, batch)
     frame = call_transform(table.name, table.function, fitting)
-    missing = [column for column in PROVENANCE if column not in frame.columns]
+    result = collect(table.name, apply_rules(frame, table.rules))
+    missing = [column for column in PROVENANCE if column not in result.column_names]
     if missing:
         raise TransformError(
             f"the result of table {table.name} lacks {', '.join(missing)}: every row has to say which record it came from. "
             "Keep these columns in every select of the transform"
         )
-    result = collect(table.name, apply_rules(frame, table.rules))
-    if parsed.fields is None or _is_all_fitting(seen, batch):
-        return result, ()
-    return result, _misfit_rejections(parsed, batch)
+    return result, misfits
 
 
-def _counters() -> list[Any]:
-    return [
-        sql.count(sql.lit(1)).alias("records"),
-        sql.count_if("_misfit").alias("misfits"),
-        sql.sum(sql.col("_offset") % CHECKSUM_PRIME).alias("checksum"),
-    ]
+def _decided(session: Any, name: str, batch: Intake) -> tuple[pa.Table | None, tuple[Rejection, ...]]:
+    """Let Spark parse the records in doubt; returns the rows of those that fit."""
+    records = batch.doubtful
+    if not records.num_rows:
+        return None, ()
+    assert batch.fields is not None
+    found = collect(name, parse(batch.doubtful_frame(session), batch.fields).decided())
+    misfit = found[MISFIT]
+    rows = found.filter(pc.invert(misfit)).drop_columns([MISFIT])
+    places = found.filter(misfit).select(["_partition", "_offset"])
+    return rows, _misfit_rejections(chosen_records(records.to_batches(), _by_partition(places)), batch.fields)
 
 
-def _is_all_fitting(seen: Observation, batch: RecordBatchFrame) -> bool:
-    """Whether the count is complete and saw no misfit. False is safe: then a second job looks at every record."""
-    if batch.arrow is None:
-        return False
-    try:
-        observed = seen.get
-    except Py4JError:  # Spark left the counted part out of its plan
-        return False
-    offsets = batch.arrow["_offset"].to_numpy()
-    expected = {"records": batch.statistics.records, "misfits": 0, "checksum": int((offsets % CHECKSUM_PRIME).sum())}
-    return {name: observed.get(name) for name in expected} == expected
+def _worker_misfits(parsed: ParsedFrame, batch: RecordBatchFrame) -> tuple[Rejection, ...]:
+    if parsed.fields is None:
+        return ()
+    wanted = _by_partition(collect(batch.ranges.topic, parsed.misfits()))
+    return _misfit_rejections(batch.records_at(wanted), parsed.fields) if wanted else ()
 
 
-def _misfit_rejections(parsed: ParsedFrame, batch: RecordBatchFrame) -> tuple[Rejection, ...]:
-    places = collect(batch.ranges.topic, parsed.misfits())
+def _by_partition(places: pa.Table) -> dict[int, list[int]]:
     wanted: dict[int, list[int]] = {}
     for partition, offset in zip(places["_partition"].to_pylist(), places["_offset"].to_pylist(), strict=True):
         wanted.setdefault(partition, []).append(offset)
-    if not wanted:
-        return ()
-    assert parsed.fields is not None
-    records = batch.records_at(wanted)
+    return wanted
+
+
+def _misfit_rejections(records: pa.Table, fields: types.StructType) -> tuple[Rejection, ...]:
     explained = []
     for position, row in enumerate(records.select(["_partition", "_offset", "value"]).to_pylist()):
-        reason = explain_misfit(row["value"], parsed.fields) if position < MAX_EXPLAINED else "the value does not fit the schema"
+        reason = explain_misfit(row["value"], fields) if position < MAX_EXPLAINED else "the value does not fit the schema"
         explained.append(Rejection(partition=row["_partition"], offset=row["_offset"], reason=reason, rule=SCHEMA_RULE))
     return tuple(explained)
 
@@ -213,8 +211,22 @@ def _without(rows: pa.Table, rejections: Sequence[Rejection]) -> pa.Table:
     return rows.filter(pa.array(~gone))
 
 
+def in_order(rows: pa.Table) -> pa.Table:
+    """Return ``rows`` ascending by partition and offset; they mostly are already."""
+    return rows if _is_ascending(rows, is_distinct=False) else rows.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
+
+
 def _distinct_records(rows: pa.Table) -> int:
+    """Return from how many records ``rows`` were made: as many as rows, where each is a place of its own."""
+    if _is_ascending(rows, is_distinct=True):
+        return int(rows.num_rows)
     return int(rows.select(["_partition", "_offset"]).group_by(["_partition", "_offset"]).aggregate([]).num_rows)
+
+
+def _is_ascending(rows: pa.Table, *, is_distinct: bool) -> bool:
+    partitions, offsets = (np.diff(column) for column in _places(rows))
+    is_next = offsets > 0 if is_distinct else offsets >= 0
+    return bool(((partitions > 0) | ((partitions == 0) & is_next)).all())
 
 
 def _places(rows: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -12,8 +12,10 @@ Invariants: a result is told (the caller has taken it) before the next range is 
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.reading import ReadAhead
 from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_topic_table
 
 IDLE_S = 10.0
@@ -28,12 +30,14 @@ def follow(
     :raises Exception: what ``run_topic_table`` raises; what was yielded before is committed.
     """
     until_s = now_s() + follow_s
-    while True:
-        result = run_topic_table(table, context)
-        yield result
-        left_s = until_s - now_s()
-        if result.failures or left_s <= 0 or not _is_more_coming(table, context, result, min(left_s, IDLE_S)):
-            return
+    with ReadAhead() as ahead:
+        several = replace(context, ahead=ahead if follow_s > 0 else None)
+        while True:
+            result = run_topic_table(table, several)
+            yield result
+            left_s = until_s - now_s()
+            if result.failures or left_s <= 0 or not _is_more_coming(table, context, result, min(left_s, IDLE_S)):
+                return
 
 
 def _is_more_coming(table: TopicTable, context: RunContext, result: TopicRunResult, wait_s: float) -> bool:

@@ -40,19 +40,33 @@ class ParsedFrame:
         if self.fields is None:
             return self.frame.select(*PROVENANCE_COLUMNS, sql.col("key").alias("_key"), sql.col("value").alias("_value"))
         columns = [sql.col(PARSED)[field.name].alias(field.name) for field in self.fields]
-        key = sql.make_valid_utf8(sql.col("key").cast("string")).alias("_key")
-        return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, key, *columns)
+        return self.frame.where(~sql.col(MISFIT)).select(*PROVENANCE_COLUMNS, text_key("key").alias("_key"), *columns)
+
+    def decided(self) -> Any:
+        """Return every record with whether it misfits, the key as it came as ``_key``, and the fields."""
+        assert self.fields is not None
+        columns = [sql.col(PARSED)[field.name].alias(field.name) for field in self.fields]
+        return self.frame.select("_partition", "_offset", "_timestamp", sql.col("key").alias("_key"), MISFIT, *columns)
 
     def misfits(self) -> Any:
         """Return partition and offset of the records that do not fit."""
         return self.frame.where(sql.col(MISFIT)).select("_partition", "_offset")
 
 
-def parse(session: Any, frame: Any, ddl: str | None) -> ParsedFrame:
-    """Return ``frame`` (the columns of the source) parsed by ``ddl``."""
-    if ddl is None:
+def text_key(column: str) -> Any:
+    """Return a key as text; bytes that are not UTF-8 become replacement characters."""
+    return sql.make_valid_utf8(sql.col(column).cast("string"))
+
+
+def schema_fields(session: Any, ddl: str | None) -> types.StructType | None:
+    """Return the fields that ``ddl`` declares; Spark reads it."""
+    return None if ddl is None else session.createDataFrame([], ddl).schema
+
+
+def parse(frame: Any, fields: types.StructType | None) -> ParsedFrame:
+    """Return ``frame`` (the columns of the source) parsed as ``fields``."""
+    if fields is None:
         return ParsedFrame(frame=frame.withColumn(MISFIT, sql.lit(False)), fields=None)
-    fields = session.createDataFrame([], ddl).schema
     with_corrupt = types.StructType(
         [*(types.StructField(one.name, one.dataType) for one in fields), types.StructField(CORRUPT, types.StringType())]
     )

@@ -16,10 +16,10 @@ from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.quality import quarantine
 from orchestration.settings import load_settings
 from orchestration.spark.session import close_session, open_session
-from orchestration.spark.source import read_ranges
 from orchestration.topics import TopicSpec
 from orchestration.transforms.batch import ComputedBatch, compute_batch
 from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.reading import read_batch
 
 ROUNDS = 5
 RECORDS = 8
@@ -56,7 +56,7 @@ def compute(session: Any) -> ComputedBatch:
     """Send one made-up batch through ``session`` and return what became of it."""
     table = TopicTable(name="rehearsal", topic=TOPIC, function=_transform, rules=(quarantine("amount_is_positive", "amount > 0"),))
     ranges = OffsetRanges(topic=TOPIC.name, topic_id="rehearsal", ranges=(OffsetRange(partition=0, start=0, end=RECORDS),))
-    source = read_ranges(session, _reader, ranges, arrow_records=RECORDS)
+    source = read_batch(session, _reader, ranges, TOPIC.schema, arrow_records=RECORDS)
     try:
         return compute_batch(session, table, source, None)
     finally:

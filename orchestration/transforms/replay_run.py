@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from orchestration.checkpoints import clip_replay, plan_replay
 from orchestration.dead_letters import DeadLetters, Origin
 from orchestration.offsets import OffsetRange
-from orchestration.spark.source import read_ranges
 from orchestration.tables import CommitConflictError, overwrite_ranges, ranges_predicate
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.reading import read_batch
 from orchestration.transforms.topic_run import RunContext, TopicRunResult, TopicState, checked_batch, dead_letter_rows, read_state
 from orchestration.uniqueness import TableKeys
 
@@ -59,8 +59,13 @@ def _attempt(table: TopicTable, context: RunContext, request: ReplayRequest) -> 
         context.reporter.note(f"there is nothing to replay for the table {table.name}")
         return TopicRunResult(kind="replay", state=state, ranges=ranges, version=None)
     context.reporter.pin("replay", ranges)
-    source = read_ranges(
-        context.session(), context.log.range_reader(), ranges, arrow_records=context.arrow_records, scratch=context.scratch
+    source = read_batch(
+        context.session(),
+        context.log.range_reader(),
+        ranges,
+        table.topic.schema,
+        arrow_records=context.arrow_records,
+        scratch=context.scratch,
     )
     try:
         existing = TableKeys(snapshot=state.snapshot, without=ranges_predicate(ranges))

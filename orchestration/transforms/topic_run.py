@@ -21,12 +21,13 @@ from orchestration.offsets import OffsetRanges
 from orchestration.quality.rules import broken_fail_rules
 from orchestration.quality.suites import Outcome
 from orchestration.schemas import conform
-from orchestration.spark.source import BatchStatistics, RecordBatchFrame, read_ranges
+from orchestration.spark.source import BatchStatistics
 from orchestration.tables import CommitConflictError, Lake, TableSnapshot, append_with_offsets
-from orchestration.transforms.batch import ComputedBatch, compute_batch
+from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch, in_order
 from orchestration.transforms.checking import blocking_failures, evaluate_suite
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
+from orchestration.transforms.reading import ReadAhead, read_batch
 from orchestration.uniqueness import TableKeys
 
 
@@ -56,6 +57,7 @@ class RunContext:
     commit_attempts: int
     scratch: Path | None = None
     is_loss_accepted: bool = False
+    ahead: ReadAhead | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
@@ -136,8 +138,15 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     if plan.is_empty:
         return TopicRunResult(kind="batch", state=state, ranges=plan.ranges, version=None, backlog=plan.backlog)
     context.reporter.pin("batch", plan.ranges)
-    source = read_ranges(
-        context.session(), context.log.range_reader(), plan.ranges, arrow_records=context.arrow_records, scratch=context.scratch
+    source = read_batch(
+        context.session(),
+        context.log.range_reader(),
+        plan.ranges,
+        table.topic.schema,
+        arrow_records=context.arrow_records,
+        scratch=context.scratch,
+        ahead=context.ahead,
+        following=_following(table, context, state, plan) if context.ahead is not None and plan.backlog else None,
     )
     try:
         existing = TableKeys(snapshot=state.snapshot) if state.snapshot else None
@@ -155,7 +164,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
     committed = append_with_offsets(
         target,
-        result.batch.rows.sort_by([("_partition", "ascending"), ("_offset", "ascending")]),
+        in_order(result.batch.rows),
         plan.ranges,
         source.statistics.leader_epochs,
         expected=state.committed,
@@ -174,9 +183,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     )
 
 
-def checked_batch(
-    table: TopicTable, context: RunContext, source: RecordBatchFrame, state: TopicState, existing: TableKeys | None
-) -> TopicRunResult:
+def checked_batch(table: TopicTable, context: RunContext, source: Batch, state: TopicState, existing: TableKeys | None) -> TopicRunResult:
     """Compute and check a batch without writing anything; ``failures`` says what forbids the commit."""
     session = context.session()
     batch = compute_batch(session, table, source, existing)
@@ -197,7 +204,7 @@ def checked_batch(
     )
 
 
-def dead_letter_rows(origin: Origin, source: RecordBatchFrame, rejections: tuple[Rejection, ...], now: datetime) -> pa.Table:
+def dead_letter_rows(origin: Origin, source: Batch, rejections: tuple[Rejection, ...], now: datetime) -> pa.Table:
     """Return the rows of the dead-letter table for ``rejections``, with the records as they were."""
     wanted: dict[int, list[int]] = {}
     for one in rejections:
@@ -220,6 +227,19 @@ def _plan(table: TopicTable, context: RunContext, state: TopicState) -> BatchPla
         limit=table.records_per_run or context.records_per_run,
         is_loss_accepted=context.is_loss_accepted,
     )
+
+
+def _following(table: TopicTable, context: RunContext, state: TopicState, plan: BatchPlan) -> OffsetRanges:
+    """Return the ranges that the next run is going to plan, if this one commits and nothing else happens."""
+    ends = {partition: Checkpoint(next_offset=end, leader_epoch=None) for partition, end in plan.ranges.ends().items()}
+    return plan_batch(
+        topic=table.topic.name,
+        topic_id=state.topic_id,
+        log=state.log,
+        committed={**state.committed, **ends},
+        epoch_ends={},
+        limit=table.records_per_run or context.records_per_run,
+    ).ranges
 
 
 def _validate_unmoved(table: TopicTable, context: RunContext, state: TopicState) -> None:

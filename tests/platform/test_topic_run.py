@@ -10,10 +10,13 @@ from orchestration.checkpoints import ProgressError
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.quality import quarantine
 from orchestration.schemas import SchemaConflictError
-from orchestration.spark import source
-from orchestration.spark.source import read_ranges
+from orchestration.spark.source import RecordBatchFrame
 from orchestration.tables import Lake
+from orchestration.transforms import intake
 from orchestration.transforms.errors import NotReadyError, TransformError
+from orchestration.transforms.intake import Intake
+from orchestration.transforms.parsing import parse
+from orchestration.transforms.reading import read_batch
 from orchestration.transforms.topic_run import run_topic_table
 from tests.platform.pipeline import SUITE, Notes, letters_of, order, orders_table, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
@@ -257,14 +260,19 @@ def test_all_ways_of_reading_give_the_same_records_and_leave_nothing(
     leftover = tmp_path / "batch-of-a-killed-run.parquet"
     leftover.touch()
     os.utime(leftover, (0, 0))
-    inline = read_ranges(spark, log.range_reader(), ranges, arrow_records=10, scratch=tmp_path)
-    monkeypatch.setattr(source, "INLINE_BYTES", 1)
-    by_file = read_ranges(spark, log.range_reader(), ranges, arrow_records=10, scratch=tmp_path)
-    by_workers = read_ranges(spark, log.range_reader(), ranges, arrow_records=0, scratch=tmp_path)
-    assert [path.name for path in tmp_path.glob("*.parquet")] == [by_file.file.name if by_file.file else None]
+    inline = read_batch(spark, log.range_reader(), ranges, None, arrow_records=10, scratch=tmp_path)
+    assert isinstance(inline, Intake)
+    monkeypatch.setattr(intake, "INLINE_BYTES", 0)
+    by_file = read_batch(spark, log.range_reader(), ranges, None, arrow_records=10, scratch=tmp_path)
+    assert isinstance(by_file, Intake)
+    by_workers = read_batch(spark, log.range_reader(), ranges, None, arrow_records=0, scratch=tmp_path)
+    assert isinstance(by_workers, RecordBatchFrame)
+    assert len(list(tmp_path.glob("*.parquet"))) == 1
     assert inline.statistics == by_file.statistics == by_workers.statistics
-    rows = [one.frame.orderBy("_offset").collect() for one in (inline, by_file, by_workers)]
+    frames = inline.frame(spark, None), by_file.frame(spark, None), parse(by_workers.frame, None).fitting()
+    rows = [frame.orderBy("_offset").toArrow().to_pylist() for frame in frames]
     assert rows[0] == rows[1] == rows[2]
+    assert [one.records_at({0: [1]})["_offset"].to_pylist() for one in (inline, by_file, by_workers)] == [[1], [1], [1]]
     for one in (inline, by_file, by_workers):
         one.release()
     assert list(tmp_path.glob("*.parquet")) == []

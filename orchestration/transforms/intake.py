@@ -1,0 +1,202 @@
+"""The records of a run on their way to the transform: read once, parsed as far as that leaves no doubt, the rest as it came.
+
+Decides where they wait for Spark. A small batch stays in the run process and goes to Spark as it is. A larger one is written, chunk by
+chunk, into a Parquet file that Spark reads side by side (a relation that is sent is read by one task, and unpacked anew by each job), so
+that the run process never holds it. Taking in needs no Spark, so the next range can be read while Spark works on this one. Knows no table.
+Invariants: each record of the ranges is either among the rows or in doubt, exactly once; files of killed runs go after some hours.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from time import time
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as sql
+from pyspark.sql import types
+
+from orchestration.log_client import RangeReader
+from orchestration.offsets import OffsetRanges, ranges_of_offsets
+from orchestration.spark.source import SOURCE_DDL, SOURCE_SCHEMA, BatchStatistics, StatisticsCount, chosen_records, source_batches
+from orchestration.transforms.parsing import text_key
+from orchestration.transforms.plain_json import PlainSchema, plain_schema, read_plain
+
+INLINE_BYTES = 512 * 1024
+WRITTEN_BYTES = 8 << 20
+"""What is written at once."""
+KEPT_BYTES = 32 << 20
+"""Smaller batches keep their records as they came; of larger ones the few that become dead letters are read again."""
+READ_AGAIN_RANGES = 50
+"""Per partition; gaps between them are read, too."""
+ROW_GROUP_RECORDS = 100_000
+LEFTOVER_AGE_S = 6 * 3_600
+MOSTLY = 0.5
+"""Where more than this share of a chunk was in doubt, the rest of the batch goes to Spark without a try."""
+FASTEST: Mapping[str, Any] = {"compression": "NONE", "use_dictionary": False, "write_statistics": False}
+META_COLUMNS = ("_partition", "_offset", "_timestamp", "_key")
+META_TYPES = (types.IntegerType(), types.LongType(), types.TimestampType(), types.BinaryType())
+META = types.StructType([types.StructField(name, kind) for name, kind in zip(META_COLUMNS, META_TYPES, strict=True)])
+VALUE = types.StructType([types.StructField("_value", types.BinaryType())])
+
+
+class Intake:
+    """Some records: ``doubtful`` ones (``SOURCE_SCHEMA``) are Spark's to parse, the rows of the others are here or in a file."""
+
+    def __init__(self, reader: RangeReader, ranges: OffsetRanges, fields: types.StructType | None, scratch: Path | None) -> None:
+        self.ranges = ranges
+        self.fields = fields
+        self._reader = reader
+        self._scratch = scratch
+        self._plain = plain_schema(fields) if fields is not None else None
+        self._count = StatisticsCount()
+        self._rows: list[pa.Table] = []
+        self._rows_bytes = 0
+        self._doubtful: list[pa.RecordBatch] = []
+        self._records: list[pa.RecordBatch] | None = []
+        self._files: list[Path] = []
+        self._doubtful_file: Path | None = None
+
+    def __repr__(self) -> str:
+        return f"<Intake {self.ranges} records={self.statistics.records} doubtful={self.doubtful.num_rows} files={len(self._files)}>"
+
+    @property
+    def statistics(self) -> BatchStatistics:
+        """What was read."""
+        return self._count.statistics()
+
+    @property
+    def doubtful(self) -> pa.Table:
+        """The records that Spark has to parse."""
+        return pa.Table.from_batches(self._doubtful, schema=SOURCE_SCHEMA)
+
+    def take_in(self) -> None:
+        """Read all ranges."""
+        writer: pq.ParquetWriter | None = None
+        try:
+            for one in self.ranges:
+                for batch in source_batches(self._reader, self.ranges, one):
+                    self._add(batch)
+                    if self._scratch is not None and self._rows_bytes > (INLINE_BYTES if writer is None else WRITTEN_BYTES):
+                        writer = writer or _writer(self._new_file(), self._rows[0].schema)
+                        self._write_rows(writer)
+            if writer is not None and self._rows:
+                self._write_rows(writer)
+        finally:
+            if writer is not None:
+                writer.close()
+
+    def frame(self, session: Any, decided: pa.Table | None) -> Any:
+        """Return what a transform is given; ``decided`` are the rows of records that were in doubt."""
+        own = VALUE if self.fields is None else self.fields
+        schema = types.StructType([*META, *(types.StructField(one.name, one.dataType) for one in own)])
+        rows = [*self._rows, *([decided] if decided is not None and decided.num_rows else [])]
+        if self._files:
+            for table in rows:
+                self._store(table)
+            stored = session.read.schema(schema).parquet(*(str(file) for file in self._files))
+        elif rows:
+            stored = session.createDataFrame(
+                pa.concat_tables([table.cast(rows[0].schema) for table in rows]).combine_chunks(), schema=schema
+            )
+        else:
+            stored = session.createDataFrame([], schema)
+        key = sql.col("_key") if self.fields is None else text_key("_key")
+        columns = [sql.col(f"`{one.name}`") for one in own]
+        return stored.select(
+            sql.lit(self.ranges.topic_id).alias("_topic_id"), "_partition", "_offset", "_timestamp", key.alias("_key"), *columns
+        )
+
+    def doubtful_frame(self, session: Any) -> Any:
+        """Return the records in doubt, with the columns of Spark's source."""
+        table = self.doubtful
+        if self._scratch is None or table.nbytes <= INLINE_BYTES:
+            return session.createDataFrame(table.combine_chunks(), schema=SOURCE_DDL)
+        self._doubtful_file = _new_file(self._scratch)
+        pq.write_table(table, self._doubtful_file, row_group_size=ROW_GROUP_RECORDS, **FASTEST)
+        return session.read.schema(SOURCE_DDL).parquet(str(self._doubtful_file))
+
+    def records_at(self, wanted: Mapping[int, Sequence[int]]) -> pa.Table:
+        """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``; reads again what is not at hand."""
+        batches: Iterator[pa.RecordBatch] = self._read_again(wanted) if self._records is None else iter(self._records)
+        return chosen_records(batches, wanted)
+
+    def release(self) -> None:
+        """Give back what the disk keeps of the batch."""
+        for file in (*self._files, *([self._doubtful_file] if self._doubtful_file is not None else [])):
+            file.unlink(missing_ok=True)
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        self._count.add(batch)
+        if self._records is not None:
+            self._records.append(batch)
+            if self._count.size_bytes > KEPT_BYTES:
+                self._records = None
+        if self.fields is None:
+            self._add_rows(_rows(batch, [batch["value"]], VALUE.names))
+        elif self._plain is None:
+            self._doubtful.append(batch)
+        else:
+            self._add_parsed(batch, self._plain)
+
+    def _add_parsed(self, batch: pa.RecordBatch, schema: PlainSchema) -> None:
+        table, is_plain = read_plain(batch["value"], schema)
+        if not is_plain.all():
+            self._doubtful.append(batch.filter(pa.array(~is_plain)))
+            if is_plain.mean() < MOSTLY:
+                self._plain = None
+            batch = batch.filter(pa.array(is_plain))
+        if batch.num_rows:
+            self._add_rows(_rows(batch, table.columns, table.column_names))
+
+    def _add_rows(self, rows: pa.Table) -> None:
+        self._rows.append(rows)
+        self._rows_bytes += rows.nbytes
+
+    def _write_rows(self, writer: pq.ParquetWriter) -> None:
+        """Write what has come together, and let go of it."""
+        writer.write_table(pa.concat_tables(self._rows), row_group_size=ROW_GROUP_RECORDS)
+        self._rows, self._rows_bytes = [], 0
+
+    def _new_file(self) -> Path:
+        assert self._scratch is not None
+        self._files.append(_new_file(self._scratch))
+        return self._files[-1]
+
+    def _store(self, rows: pa.Table) -> None:
+        pq.write_table(rows, self._new_file(), row_group_size=ROW_GROUP_RECORDS, **FASTEST)
+
+    def _read_again(self, wanted: Mapping[int, Sequence[int]]) -> Iterator[pa.RecordBatch]:
+        for partition, offsets in wanted.items():
+            for one in ranges_of_offsets(partition, offsets, READ_AGAIN_RANGES):
+                yield from source_batches(self._reader, self.ranges, one)
+
+
+def take_in(reader: RangeReader, ranges: OffsetRanges, fields: types.StructType | None, scratch: Path | None) -> Intake:
+    """Read ``ranges``; ``scratch`` is a directory that Spark can read, too, and None where Spark runs on another machine."""
+    intake = Intake(reader, ranges, fields, scratch)
+    try:
+        intake.take_in()
+    except BaseException:
+        intake.release()
+        raise
+    return intake
+
+
+def _rows(batch: pa.RecordBatch, columns: Sequence[Any], names: Sequence[str]) -> pa.Table:
+    meta = [batch[name] for name in ("_partition", "_offset", "_timestamp", "key")]
+    return pa.table([*meta, *columns], names=[*META_COLUMNS, *names])
+
+
+def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(file, schema, **FASTEST)
+
+
+def _new_file(scratch: Path) -> Path:
+    """Name a new file, and remove those that killed runs left."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    for leftover in scratch.glob("batch-*.parquet"):
+        if leftover.stat().st_mtime < time() - LEFTOVER_AGE_S:
+            leftover.unlink(missing_ok=True)
+    return scratch / f"batch-{uuid4().hex}.parquet"

@@ -1,0 +1,92 @@
+"""Who reads the records of a range: the run process or Spark's workers; and the range after it, while Spark is at work.
+
+Decides the first by the number of offsets. The second is a guess that costs nothing when it is wrong: what was read ahead is used only for
+just the ranges that the next plan asks for, else it is thrown away; a failure to read ahead is met again by whoever reads in earnest.
+Invariant: at most one batch is read ahead, so memory and disk hold at most two.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark.sql import types
+
+from orchestration.log_client import RangeReader
+from orchestration.offsets import OffsetRanges
+from orchestration.spark.source import RecordBatchFrame, read_by_workers
+from orchestration.transforms.intake import Intake, take_in
+from orchestration.transforms.parsing import schema_fields
+
+
+class ReadAhead:
+    """Reads one batch in a thread of its own, for a run of several. A context manager: leaving it throws away what nobody asked for."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead")
+        self._fields: dict[str | None, types.StructType | None] = {}
+        self._ranges: OffsetRanges | None = None
+        self._intake: Future[Intake] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._drop()
+        self._thread.shutdown()
+
+    def fields(self, session: Any, ddl: str | None) -> types.StructType | None:
+        """Return the fields that ``ddl`` declares; Spark is asked once."""
+        if ddl not in self._fields:
+            self._fields[ddl] = schema_fields(session, ddl)
+        return self._fields[ddl]
+
+    def start(self, ranges: OffsetRanges, read: Callable[[], Intake]) -> None:
+        """Begin to read ``ranges``."""
+        self._drop()
+        self._ranges, self._intake = ranges, self._thread.submit(read)
+
+    def take(self, ranges: OffsetRanges) -> Intake | None:
+        """Return what was read of just these ranges, None where there is nothing or reading failed."""
+        if self._intake is None or self._ranges != ranges or self._intake.exception() is not None:
+            self._drop()
+            return None
+        intake, self._intake = self._intake.result(), None
+        return intake
+
+    def _drop(self) -> None:
+        """Let go of what was read; a read that is under way ends by itself."""
+        if self._intake is not None and not self._intake.cancel():
+            self._intake.add_done_callback(_release)
+        self._intake = None
+
+
+def _release(intake: "Future[Intake]") -> None:
+    if intake.exception() is None:
+        intake.result().release()
+
+
+def read_batch(
+    session: Any,
+    reader: RangeReader,
+    ranges: OffsetRanges,
+    ddl: str | None,
+    *,
+    arrow_records: int,
+    scratch: Path | None = None,
+    ahead: ReadAhead | None = None,
+    following: OffsetRanges | None = None,
+) -> Intake | RecordBatchFrame:
+    """Return the records of ``ranges``; up to ``arrow_records`` offsets go through the run process, more through Spark's workers.
+
+    ``scratch`` is a directory that Spark can read, too; None where Spark runs on another machine. ``following`` are the ranges that are
+    going to be asked for next, as far as that can be known.
+    """
+    if ranges.count > arrow_records:
+        return read_by_workers(session, reader, ranges)
+    fields = ahead.fields(session, ddl) if ahead is not None else schema_fields(session, ddl)
+    intake = (ahead.take(ranges) if ahead is not None else None) or take_in(reader, ranges, fields, scratch)
+    if ahead is not None and following is not None and 0 < following.count <= arrow_records:
+        ahead.start(following, lambda: take_in(reader, following, fields, scratch))
+    return intake

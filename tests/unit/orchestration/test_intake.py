@@ -1,0 +1,129 @@
+"""Records on their way to a transform: rows, records in doubt, and the batch that is read ahead. No Spark takes part."""
+
+import threading
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import types
+
+from orchestration.log_client import RangeReader
+from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.transforms import intake
+from orchestration.transforms.intake import Intake, take_in
+from orchestration.transforms.reading import ReadAhead
+from tests.unit.orchestration.memory_log import MemoryLog
+
+FIELDS = types.StructType([types.StructField("id", types.LongType(), nullable=False), types.StructField("note", types.StringType())])
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    made = MemoryLog()
+    made.add_topic("orders", 2)
+    for number in range(200):
+        made.topics["orders"].partitions[number % 2].append(b'{"id":%d,"note":"n"}' % number, key=b"k")
+    return made
+
+
+def ranges(start: int = 0, end: int = 100) -> OffsetRanges:
+    both = tuple(OffsetRange(partition=partition, start=start, end=end) for partition in (0, 1))
+    return OffsetRanges(topic="orders", topic_id="id-of-orders", ranges=both)
+
+
+def scratch_files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.parquet"))
+
+
+def test_a_large_batch_waits_in_a_file_and_not_in_memory(log: MemoryLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "INLINE_BYTES", 0)
+    taken = take_in(log.range_reader(), ranges(), FIELDS, tmp_path)
+    (file,) = scratch_files(tmp_path)
+    stored = pq.read_table(file)
+    assert stored.column_names == ["_partition", "_offset", "_timestamp", "_key", "id", "note"]
+    assert sorted(stored["id"].to_pylist()) == list(range(200))
+    assert (taken.statistics.records, taken.doubtful.num_rows) == (200, 0)
+    assert taken.statistics.leader_epochs == {0: 0, 1: 0}
+    taken.release()
+    assert scratch_files(tmp_path) == []
+
+
+def test_a_small_batch_touches_no_disk(log: MemoryLog, tmp_path: Path) -> None:
+    take_in(log.range_reader(), ranges(), FIELDS, tmp_path)
+    assert scratch_files(tmp_path) == []
+
+
+def test_only_records_in_doubt_are_kept_as_they_came(log: MemoryLog) -> None:
+    log.topics["orders"].partitions[0].append(b'{"id":"x"}')
+    log.topics["orders"].partitions[1].append(b"nonsense")
+    taken = take_in(log.range_reader(), ranges(90, 101), FIELDS, None)
+    in_doubt = {tuple(row.values()) for row in taken.doubtful.select(["_partition", "_offset"]).to_pylist()}
+    assert {(0, 100), (1, 100)} <= in_doubt
+    assert taken.statistics.records == 22
+
+
+def test_records_of_a_batch_that_was_not_kept_are_read_again(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "KEPT_BYTES", 10)
+    taken = take_in(log.range_reader(), ranges(), FIELDS, None)
+    log.reads.clear()
+    found = taken.records_at({0: [3, 5], 1: [99]})
+    assert [(row["_partition"], row["_offset"], row["value"]) for row in found.to_pylist()] == [
+        (0, 3, b'{"id":6,"note":"n"}'),
+        (0, 5, b'{"id":10,"note":"n"}'),
+        (1, 99, b'{"id":199,"note":"n"}'),
+    ]
+    assert sum(end - start for _, _, start, end in log.reads) <= 3
+
+
+def test_a_read_that_fails_leaves_no_file(log: MemoryLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "INLINE_BYTES", 0)
+    monkeypatch.setattr(intake, "WRITTEN_BYTES", 0)
+    reader = log.range_reader()
+
+    def failing(topic: str, wanted: OffsetRange) -> object:
+        if wanted.partition == 1:
+            raise ConnectionError("gone")
+        return reader(topic, wanted)
+
+    with pytest.raises(ConnectionError):
+        take_in(failing, ranges(), FIELDS, tmp_path)  # type: ignore[arg-type]
+    assert scratch_files(tmp_path) == []
+
+
+def read(reader: RangeReader, wanted: OffsetRanges, scratch: Path) -> Intake:
+    return take_in(reader, wanted, FIELDS, scratch)
+
+
+def test_what_was_read_ahead_is_used_for_just_its_ranges(log: MemoryLog, tmp_path: Path) -> None:
+    with ReadAhead() as ahead:
+        ahead.start(ranges(0, 50), lambda: read(log.range_reader(), ranges(0, 50), tmp_path))
+        taken = ahead.take(ranges(0, 50))
+        assert taken is not None
+        assert taken.statistics.records == 100
+        assert ahead.take(ranges(0, 50)) is None
+        ahead.start(ranges(0, 50), lambda: read(log.range_reader(), ranges(0, 50), tmp_path))
+        assert ahead.take(ranges(0, 51)) is None
+
+
+def test_what_nobody_asked_for_leaves_no_file(log: MemoryLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "INLINE_BYTES", 0)
+    is_written = threading.Event()
+
+    def reading() -> Intake:
+        taken = read(log.range_reader(), ranges(), tmp_path)
+        is_written.set()
+        return taken
+
+    with ReadAhead() as ahead:
+        ahead.start(ranges(), reading)
+        assert is_written.wait(30)
+    assert scratch_files(tmp_path) == []
+
+
+def test_a_failure_to_read_ahead_is_left_to_whoever_reads_in_earnest() -> None:
+    def failing() -> Intake:
+        raise ConnectionError("gone")
+
+    with ReadAhead() as ahead:
+        ahead.start(ranges(), failing)
+        assert ahead.take(ranges()) is None
