@@ -28,7 +28,9 @@ NODE: Mapping[str, Family] = {
     "partitions": partitions,
     "clients": clients,
 }
-PLATFORM: Mapping[str, Family] = {name: imported(f"benchmarks.{name}", name) for name in ("to_table", "freshness", "empty_run")}
+PLATFORM: Mapping[str, Family] = {
+    name: imported(f"benchmarks.{name}", name) for name in ("backlog", "marts", "to_table", "freshness", "empty_run")
+}
 """A family of the platform is a function with the name of its module."""
 FAMILIES = {**NODE, **PLATFORM}
 GROUPS = {"node": tuple(NODE), "platform": tuple(PLATFORM)}

@@ -1,0 +1,79 @@
+"""Our way from a topic to a new Delta table, in a process of its own: ``python -m benchmarks.backlog_run TOPIC DDL ADDRESS DIRECTORY``.
+
+It is what the run of a table does in Dagster, called here directly: plan, read, parse, transform in the warm Spark server, commit rows and
+offsets, range after range, with the settings as shipped. Prints one JSON object, as ``by_hand`` does.
+"""
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.by_hand import arrow_schema, measured
+from orchestration.connection import connect
+from orchestration.offsets import OffsetRanges
+from orchestration.settings import load_settings
+from orchestration.spark.session import close_session, open_session, shared_scratch
+from orchestration.tables import PROVENANCE, Lake
+from orchestration.topics import TopicSpec
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.following import follow
+from orchestration.transforms.topic_run import RunContext
+
+TABLE = "copied"
+FOLLOW_S = 3_600.0
+
+
+class Silence:
+    """A Reporter that says nothing."""
+
+    def note(self, sentence: str) -> None:
+        print(sentence, file=sys.stderr)
+
+    def pin(self, kind: str, ranges: OffsetRanges) -> None:
+        """Ranges go to run tags, elsewhere."""
+
+
+def copied_table(topic: TopicSpec) -> TopicTable:
+    """Return a table of all fields without rule, key or expectation: the checks are off on both sides."""
+    assert topic.schema is not None
+    names = arrow_schema(topic.schema).names
+
+    def copied(records: Any) -> Any:
+        """All fields of the records."""
+        return records.select(*PROVENANCE, *names)
+
+    return TopicTable(name=TABLE, topic=topic, function=copied)
+
+
+def copy_topic(address: str, topic: TopicSpec, directory: Path) -> int:
+    """Follow the topic until nothing is left of what it holds, as the run of a table does; return the number of rows."""
+    settings = load_settings({**os.environ, "TIDELOG_BOOTSTRAP_SERVERS": address, "TIDELOG_DATA": str(directory)})
+    session = open_session(settings)
+    lake = Lake(settings.lake_root)
+    with connect(address) as log:
+        context = RunContext(
+            log=log,
+            lake=lake,
+            session=lambda: session,
+            reporter=Silence(),
+            run_id="backlog",
+            records_per_run=settings.records_per_run,
+            arrow_records=settings.arrow_records,
+            commit_attempts=settings.commit_attempts,
+            scratch=shared_scratch(settings),
+        )
+        for result in follow(copied_table(topic), context, follow_s=FOLLOW_S):
+            if not result.backlog:
+                break
+    rows = lake.existing(TABLE).row_count
+    close_session(session, settings)
+    return rows
+
+
+if __name__ == "__main__":
+    name, schema, broker, directory = sys.argv[1:]
+    done = measured(lambda: copy_topic(broker, TopicSpec(name=name, schema=schema), Path(directory)))
+    print(json.dumps(asdict(done)))
