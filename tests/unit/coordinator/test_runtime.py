@@ -214,7 +214,10 @@ def test_request_that_names_no_groups_is_answered() -> None:
     assert replies[0].results == []
 
 
-@pytest.mark.parametrize(("text", "expected"), [("", 0), ("a", 97), ("console-consumer", -648006740), ("grüße", 98768023), ("😀", 1772899)])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", 0), ("a", 97), ("console-consumer", -648006740), ("grüße", 98768023), ("😀", 1772899), ("a" * 101, -1443024351)],
+)
 def test_hash_is_javas(text: str, expected: int) -> None:
     assert java_hash(text) == expected
 
