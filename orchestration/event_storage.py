@@ -14,12 +14,14 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from dagster._core.storage import sqlite_storage
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
-from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+from dagster._core.storage.schedules.sqlite.sqlite_schedule_storage import SqliteScheduleStorage
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS, create_db_conn_string
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import OperationalError
 
@@ -68,6 +70,17 @@ def is_stamped(engine: Engine) -> bool:
             return False
 
 
+def is_file_stamped(folder: str, file: str) -> bool:
+    """Return whether the database ``file`` is in a folder and has its tables."""
+    if not Path(folder, f"{file}.db").exists():
+        return False
+    engine = open_engine(create_db_conn_string(folder, file))
+    try:
+        return is_stamped(engine)
+    finally:
+        engine.dispose()
+
+
 class KeptEventLogStorage(SqliteEventLogStorage):
     """Dagster's event log in SQLite: a file for the assets, and one for each run."""
 
@@ -98,26 +111,41 @@ class KeptEventLogStorage(SqliteEventLogStorage):
         self._kept.close()
 
 
-class KeptRunStorage(SqliteRunStorage):
-    """Dagster's runs in SQLite."""
+def kept(storage: Any, file: str) -> Any:
+    """Return ``storage``, one of Dagster's over a single file, with connections that stay open."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._kept = KeptEngines()
-        super().__init__(*args, **kwargs)
+    class Kept(storage):  # type: ignore[misc]  # a class that is handed in
+        """Creates tables where there are none, by Dagster's own way, and keeps what it opens."""
 
-    @contextmanager
-    def connect(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction."""
-        with self._kept.of(self._conn_string).begin() as connection:
-            yield connection
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self._kept = KeptEngines()
+            super().__init__(*args, **kwargs)
 
-    def dispose(self) -> None:
-        """Close everything."""
-        super().dispose()
-        self._kept.close()
+        @classmethod
+        def from_local(cls, base_dir: str, inst_data: Any = None) -> Any:
+            if is_file_stamped(base_dir, file):
+                return cls(create_db_conn_string(base_dir, file), inst_data)
+            return super().from_local(base_dir, inst_data)
+
+        @contextmanager
+        def connect(self) -> Iterator[Connection]:
+            with self._kept.of(self._conn_string).begin() as connection:
+                yield connection
+
+        def dispose(self) -> None:
+            super().dispose()
+            self._kept.close()
+
+    return Kept
+
+
+KeptRunStorage = kept(SqliteRunStorage, "runs")
+KeptScheduleStorage = kept(SqliteScheduleStorage, "schedules")
 
 
 def keep_connections() -> None:
     """Let this process use them wherever Dagster's SQLite storage is configured (by default it is)."""
     assert hasattr(sqlite_storage, "SqliteEventLogStorage"), "this release of Dagster names its storage otherwise"
-    vars(sqlite_storage).update(SqliteEventLogStorage=KeptEventLogStorage, SqliteRunStorage=KeptRunStorage)
+    vars(sqlite_storage).update(
+        SqliteEventLogStorage=KeptEventLogStorage, SqliteRunStorage=KeptRunStorage, SqliteScheduleStorage=KeptScheduleStorage
+    )

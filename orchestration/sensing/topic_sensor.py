@@ -31,6 +31,7 @@ TOPIC_TAG = "tidelog/topic"
 WAIT_S = 15.0
 LOG_TIMEOUT_MS = 5_000
 POLL_S = 1.0
+RUN_POLL_S = 0.2
 REMEMBERED_RUNS = 12
 STEP_FAILURE = "STEP_FAILURE"
 
@@ -97,12 +98,13 @@ class Watch:
         }
 
     def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
-        """Wait for records beyond those that were seen, or until something waiting may be due."""
+        """Wait for records beyond those that were seen, until something waiting may be due, or for the end of a run that is in the way."""
         limit_s = deadline_s - self.clock.now_s()
         if decision.next_due_s is not None:
             limit_s = min(limit_s, decision.next_due_s - self.clock.now_s())
         if decision.in_flight:
-            limit_s = min(limit_s, POLL_S)
+            self._wait_for_runs(decision.in_flight, min(limit_s, POLL_S))
+            return
         ends = {(lag.topic, one.partition): one.last_stable_offset for lag in lags.values() for one in lag.partitions}
         started_s = self.clock.now_s()
         timeout_ms = max(int(limit_s * 1000), 1)
@@ -113,6 +115,18 @@ class Watch:
         is_early = self.clock.now_s() - started_s < min(POLL_S, limit_s)
         if decision.is_anything_wanting and is_early:
             self.clock.sleep(min(POLL_S, limit_s))
+
+    def _wait_for_runs(self, tables: Sequence[str], limit_s: float) -> None:
+        """Wait until one of these tables' runs has ended: asking for that alone is cheap, and its successor is waited for."""
+        until_s = self.clock.now_s() + limit_s
+        while (left_s := until_s - self.clock.now_s()) > 0:
+            self.clock.sleep(min(RUN_POLL_S, left_s))
+            if not all(self._is_running(table) for table in tables):
+                return
+
+    def _is_running(self, table: str) -> bool:
+        unfinished = dg.RunsFilter(tags={TABLE_TAG: table}, statuses=list(UNFINISHED))
+        return bool(self.instance.get_run_ids(unfinished, limit=1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,15 +10,20 @@ from dagster._core.events.log import EventLogEntry
 from dagster._core.storage import sqlite_storage
 from sqlalchemy import text
 
-from orchestration.event_storage import MAX_KEPT, KeptEventLogStorage, KeptRunStorage, keep_connections
+from orchestration.event_storage import MAX_KEPT, KeptEventLogStorage, KeptRunStorage, KeptScheduleStorage, keep_connections
 
 pytestmark = pytest.mark.platform
 KEY = dg.AssetKey("a")
+STORAGES: dict[str, type] = {
+    "SqliteEventLogStorage": KeptEventLogStorage,
+    "SqliteRunStorage": KeptRunStorage,
+    "SqliteScheduleStorage": KeptScheduleStorage,
+}
 
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    for name in ("SqliteEventLogStorage", "SqliteRunStorage"):
+    for name in STORAGES:
         monkeypatch.setattr(sqlite_storage, name, getattr(sqlite_storage, name))
     keep_connections()
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
@@ -31,8 +36,8 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dg.Dagster
 def stock(directory: Path, monkeypatch: pytest.MonkeyPatch) -> dg.DagsterInstance:
     """Return the same instance as Dagster's own commands open it."""
     with monkeypatch.context() as patched:
-        patched.setattr(sqlite_storage, "SqliteEventLogStorage", KeptEventLogStorage.__base__)
-        patched.setattr(sqlite_storage, "SqliteRunStorage", KeptRunStorage.__base__)
+        for name, kept_one in STORAGES.items():
+            patched.setattr(sqlite_storage, name, kept_one.__base__)
         return dg.DagsterInstance.from_config(str(directory))
 
 
@@ -91,16 +96,30 @@ def test_the_ui_is_told_of_an_event_while_the_run_goes_on(
     assert seen[:1] == ["first"]
 
 
+def test_files_that_exist_are_opened_as_they_are_and_missing_ones_are_made(kept: dg.DagsterInstance, tmp_path: Path) -> None:
+    run = new_run(kept)
+    kept.report_engine_event("first", run)
+    kept.dispose()
+    for _ in range(2):
+        with dg.DagsterInstance.from_config(str(tmp_path)) as again:
+            assert isinstance(again.schedule_storage, KeptScheduleStorage)
+            assert messages(again, run) == ["first"]
+            assert again.all_instigator_state() == []
+    (tmp_path / "schedules" / "schedules.db").unlink()
+    with dg.DagsterInstance.from_config(str(tmp_path)) as again:
+        assert again.all_instigator_state() == []
+
+
 def test_only_so_many_files_stay_open_and_none_after_the_end(kept: dg.DagsterInstance, tmp_path: Path) -> None:
     runs = [new_run(kept) for _ in range(MAX_KEPT + 3)]
     for run in runs:
         kept.report_engine_event("first", run)
-    assert len(open_databases(tmp_path)) <= MAX_KEPT + 1  # those of events, and the runs
+    assert len(open_databases(tmp_path / "history")) <= MAX_KEPT + 1  # those of events, the runs
     for run in runs:
         kept.report_engine_event("second", run)
     assert [messages(kept, run) for run in runs] == [["first", "second"]] * len(runs)
     kept.dispose()
-    assert open_databases(tmp_path) == set()
+    assert open_databases(tmp_path / "history") == set()
 
 
 def open_databases(directory: Path) -> set[Path]:
