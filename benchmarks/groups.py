@@ -29,6 +29,7 @@ from log_service.network.channel import open_channel
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from log_service.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -109,6 +110,12 @@ class Member:
         request = HeartbeatRequest(group_id=self._group_id, generation_id=self._generation_id, member_id=self._member_id)
         self._require((await self._connection.request(request, HeartbeatResponse)).error_code, "Heartbeat")
 
+    async def leave(self) -> None:
+        """Leave, so that the broker has nothing to expire in the next round."""
+        identity = MemberIdentity(member_id=self._member_id)
+        request = LeaveGroupRequest(group_id=self._group_id, members=[identity])
+        self._require((await self._connection.request(request, LeaveGroupResponse)).error_code, "LeaveGroup")
+
     def _require(self, code: int, name: str, expected: set[ErrorCode] | frozenset[ErrorCode] = frozenset((ErrorCode.NONE,))) -> None:
         if code not in expected:
             raise BenchmarkError(f"{name} of group {self._group_id} was answered with {ErrorCode(code).name}")
@@ -125,44 +132,48 @@ class Crowd:
         self._topic = topic
         self._count = count
         self._joined: list[Member] = []
+        self._everybody_joined = trio.Event()
+        self._is_over = trio.Event()
 
     @property
     def commit_count(self) -> int:
         return sum(member.commit_count for member in self._joined)
 
-    async def live(self, index: int, starting_at: trio.Event) -> None:
-        """Join, wait for the others, then commit and heartbeat until cancelled."""
+    async def live(self, index: int) -> None:
+        """Join, wait for the others, commit and heartbeat until it is over, and leave."""
         async with open_channel(self._env, self._address.host, self._address.port) as channel:
             connection = NodeConnection(channel, self._address, self._config)
             await connection.negotiate()
-            member = Member(connection, f"bench-group-{index}", self._topic)
+            member = Member(connection, f"{self._topic}-{index}", self._topic)
             await member.join()
             self._joined.append(member)
             if len(self._joined) == self._count:
-                starting_at.set()
-            await starting_at.wait()
+                self._everybody_joined.set()
+            await self._everybody_joined.wait()
             due = trio.current_time() + COMMIT_EVERY_S * index / self._count
-            while True:
-                await trio.sleep_until(due)
+            while not self._is_over.is_set():
+                with trio.move_on_at(due):
+                    await self._is_over.wait()
+                    break
                 due += COMMIT_EVERY_S
                 await member.commit()
                 if member.commit_count % HEARTBEAT_EVERY == 0:
                     await member.heartbeat()
+            await member.leave()
 
     async def observe(self, broker: BrokerProcess, *, warm_up_s: float, window_s: float) -> tuple[float, float, int]:
         """Return the broker's CPU seconds per second, the commits per second, and its RSS while all groups are at it."""
-        everybody = trio.Event()
         async with trio.open_nursery() as nursery:
             for index in range(self._count):
-                nursery.start_soon(self.live, index, everybody)
+                nursery.start_soon(self.live, index)
             with trio.fail_after(JOIN_DEADLINE_S):
-                await everybody.wait()
+                await self._everybody_joined.wait()
             await trio.sleep(warm_up_s)
             started, cpu_before, commits_before = trio.current_time(), broker.cpu_s(), self.commit_count
             await trio.sleep(window_s)
             seconds = trio.current_time() - started
             cpu_s, commits, rss_bytes = broker.cpu_s() - cpu_before, self.commit_count - commits_before, broker.rss_bytes()
-            nursery.cancel_scope.cancel()
+            self._is_over.set()
         return cpu_s / seconds, commits / seconds, rss_bytes
 
 
