@@ -195,7 +195,7 @@ class Broker:
         await self._serve(nursery, dispatcher)
         await self._serve_metrics(node, dispatcher)
         await self._background.start(self._lifecycle.run)
-        nursery.start_soon(warm_up)
+        nursery.start_soon(warm_up, HANDLERS)
 
     async def _hold_background(self, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
         """Run what uses the logs beside the connections; it has to end before the logs are closed."""

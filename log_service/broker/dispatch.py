@@ -47,26 +47,26 @@ class Dispatcher:
         self._start_task = start_task
         self._now_ns = node.clock.monotonic_ns
         began_ms = node.clock.monotonic_ms()
-        self._routes = {
-            key: _Route(
-                handle=handler,
-                request_type=request_class(key),
-                response_type=response_class(key),
-                meter=RequestMeter(SERVED[key].max_version, began_ms),
-            )
-            for key, handler in handlers.items()
-        }
-
-    @property
-    def meters(self) -> dict[ApiKey, RequestMeter]:
+        self._handlers = handlers
+        self._routes: dict[ApiKey, _Route] = {}
+        self.meters = {key: RequestMeter(SERVED[key].max_version, began_ms) for key in handlers}
         """What was counted of each API's requests."""
-        return {key: route.meter for key, route in self._routes.items()}
 
     def only(self, keys: Collection[ApiKey]) -> "Dispatcher":
-        """Return one that answers these APIs and no other."""
-        fewer = Dispatcher(self._node, {}, self._start_task)
-        fewer._routes = {key: route for key, route in self._routes.items() if key in keys}
+        """Return one that answers these APIs and no other, and counts them together with this one."""
+        fewer = Dispatcher(self._node, {key: handler for key, handler in self._handlers.items() if key in keys}, self._start_task)
+        fewer.meters = self.meters
         return fewer
+
+    def _find_route(self, key: ApiKey) -> _Route | None:
+        """Return the row of an API that is asked for the first time; its messages are imported now."""
+        handler = self._handlers.get(key)
+        if handler is None:
+            return None
+        route = self._routes[key] = _Route(
+            handle=handler, request_type=request_class(key), response_type=response_class(key), meter=self.meters[key]
+        )
+        return route
 
     def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Answer:
         """Answer one request.
@@ -82,7 +82,7 @@ class Dispatcher:
                 raise
             header = error.header._replace(api_version=0)
             return Call(header, context).encode(unsupported_version_response())
-        route = self._routes.get(header.api_key)
+        route = self._routes.get(header.api_key) or self._find_route(header.api_key)
         if route is None:
             raise ProtocolError(f"{header.api_key.name} is not served on listener {context.listener_name}")
         request, _ = decode(route.request_type, header.api_version, frame, body, max_elements=MAX_REQUEST_ELEMENTS)

@@ -1,24 +1,41 @@
-"""Compiles the codecs that every client needs before it needs them.
+"""Compiles and imports what clients need before they need it.
 
-Codecs are compiled at first use, a millisecond or two each, so that a node starts quickly. What every client asks first would wait for
-that; so it is compiled in the background as soon as the listeners are up, one version at a time and the newest first.
+Codecs are compiled at first use, a millisecond or two each, and most handlers are imported at first use, some milliseconds each, so that a
+node starts quickly. A client would wait for that; so it is done in the background as soon as the listeners are up, a piece at a time:
+first the codecs of what every client asks, the newest version first, then the handlers with their messages.
 """
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import trio
 import trio.lowlevel
 
+from log_service.broker.handler_table import OnDemand
+from log_service.broker.node import Handler
 from log_service.protocol.api_versions import SERVED, ApiKey, request_class, response_class
 from log_service.protocol.codec import decoder, encoder
 
 HOT_APIS = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
 
 
-async def warm_up() -> None:
-    """Compile, letting everything else go first."""
+async def warm_up(handlers: Mapping[ApiKey, Handler]) -> None:
+    """Compile and import, letting everything else go first."""
+    for piece in (*_codecs(), *_imports(handlers)):
+        await trio.lowlevel.checkpoint()
+        piece()
+
+
+def _codecs() -> Iterator[Callable[[], object]]:
     for key in HOT_APIS:
         spec = SERVED[key]
         for version in range(spec.max_version, spec.min_version - 1, -1):
-            await trio.lowlevel.checkpoint()
-            decoder(request_class(key), version)  # type: ignore[arg-type]  # a class is hashable, which the cache cannot tell
-            await trio.lowlevel.checkpoint()
-            encoder(response_class(key), version)  # type: ignore[arg-type]  # as above
+            yield partial(decoder, request_class(key), version)  # type: ignore[arg-type]  # a class is hashable, which the cache cannot tell
+            yield partial(encoder, response_class(key), version)  # type: ignore[arg-type]  # as above
+
+
+def _imports(handlers: Mapping[ApiKey, Handler]) -> Iterator[Callable[[], object]]:
+    for key, handler in handlers.items():
+        if isinstance(handler, OnDemand):
+            yield partial(request_class, key)
+            yield handler.load

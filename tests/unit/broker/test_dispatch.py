@@ -1,6 +1,9 @@
 """What comes in as bytes: unknown APIs, unsupported versions, bodies that do not parse; and handlers that fail."""
 
+import inspect
 import logging
+import subprocess
+import sys
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -10,8 +13,9 @@ import trio
 import trio.lowlevel
 
 from log_service.broker import handler_table
-from log_service.broker.handler_table import HANDLERS
-from log_service.broker.node import Call, Node
+from log_service.broker.handler_table import HANDLERS, OnDemand
+from log_service.broker.node import Call, Handler, Node
+from log_service.broker.warm_up import warm_up
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.api_versions import SERVED, ApiKey
 from log_service.protocol.frames import RequestHeader, encode_request
@@ -180,3 +184,23 @@ def test_damaged_requests_never_harm_the_node(seed: int) -> None:
         assert (await node.produce("a", batch(b"one"))).error_code == 0
 
     tell(story, seed=seed)
+
+
+def test_every_handler_that_is_imported_on_demand_is_there() -> None:
+    for handler in HANDLERS.values():
+        assert inspect.isfunction(handler.load() if isinstance(handler, OnDemand) else handler)
+
+
+def test_a_start_imports_the_handlers_that_every_client_needs_and_no_other() -> None:
+    code = "import log_service.broker.main, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    prefix = "log_service.broker.handlers."
+    handlers = {name.removeprefix(prefix) for name in loaded if name.startswith(prefix)}
+    assert {"api_versions", "metadata", "produce", "fetch"} <= handlers
+    assert not {"describe_quorum", "update_features", "group_membership", "alter_replica_log_dirs"} & handlers
+
+
+def test_warming_up_imports_every_handler() -> None:
+    handlers: dict[ApiKey, Handler] = {ApiKey.DESCRIBE_QUORUM: OnDemand("describe_quorum", "handle_describe_quorum")}
+    trio.run(warm_up, handlers)
+    assert repr(handlers[ApiKey.DESCRIBE_QUORUM]) == "<OnDemand describe_quorum.handle_describe_quorum loaded>"
