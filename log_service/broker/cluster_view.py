@@ -81,7 +81,7 @@ def partition_error(image: MetadataImage, partition: PartitionRegistration, list
     broker = image.cluster.brokers.get(partition.leader)
     if broker is None or broker.is_fenced:
         return ErrorCode.LEADER_NOT_AVAILABLE
-    return ErrorCode.LISTENER_NOT_FOUND if address_of(broker, listener_name) is NO_BROKER else ErrorCode.NONE
+    return ErrorCode.NONE if listener_name in broker.endpoints else ErrorCode.LISTENER_NOT_FOUND
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionRegistration) -> list[int]:
