@@ -26,6 +26,7 @@ _HOPS: Integers = np.where(WIDTHS > 0, WIDTHS + (NUMBERS ^ (NUMBERS >> 63)), _FA
 A negative length, which is refused once the record is looked at, counts as far as a positive one of the same bits."""
 
 _LANE_COUNT = 768  # a step of numpy costs as much for one lane as for hundreds; more lanes cost searches for their starts
+_MIN_LANE_COUNT = 32
 _MIN_LANE_RECORDS = 16
 _MIN_RECORD_COUNT = 512
 _MAX_MEAN_BYTES = 4096  # lengths of longer records take three bytes
@@ -34,8 +35,17 @@ _STEPS_BETWEEN_LOOKS = 8
 _MAX_SKEW = 4
 _TRIES = 3
 
-_LOOKS_LIKE_ATTRIBUTES = re.compile(rb"\x00(?:(?<=[\x80-\xff][\x01-\x7f]\x00)|(?<=\x00[\x0c-\x7e]\x00))")
-"""A zero after a length: one of two bytes, or one of one byte after a record without headers. Searching for the zero first is fast."""
+_SHORT_BYTES = 128
+_SAMPLE_BYTES = 4_096
+_MAX_ZEROS = 256
+_MAX_LOOK_BYTES = 512
+
+_AFTER_ANY_LENGTH = re.compile(rb"\x00(?:(?<=[\x80-\xff][\x01-\x7f]\x00)|(?<=\x00[\x0c-\x7e]\x00))")
+"""What looks like attributes after a record's length: a zero after two bytes of length, or after one behind the zero headers of the record
+before. The search is for zeros, which texts have nowhere else."""
+
+_AFTER_LONG_LENGTH = re.compile(rb"[\x80-\xff][\x01-\x7f]\x00")
+"""The same of two bytes of length alone, for records that are full of zeros."""
 
 
 def find_records(body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> tuple[Integers, Integers]:
@@ -74,6 +84,8 @@ def _walk_lanes(body: Buffer, octets: Octets, counts: Integers, batch_starts: In
     guesses = _guess_starts(body, octets, record_count, batch_starts, batch_ends)
     for _ in range(_TRIES):
         starts = np.union1d(batch_starts, guesses)
+        if len(starts) < _MIN_LANE_COUNT:
+            return None
         owners = np.searchsorted(batch_starts, starts, side="right") - 1
         stops = np.minimum(np.append(starts[1:], batch_ends[-1]), batch_ends[owners])
         places = _follow(octets, starts, stops, _MAX_SKEW * (record_count // len(starts) + _STEPS_BETWEEN_LOOKS))
@@ -93,8 +105,12 @@ def _guess_starts(body: Buffer, octets: Octets, record_count: int, batch_starts:
     first, end = int(batch_starts[0]), int(batch_ends[-1])
     mean_bytes = (end - first) // record_count + 1
     distance = max((end - first) // _LANE_COUNT, _MIN_LANE_RECORDS * mean_bytes)
-    looks = (_LOOKS_LIKE_ATTRIBUTES.search(body, near, near + 2 * mean_bytes) for near in range(first + distance, end, distance))
-    attributes = np.array([look.start() for look in looks if look], np.int64)
+    if mean_bytes < _SHORT_BYTES or bytes(body[first : first + _SAMPLE_BYTES]).count(0) < _MAX_ZEROS:
+        search, look_bytes = _AFTER_ANY_LENGTH.search, 2 * mean_bytes
+    else:
+        search, look_bytes = _AFTER_LONG_LENGTH.search, min(2 * mean_bytes, _MAX_LOOK_BYTES)
+    looks = (search(body, near, near + look_bytes) for near in range(first + distance, end, distance))
+    attributes = np.array([look.end() - 1 for look in looks if look], np.int64)
     places: Integers = attributes - 1 - (octets.take(attributes - 2) > 0x7F)
     owners = np.searchsorted(batch_starts, places, side="right") - 1
     for _ in range(_PROBE_HOPS):  # a wrong guess is likely to run into the chain
