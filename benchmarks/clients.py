@@ -197,7 +197,7 @@ def confluent_poll(work: Work) -> Spent:
     consumer.list_topics(work.topic)
     watch, read_count, read_bytes = Watch(), 0, 0
     consumer.assign([ConfluentPartition(work.topic, 0, 0)])
-    while read_count < work.count and (records := consumer.consume(POLL_RECORDS, timeout=10)):
+    while read_count < work.count and (records := consumer.consume(min(POLL_RECORDS, work.count - read_count), timeout=10)):
         read_count += len(records)
         read_bytes += sum(len(record.value() or b"") for record in records)
     spent = watch.spent()

@@ -34,7 +34,7 @@ def consume_values(address: str, topic: str, count: int) -> float:
     consumer.assign([TopicPartition(topic, 0, 0)])
     read_count, started = 0, 0.0
     while read_count < count:
-        records = consumer.consume(10_000, timeout=10)
+        records = consumer.consume(min(10_000, count - read_count), timeout=10)
         if not records:
             raise BenchmarkError(f"only {read_count} of {count} records could be read")
         started = started or time.monotonic()
