@@ -5,6 +5,9 @@ disk five times: some three hundred waits in one run. Here each process keeps it
 already, are synchronous NORMAL: a loss of power may take the last events along, never a database. What was committed to a table is in the
 table; a materialization that was lost so is told by the next run.
 
+Dagster's setting for a storage of one's own takes an absolute folder, which would tie a data directory to its place, and a dagster.yaml
+that is there already would not have it. So a process of ours says so itself (``keep_connections``); where Postgres is set, nothing changes.
+
 Decides how long a connection lives; tables, queries and files are Dagster's own, so that its other commands read them as ever.
 Invariants: at most ``MAX_KEPT`` files of runs are kept open; nothing is opened by importing this module, so that forked processes share
 none.
