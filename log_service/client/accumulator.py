@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from itertools import count, islice
+from functools import partial
+from itertools import count, islice, repeat, takewhile
 from operator import attrgetter
 
 from log_service.client.delivery import Delivery, DeliveryCallback, ProducerBatch
@@ -27,6 +28,7 @@ NEVER_MS = 2**62
 REQUEST_OVERHEAD_BYTES = 512
 
 _new = tuple.__new__
+_new_delivery = partial(_new, Delivery)
 
 
 class PartitionQueue:
@@ -194,27 +196,21 @@ class Accumulator:
     ) -> list[Delivery]:
         """Take values from ``start`` on into the batch of ``first``, while it takes any and the buffer has room. Returns their receipts."""
         batch, _, timestamp_ms = first
-        taken: list[Delivery] = []
         if batch.is_closed or batch.builder is None:
-            return taken
-        index, size_bytes, append = batch.record_count, batch.size_bytes, batch.builder.append_within
-        limit_bytes = min(self._config.batch_size, size_bytes + self._config.buffer_memory - self.buffered_bytes)
+            return []
+        limit_bytes = min(self._config.batch_size, batch.size_bytes + self._config.buffer_memory - self.buffered_bytes)
         max_bytes = self._config.max_request_size - REQUEST_OVERHEAD_BYTES
-        for content in islice(contents, start, None):
-            if size_bytes >= limit_bytes or (content is not None and len(content) > max_bytes):
-                break
-            grown_bytes = append(timestamp_ms, None, content, headers)
-            if not grown_bytes:
-                break
-            size_bytes = grown_bytes
-            if callback is not None:
+        fitting: Iterator[bytes | None] = islice(contents, start, None)
+        if self._config.batch_size > max_bytes:  # else a batch has no room for what is larger
+            fitting = takewhile(lambda content: content is None or len(content) <= max_bytes, fitting)
+        added = range(batch.record_count, batch.record_count + batch.builder.append_values(timestamp_ms, fitting, headers, limit_bytes))
+        if callback is not None:
+            for index in added:
                 batch.add_callback(index, timestamp_ms, callback)
-            taken.append(_new(Delivery, (batch, index, timestamp_ms)))
-            index += 1
-        batch.record_count = index
-        self._resize(batch, size_bytes)
-        batch.is_closed = size_bytes >= self._config.batch_size
-        return taken
+        batch.record_count = added.stop
+        self._resize(batch, batch.builder.estimated_size_bytes)
+        batch.is_closed = batch.size_bytes >= self._config.batch_size
+        return list(map(_new_delivery, zip(repeat(batch), added, repeat(timestamp_ms))))
 
     def drain(self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]) -> Drained:
         """Move what may leave now to in flight: at most one batch per partition and one request per node. It is still to be ``seal``ed."""

@@ -9,6 +9,7 @@ block delivers everything, or raises.
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import trio
@@ -55,6 +56,9 @@ class BlockingDelivery(NamedTuple):
         with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1_000):
             return await self.delivery.wait()
         raise TimeoutError(f"not delivered within {timeout_ms} ms")
+
+
+_new_receipt = partial(_new, BlockingDelivery)
 
 
 class BlockingProducer(Blocking[Producer]):
@@ -139,7 +143,7 @@ class BlockingProducer(Blocking[Producer]):
             if is_run:
                 with self._accumulator.lock:
                     placed = producer.place_run(receipt.delivery, contents, len(receipts), pairs, on_delivery)
-                receipts += [_new(BlockingDelivery, (each, portal)) for each in placed]
+                receipts += map(_new_receipt, zip(placed, repeat(portal)))
                 if receipt.delivery.batch.is_closed:
                     self._send_wake()
         return receipts

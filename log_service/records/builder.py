@@ -29,6 +29,9 @@ from log_service.records.varint import VARINTS
 DEFAULT_MAX_SIZE_BYTES = 16 * 1024
 """``batch.size``: the uncompressed size up to which a batch takes records."""
 
+MAX_BATCH_BYTES = (1 << 31) - 1
+"""What the length of a batch can say."""
+
 _NULL = VARINTS[-1]
 
 
@@ -124,6 +127,40 @@ class BatchBuilder:
         buffer += record
         self.record_count = offset_delta + 1
         return size_bytes
+
+    def append_values(
+        self, timestamp_ms: int, values: Iterable[bytes | None], headers: Sequence[RecordHeader] = (), limit_bytes: int = MAX_BATCH_BYTES
+    ) -> int:
+        """Add values without keys until the batch has reached ``limit_bytes`` or the next has no room; returns how many were added.
+
+        The batch has a record already. What its records have in common is put together once.
+        """
+        assert self.record_count > 0, "the first record of a batch fits whatever its size"
+        first_delta = offset_delta = self.record_count
+        before = b"\0" + VARINTS[timestamp_ms - self.base_timestamp]
+        after = encode_headers(headers) if headers else b"\0"
+        fixed_bytes = len(before) + len(_NULL) + len(after)
+        size_bytes, room_bytes = len(self._buffer), self.max_size_bytes
+        parts: list[bytes] = []
+        for value in values:
+            if value is None:
+                length, content = _NULL, b""
+            else:
+                length, content = VARINTS[len(value)], value
+            offset = VARINTS[offset_delta]
+            record_bytes = fixed_bytes + len(offset) + len(length) + len(content)
+            size = VARINTS[record_bytes]
+            grown_bytes = size_bytes + len(size) + record_bytes
+            if size_bytes >= limit_bytes or grown_bytes > room_bytes:
+                break
+            parts += (size, before, offset, _NULL, length, content, after)
+            size_bytes = grown_bytes
+            offset_delta += 1
+        self._buffer += b"".join(parts)
+        self.record_count = offset_delta
+        if offset_delta > first_delta and timestamp_ms > self.max_timestamp:
+            self.max_timestamp = timestamp_ms
+        return offset_delta - first_delta
 
     def build(
         self,

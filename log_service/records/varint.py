@@ -11,6 +11,7 @@ INT64_VARINT_BYTES = 10
 _INT32_MASK = (1 << 32) - 1
 _INT64_MASK = (1 << 64) - 1
 _KNOWN = range(-64, 2048)
+_KEPT_ONCE_ASKED_FOR = 16_384
 
 
 def encode_varint(number: int) -> bytes:
@@ -31,12 +32,15 @@ def encode_varint(number: int) -> bytes:
 
 
 class Varints(dict[int, bytes]):
-    """The varint of every number: the small ones kept, the others encoded when asked for."""
+    """The varint of every number: small ones are kept (offsets in large batches: once asked for), others encoded when asked for."""
 
     __slots__ = ()
 
     def __missing__(self, number: int) -> bytes:
-        return encode_varint(number)
+        encoded = encode_varint(number)
+        if 0 <= number < _KEPT_ONCE_ASKED_FOR:
+            self[number] = encoded
+        return encoded
 
 
 VARINTS = Varints({number: encode_varint(number) for number in _KNOWN})

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from log_service.records.batch import HEADER_SIZE, is_crc_valid, iterate_records, parse_header
 from log_service.records.builder import BatchBuilder, build_batch
 from log_service.records.compression import Codec
-from log_service.records.record import NewRecord, Record, encode_record, max_record_bytes
+from log_service.records.record import NewRecord, Record, RecordHeader, encode_record, max_record_bytes
 from log_service.records.varint import VARINTS, encode_varint, read_varint
 from tests.unit.records.golden import GOLDEN, RECORDS
 from tests.unit.records.strategies import CODECS
@@ -99,6 +99,38 @@ def test_built_batch_is_ready_to_be_stamped() -> None:
     builder = BatchBuilder(Codec.LZ4)
     builder.append(0, None, b"x")
     assert isinstance(builder.build(), bytearray)
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.binary(max_size=40), st.sampled_from([b"x" * 63, b"x" * 64, b"x" * 9000])), max_size=80),
+    st.sampled_from([(), (("name", b"content"), ("none", None))]),
+    st.integers(0, 3000),
+    st.integers(100, 20_000),
+    st.integers(0, 20_000),
+)
+def test_values_added_together_build_the_bytes_of_single_appends(
+    values: list[bytes | None], headers: tuple[RecordHeader, ...], later_ms: int, max_size_bytes: int, limit_bytes: int
+) -> None:
+    """Up to the same record, too: none once the limit is reached, none that has no room."""
+    together, single = BatchBuilder(max_size_bytes=max_size_bytes), BatchBuilder(max_size_bytes=max_size_bytes)
+    for builder in (together, single):
+        builder.append(1_700_000_000_000, b"key", b"first")
+    timestamp_ms = 1_700_000_000_000 + later_ms
+    expected_count = 0
+    for value in values:
+        if single.estimated_size_bytes >= limit_bytes or not single.append_within(timestamp_ms, None, value, headers):
+            break
+        expected_count += 1
+    assert together.append_values(timestamp_ms, values, headers, limit_bytes) == expected_count
+    assert together.build() == single.build()
+
+
+def test_large_batches_offsets_are_read_back() -> None:
+    """Beyond the numbers whose varints are kept."""
+    builder = BatchBuilder(max_size_bytes=1 << 20)
+    builder.append(5, None, b"v")
+    assert builder.append_values(5, [b"v"] * 20_000) == 20_000
+    assert [record.offset for record in iterate_records(builder.build())] == list(range(20_001))
 
 
 def test_empty_builder_is_our_bug() -> None:
