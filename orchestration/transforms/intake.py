@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 from pyspark.sql import types
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges, ranges_of_offsets
@@ -107,6 +108,28 @@ class Intake:
         return stored.select(
             sql.lit(self.ranges.topic_id).alias("_topic_id"), "_partition", "_offset", "_timestamp", key.alias("_key"), *columns
         )
+
+    @property
+    def plain_names(self) -> tuple[str, ...]:
+        """The columns of ``frame``; ``_key`` as text is Spark's to make, and is not among them."""
+        own = VALUE if self.fields is None else self.fields
+        key = ("_key",) if self.fields is None else ()
+        return ("_topic_id", "_partition", "_offset", "_timestamp", *key, *own.names)
+
+    def rows(self, chosen: Mapping[str, str], decided: pa.Table | None) -> pa.Table:
+        """Return columns of ``frame`` without Spark: ``chosen`` says of each name which of ``plain_names`` it is."""
+        wanted = [name for name in dict.fromkeys(chosen.values()) if name != "_topic_id"]
+        parts = [pq.read_table(file, columns=wanted) for file in self._files]
+        if not self._files:
+            parts = [table.select(wanted) for table in (*self._rows, *([decided] if decided is not None else []))]
+        found = pa.concat_tables([table.cast(parts[0].schema) for table in parts]) if parts else self._no_rows().select(wanted)
+        topic_id = pa.repeat(pa.scalar(self.ranges.topic_id), found.num_rows)
+        columns = [topic_id if source == "_topic_id" else found[source] for source in chosen.values()]
+        return pa.table(columns, names=list(chosen))
+
+    def _no_rows(self) -> pa.Table:
+        own = VALUE if self.fields is None else self.fields
+        return pa.schema(to_arrow_schema(types.StructType([*META, *own]))).empty_table()
 
     def doubtful_frame(self, session: Any) -> Any:
         """Return the records in doubt, with the columns of Spark's source."""

@@ -23,7 +23,7 @@ from orchestration.quality.suites import Outcome
 from orchestration.schemas import conform
 from orchestration.spark.source import BatchStatistics
 from orchestration.tables import CommitConflictError, Lake, TableSnapshot, append_with_offsets
-from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch, in_order
+from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch
 from orchestration.transforms.checking import blocking_failures, evaluate_suite
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
@@ -164,7 +164,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
     committed = append_with_offsets(
         target,
-        in_order(result.batch.rows),
+        result.batch.rows,
         plan.ranges,
         source.statistics.leader_epochs,
         expected=state.committed,
