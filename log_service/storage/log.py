@@ -230,7 +230,7 @@ class Log(ReadableLog):
                 segment.sync()
             self.producer_snapshots.sync()
             if epochs is not None:
-                self.files.write_atomically(self.leader_epochs.path, epochs)
+                self.home.replace_file(self.files, self.leader_epochs.path, epochs)
             sync_topic_id(self.files, self.directory)
             self.files.sync_directory(self.directory)
             self.files.sync_directory(self.directory.parent)

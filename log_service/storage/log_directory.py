@@ -96,6 +96,20 @@ class LogDirectory:
         """Return what to answer to a sync that failed: that is final, unless nothing was synced yet."""
         return self.answer_to(error) if error.errno in _PASSING_ERRORS else self.fail(error)
 
+    def replace_file(self, files: Files, path: Path, content: bytes) -> None:
+        """Write a small file of a log durably, in a thread of the pool.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the disk is full: the file is what it was, and nothing that was synced before is in doubt.
+            OSError: anything else; to be answered as a failed sync.
+        """
+        try:
+            files.write_atomically(path, content)
+        except OSError as error:
+            if error.errno in _FULL_DISK_ERRORS:
+                raise self.answer_to(error) from error
+            raise
+
     def refused(self) -> KafkaError:
         """Return what to answer while ``append_refusal`` stands."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.append_refusal or f"log directory {self.path} does not take this now")

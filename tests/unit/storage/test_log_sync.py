@@ -149,7 +149,7 @@ def test_leader_epochs_and_topic_id_are_durable_with_the_first_sync() -> None:
 def test_a_failed_sync_is_final(error: int) -> None:
     context = LogContext()
     context.append_records(1)
-    context.files.fail_next("sync", error=error)
+    context.files.fail_next("sync", error=error, containing=".log")
     failures: list[OSError] = []
     context.log.home.on_failed = lambda _directory, failure: failures.append(failure)
     with pytest.raises(KafkaError) as caught:
@@ -161,6 +161,19 @@ def test_a_failed_sync_is_final(error: int) -> None:
         trio.run(context.log.sync)
     with pytest.raises(KafkaError):
         context.append_records(1)
+
+
+def test_a_full_disk_that_does_not_take_the_leader_epochs_costs_one_sync() -> None:
+    context = LogContext()
+    context.append_records(1, leader_epoch=4)
+    context.files.fail_next("append", error=errno.ENOSPC, containing="leader-epoch-checkpoint")
+    with pytest.raises(KafkaError, match="make room"):
+        trio.run(context.log.sync)
+    assert not context.log.home.is_offline
+    assert context.log.recovery_point == 0
+    assert trio.run(context.log.sync) == 1
+    context.files.crash()
+    assert context.files.read_bytes(context.directory / "leader-epoch-checkpoint") == b"0\n1\n4 0\n"
 
 
 @pytest.mark.parametrize("seed", range(4))
