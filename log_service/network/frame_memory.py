@@ -1,42 +1,48 @@
 """Memory for frames that are larger than a connection's buffer.
 
-Decides where it comes from. Up to ``REUSED_BYTES`` it is memory that an earlier frame was received into, where there is some: new memory is
-zeroed first, and its pages come one by one. Above that it is the system's, which gives pages only as bytes arrive, and gets them back.
-How much may be taken at once is the budget's to say.
+Decides where it comes from: from an earlier frame where there is some that is large enough, because new memory is zeroed first, or comes
+from the system page by page, which takes as long again as receiving and writing what it holds. How much may be taken at once is the
+budget's to say.
 
-Invariant: what is kept is at most ``KEPT_COUNT`` pieces, each as large as a frame that was received.
+Invariant: what is kept for later frames takes at most ``KEPT_BYTES``.
 """
 
 from mmap import mmap
 
-REUSED_BYTES = 2 << 20
-KEPT_COUNT = 4
+SYSTEM_BYTES = 1 << 20
+"""A new piece above this comes from the system, which gives pages only as bytes arrive."""
+
+KEPT_BYTES = 8 << 20
+
+Memory = bytearray | mmap
 
 
 class FrameMemory:
     """The pieces of memory of one node that no frame uses."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "kept_bytes")
 
     def __init__(self) -> None:
-        self._kept: list[bytearray] = []  # the smallest first
+        self._kept: list[Memory] = []  # the smallest first
+        self.kept_bytes = 0
 
     def __repr__(self) -> str:
         return f"<FrameMemory kept={[len(memory) for memory in self._kept]}>"
 
-    def take(self, size_bytes: int) -> bytearray | mmap:
+    def take(self, size_bytes: int) -> Memory:
         """Return a piece of at least that size; what is in it means nothing."""
-        if size_bytes > REUSED_BYTES:
-            return mmap(-1, size_bytes)
         for index, memory in enumerate(self._kept):
             if len(memory) >= size_bytes:
+                self.kept_bytes -= len(memory)
                 return self._kept.pop(index)
-        return bytearray(size_bytes)
+        return bytearray(size_bytes) if size_bytes <= SYSTEM_BYTES else mmap(-1, size_bytes)
 
-    def give_back(self, memory: bytearray | mmap) -> None:
-        """Take back a piece that nobody looks at any more; the largest ones are kept."""
-        if isinstance(memory, mmap):
+    def give_back(self, memory: Memory) -> None:
+        """Take back a piece that nobody looks at any more; where there is too much, the smallest go."""
+        if len(memory) > KEPT_BYTES:
             return
         self._kept.append(memory)
         self._kept.sort(key=len)
-        del self._kept[:-KEPT_COUNT]
+        self.kept_bytes += len(memory)
+        while self.kept_bytes > KEPT_BYTES:
+            self.kept_bytes -= len(self._kept.pop(0))

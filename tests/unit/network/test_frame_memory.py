@@ -1,44 +1,48 @@
 """Memory of large frames is used again, within bounds."""
 
-from mmap import mmap
+import pytest
 
-from log_service.network.frame_memory import KEPT_COUNT, REUSED_BYTES, FrameMemory
+from log_service.network.frame_memory import KEPT_BYTES, SYSTEM_BYTES, FrameMemory
+
+SIZES = [100_000, SYSTEM_BYTES, SYSTEM_BYTES + 1, KEPT_BYTES]
 
 
-def test_a_frame_gets_the_memory_of_an_earlier_one_that_was_as_large() -> None:
+@pytest.mark.parametrize("size_bytes", SIZES)
+def test_a_frame_gets_the_memory_of_an_earlier_one_that_was_as_large(size_bytes: int) -> None:
     memory = FrameMemory()
-    first = memory.take(100_000)
+    first = memory.take(size_bytes)
     memory.give_back(first)
-    assert memory.take(99_000) is first
+    assert memory.kept_bytes == size_bytes
+    assert memory.take(size_bytes - 1_000) is first
+    assert memory.kept_bytes == 0
 
 
-def test_a_piece_in_use_is_not_given_twice() -> None:
+@pytest.mark.parametrize("size_bytes", SIZES)
+def test_a_piece_in_use_is_not_given_twice(size_bytes: int) -> None:
     memory = FrameMemory()
-    first = memory.take(100_000)
-    memory.give_back(first)
-    assert memory.take(100_000) is first
-    assert memory.take(100_000) is not first
+    memory.give_back(memory.take(size_bytes))
+    assert memory.take(size_bytes) is not memory.take(size_bytes)
 
 
-def test_a_smaller_piece_does_not_do() -> None:
+def test_a_smaller_piece_does_not_do_and_of_larger_ones_the_smallest_does() -> None:
     memory = FrameMemory()
-    memory.give_back(memory.take(100_000))
-    assert len(memory.take(100_001)) >= 100_001
+    small, middle, large = (memory.take(size) for size in (100_000, 200_000, 300_000))
+    for piece in (large, small, middle):
+        memory.give_back(piece)
+    assert memory.take(100_001) is middle
 
 
-def test_the_largest_pieces_are_kept_and_no_more_than_a_few() -> None:
+def test_no_more_is_kept_than_the_bound_and_the_smallest_go_first() -> None:
     memory = FrameMemory()
-    pieces = [memory.take(70_000 + index) for index in range(KEPT_COUNT + 2)]
+    pieces = [memory.take(size) for size in (KEPT_BYTES // 2, KEPT_BYTES // 4, KEPT_BYTES // 4 + 1)]
     for piece in pieces:
         memory.give_back(piece)
-    smallest_first = [memory.take(70_000) for _ in range(KEPT_COUNT + 1)]
-    assert all(taken is given for taken, given in zip(smallest_first, pieces[2:], strict=False))
-    assert not any(smallest_first[-1] is given for given in pieces)
+    assert memory.kept_bytes == KEPT_BYTES // 2 + KEPT_BYTES // 4 + 1
+    assert memory.take(KEPT_BYTES // 8) is pieces[2]
+    assert memory.take(KEPT_BYTES // 8) is pieces[0]
 
 
-def test_very_large_frames_get_memory_of_the_system_and_give_it_back() -> None:
+def test_a_piece_beyond_the_bound_goes_back_to_the_system() -> None:
     memory = FrameMemory()
-    piece = memory.take(REUSED_BYTES + 1)
-    assert isinstance(piece, mmap)
-    memory.give_back(piece)
-    assert memory.take(REUSED_BYTES + 1) is not piece
+    memory.give_back(memory.take(KEPT_BYTES + 1))
+    assert memory.kept_bytes == 0
