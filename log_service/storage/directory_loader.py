@@ -5,8 +5,10 @@ nothing of other directories. A log that is damaged does not stop the others: it
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -66,6 +68,7 @@ class DirectoryLoader:
         self._open_one = open_one
         self._thread_count = thread_count
         self._loaded = LoadedDirectory()
+        self._work: deque[Work] = deque()
         self._error: OSError | None = None
 
     async def load(self) -> LoadedDirectory:
@@ -92,21 +95,20 @@ class DirectoryLoader:
             )
             for name, topic_partition in partitions
         ]
-        size = _LOGS_PER_CALL if is_clean else 1
-        limiter = trio.CapacityLimiter(self._thread_count)
+        self._work.extend(work)
         async with trio.open_nursery() as nursery:
-            for start in range(0, len(work), size):
-                await limiter.acquire_on_behalf_of(start)
-                nursery.start_soon(self._open_some, work[start : start + size], limiter, start)
+            for _ in range(self._thread_count):
+                nursery.start_soon(self._open_in_turns)
         if self._error is not None:
             raise self._error
         return self._loaded
 
-    async def _open_some(self, work: list[Work], limiter: trio.CapacityLimiter, borrower: int) -> None:
-        try:
-            await self._files.run_in_pool(lambda: self._open_all(work))
-        finally:
-            limiter.release_on_behalf_of(borrower)
+    async def _open_in_turns(self) -> None:
+        """Open logs until none is left: many at once while there are many, at last one by one, so that few wait behind a large one."""
+        while self._work and self._error is None:
+            count = max(1, min(_LOGS_PER_CALL, len(self._work) // (4 * self._thread_count)))
+            some = [self._work.popleft() for _ in range(count)]
+            await self._files.run_in_pool(partial(self._open_all, some))
 
     def _open_all(self, work: list[Work]) -> None:
         for path, topic_partition, known in work:

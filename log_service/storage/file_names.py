@@ -4,6 +4,7 @@ Knows names only. Invariant: a name that was made here parses back to the same v
 nothing.
 """
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from log_service.common.types import TopicPartition
@@ -39,6 +40,16 @@ def parse_file_name(name: str, suffix: str) -> int | None:
     if len(digits) != _OFFSET_DIGITS or not name.endswith(suffix) or not digits.isascii() or not digits.isdigit():
         return None
     return int(digits)
+
+
+def offsets_by_suffix(names: Iterable[str]) -> dict[str, list[int]]:
+    """Return the offsets in the names of a directory's files, by what follows them (``.log``), in the order of the names."""
+    found: dict[str, list[int]] = {}
+    for name in names:
+        digits, dot, suffix = name.partition(".")
+        if len(digits) == _OFFSET_DIGITS and digits.isascii() and digits.isdigit():
+            found.setdefault(dot + suffix, []).append(int(digits))
+    return found
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 LOCK_FILE = ".lock"
 _TEMPORARY_SUFFIX = ".tmp"
+_SMALL_FILE_BYTES = 64 << 10
 
 
 class _SyncRound:
@@ -304,7 +305,11 @@ class RealFiles:
 
     def read_bytes(self, path: Path) -> bytes:
         """Return a small file's content."""
-        return path.read_bytes()
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return b"".join(iter(lambda: os.read(number, _SMALL_FILE_BYTES), b""))
+        finally:
+            os.close(number)
 
     def write_atomically(self, path: Path, content: bytes, *, is_synced: bool = True) -> None:
         """Replace a small file: written beside it, synced, renamed, directory synced; without the syncs where somebody else syncs later."""

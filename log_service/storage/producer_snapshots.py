@@ -15,7 +15,7 @@ from struct import Struct
 from crc32c import crc32c
 
 from log_service.common.env import Files
-from log_service.storage.file_names import SNAPSHOT_SUFFIX, file_name, parse_file_name
+from log_service.storage.file_names import SNAPSHOT_SUFFIX, file_name
 from log_service.storage.producer_state import NO_OFFSET, ProducerEntry, RememberedBatch
 
 _VERSION = 1
@@ -96,12 +96,6 @@ class ProducerSnapshots:
         self.directory = directory
         self._offsets = sorted(offsets)
         self._unsynced: list[int] = []
-
-    @classmethod
-    def of_directory(cls, files: Files, directory: Path, names: Iterable[str]) -> "ProducerSnapshots":
-        """Return the snapshots among the names of a directory."""
-        parsed = (parse_file_name(name, SNAPSHOT_SUFFIX) for name in names)
-        return cls(files, directory, [offset for offset in parsed if offset is not None])
 
     @property
     def offsets(self) -> list[int]:

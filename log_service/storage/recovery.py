@@ -10,7 +10,7 @@ read: it is written once more (``sync_failures``).
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +25,12 @@ from log_service.storage.file_names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     file_name,
-    parse_file_name,
+    offsets_by_suffix,
 )
 from log_service.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from log_service.storage.log import Log
@@ -83,25 +84,29 @@ def open_log(
         OSError: the disk failed.
     """
     known = known or OpenedFrom()
-    files.make_directory(directory)
-    found_id = read_topic_id(files, directory)
+    names = files.list_directory(directory)
+    if not names:
+        files.make_directory(directory)
+    found_id = read_topic_id(files, directory) if PARTITION_METADATA_FILE in names else None
     if topic_id is not None and found_id is None:
         write_topic_id(files, directory, topic_id)
     elif topic_id is not None and found_id != topic_id:
         text = f"{directory} holds a log of topic id {found_id}, {topic_id} was asked for: move it away"
         raise StorageError(text)
-    names = finish_exchanges(files, directory, _remove_leftovers(files, directory), config)
-    snapshots = ProducerSnapshots.of_directory(files, directory, names)
-    epochs = LeaderEpochs.load(files, directory / LEADER_EPOCH_CHECKPOINT)
+    names = finish_exchanges(files, directory, _remove_leftovers(files, directory, names), config)
+    offsets = offsets_by_suffix(names)
+    snapshots = ProducerSnapshots(files, directory, offsets.get(SNAPSHOT_SUFFIX, ()))
+    epochs_path = directory / LEADER_EPOCH_CHECKPOINT
+    epochs = LeaderEpochs.load(files, epochs_path) if LEADER_EPOCH_CHECKPOINT in names else LeaderEpochs(files, epochs_path)
     loader = _Loader(files, clock.wall_ms(), directory, config, known=known, epochs=epochs)
-    segments, log_end_offset = loader.load(names)
+    segments, log_end_offset = loader.load(offsets)
     log_start_offset = max(known.log_start_offset, segments[0].base_offset)
     if log_start_offset > log_end_offset:
         segments, log_end_offset = loader.start_over(segments, log_start_offset), log_start_offset
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     snapshots.remove_above(log_end_offset)
-    if has_failed_sync(files, directory):
+    if has_failed_sync(names):
         loader.write_again(segments)
     producers = ProducerState(producer_id_expiration_ms)
     log_reader.reload_producers(producers, snapshots, segments, log_start_offset, log_end_offset)
@@ -127,9 +132,8 @@ def open_log(
     )
 
 
-def _remove_leftovers(files: Files, directory: Path) -> list[str]:
+def _remove_leftovers(files: Files, directory: Path, names: list[str]) -> list[str]:
     """Remove what a crash or a delayed removal left, and return the names that count."""
-    names = files.list_directory(directory)
     kept = []
     for name in names:
         if name.endswith(_LEFTOVER_SUFFIXES):
@@ -160,10 +164,10 @@ class _Loader:
         self._known = known
         self._epochs = epochs
 
-    def load(self, names: list[str]) -> tuple[Segments, int]:
-        """Return the segments and the log end offset."""
-        base_offsets = [offset for name in names if (offset := parse_file_name(name, LOG_SUFFIX)) is not None]
-        self._remove_orphans(names, set(base_offsets))
+    def load(self, offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
+        """Return the segments and the log end offset. ``offsets`` are those of the files that are there, by suffix."""
+        base_offsets = offsets.get(LOG_SUFFIX, [])
+        self._remove_orphans(offsets, base_offsets)
         if not base_offsets:
             if self._known.recovery_point > self._known.log_start_offset:
                 text = f"{self._directory} holds no segment, but offsets up to {self._known.recovery_point} were synced there"
@@ -171,12 +175,12 @@ class _Loader:
             return Segments([self._new_segment(self._known.log_start_offset)]), self._known.log_start_offset
         segments = [self._existing_segment(base_offset) for base_offset in base_offsets]
         if self._known.is_clean:
-            self._complete_indexes(segments, set(names))
+            self._complete_indexes(segments, offsets)
             with _damage_named(segments[-1]):
                 log_end_offset = segments[-1].next_offset()
             self._check_synced(segments[-1], log_end_offset, None, is_last=True)
             return Segments(segments), log_end_offset
-        return self._recover(segments, set(names))
+        return self._recover(segments, offsets)
 
     def start_over(self, segments: Segments, offset: int) -> Segments:
         """Replace segments that all lie below ``offset``, where the log starts, by an empty one."""
@@ -199,14 +203,12 @@ class _Loader:
         self._files.sync_directory(self._directory.parent)
         forget_failed_sync(self._files, self._directory)
 
-    def _remove_orphans(self, names: list[str], base_offsets: set[int]) -> None:
+    def _remove_orphans(self, offsets: Mapping[str, list[int]], base_offsets: list[int]) -> None:
         """Remove indexes that retention left before the first segment. One behind it says that a segment vanished."""
         first_offset = min(base_offsets, default=-1)
-        for name in names:
-            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
-                offset = parse_file_name(name, suffix)
-                if offset is None or offset in base_offsets:
-                    continue
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+            for offset in sorted(set(offsets.get(suffix, ())).difference(base_offsets)):
+                name = file_name(offset, suffix)
                 if offset > first_offset and suffix != TXN_INDEX_SUFFIX:
                     text = f"{self._directory} holds {name} and not {file_name(offset, LOG_SUFFIX)}, with the records from {offset} on"
                     raise StorageError(f"{text}; restore it, or move the directory away to start without its records")
@@ -219,19 +221,19 @@ class _Loader:
         size_bytes = self._files.size_bytes(self._directory / file_name(base_offset, LOG_SUFFIX))
         return Segment(self._files, self._directory, base_offset, self._config, created_ms=self._now_ms, size_bytes=size_bytes)
 
-    def _complete_indexes(self, segments: list[Segment], names: set[str]) -> None:
+    def _complete_indexes(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> None:
         """Build the indexes whose files are missing now, in the pool, and not when somebody reads."""
+        indexed = set(offsets.get(OFFSET_INDEX_SUFFIX, ())).intersection(offsets.get(TIME_INDEX_SUFFIX, ()))
         for segment in segments:
-            index_names = {segment.path(OFFSET_INDEX_SUFFIX).name, segment.path(TIME_INDEX_SUFFIX).name}
-            if segment.size_bytes and not index_names <= names:
+            if segment.size_bytes and segment.base_offset not in indexed:
                 with _damage_named(segment):
                     segment.rebuild_indexes()
                 segment.finish_indexes()
 
-    def _recover(self, segments: list[Segment], names: set[str]) -> tuple[Segments, int]:
+    def _recover(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
         """Verify the segments from the recovery point on, and cut the log where they stop being whole."""
         first = max(Segments(segments).index_of(self._known.recovery_point), 0)
-        self._complete_indexes(segments[:first], names)
+        self._complete_indexes(segments[:first], offsets)
         expected_offset = segments[first].base_offset
         for index in range(first, len(segments)):
             segment = segments[index]

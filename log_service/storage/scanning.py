@@ -5,8 +5,10 @@ Invariants: never reads past the end it was given, never holds more than one chu
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from struct import Struct
 
+from log_service.common.env import Files
 from log_service.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -22,11 +24,20 @@ from log_service.records.batch import (
 Read = Callable[[int, int], bytes]
 """(position, size_bytes) -> at most that many bytes from there."""
 
+SMALL_BYTES = 8 << 10
 _HEADERS_CHUNK_BYTES = 32 << 10
 _BATCHES_CHUNK_BYTES = 1 << 20
 _FIND_CHUNK_BYTES = 8 << 10
 _SPAN = Struct(">qi11xi")
 """Of a header: base offset, batch length, last offset delta."""
+
+
+def walker(files: Files, path: Path, read: Read, size_bytes: int) -> Read:
+    """Return what reads a file for one walk: a small one is read whole, and is not kept open as ``read`` does; a node has very many."""
+    if size_bytes > SMALL_BYTES:
+        return read
+    content = files.read_bytes(path) if size_bytes else b""
+    return lambda position, wanted_bytes: content[position : position + wanted_bytes]
 
 
 def scan_headers(

@@ -19,7 +19,7 @@ from log_service.records.batch import BatchHeader, CorruptBatch
 from log_service.storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, file_name
 from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
 from log_service.storage.recent_places import RECENT_COUNT, BatchPlace, RecentPlaces
-from log_service.storage.scanning import find_indexed, scan_batches, scan_headers
+from log_service.storage.scanning import SMALL_BYTES, find_indexed, scan_batches, scan_headers, walker
 from log_service.storage.segment_indexes import SegmentIndexes
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -83,8 +83,6 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"<Segment {self.base_offset} size={self.size_bytes}>"
-
-    # Files
 
     def path(self, suffix: str = LOG_SUFFIX) -> Path:
         """Return the path of one of the segment's files."""
@@ -188,7 +186,7 @@ class Segment:
         timestamp = self._indexes.max_timestamp
         if timestamp is None:
             timestamp = self.indexes.max_timestamp
-            assert timestamp is not None
+        assert timestamp is not None, "indexes that are loaded know it"
         return timestamp
 
     @property
@@ -246,16 +244,16 @@ class Segment:
         """
         content = self._read(position, size_bytes)
         if len(content) < size_bytes:
-            text = f"the batch at position {position} of {self.path()} is cut off"
-            raise CorruptBatch(text)
+            raise CorruptBatch(f"the batch at position {position} of {self.path()} is cut off")
         return content
 
     def next_offset(self) -> int:
         """Return the offset after the last batch, read from the file."""
-        last_offset = self.base_offset - 1
-        for _, header in self.headers(self.offset_index.last_entry[1]):
-            last_offset = header.last_offset
-        return last_offset + 1
+        next_offset = self.base_offset
+        start = 0 if self.size_bytes <= SMALL_BYTES else self.offset_index.last_entry[1]
+        for _, header in scan_headers(walker(self.files, self.path(), self._read, self.size_bytes), start, self.size_bytes):
+            next_offset = header.next_offset
+        return next_offset
 
     # Checking and cutting
 
@@ -281,7 +279,7 @@ class Segment:
         self.synced_bytes = 0
         valid_bytes, next_offset = 0, self.base_offset
         try:
-            for position, header, _ in self.batches(0):
+            for position, header, _ in scan_batches(walker(self.files, self.path(), self._read, self.size_bytes), 0, self.size_bytes):
                 base_offset, last_offset = header.base_offset, header.last_offset
                 if base_offset < next_offset or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
                     return valid_bytes, next_offset, f"the batch at position {position} has base offset {base_offset}, {next_offset} is due"

@@ -9,6 +9,7 @@ machine that lost its memory reads what is on the disk.
 """
 
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 from log_service.common.env import Files
@@ -26,9 +27,9 @@ def note_failed_sync(files: Files, directory: Path) -> None:
         _log.error("%s: that a sync failed could not be noted: %s", directory, error)
 
 
-def has_failed_sync(files: Files, directory: Path) -> bool:
-    """Whether the marker is there."""
-    return files.exists(directory / MARKER_FILE)
+def has_failed_sync(names: Collection[str]) -> bool:
+    """Whether the marker is among the names in a partition's directory."""
+    return MARKER_FILE in names
 
 
 def forget_failed_sync(files: Files, directory: Path) -> None:

@@ -9,7 +9,7 @@ from log_service.common.errors import StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.storage.checkpoints import read_offsets, write_offsets
 from log_service.storage.clean_shutdown import take_marker, write_marker
-from log_service.storage.file_names import file_name, is_set_aside, parse_directory_name, parse_file_name, set_aside_name
+from log_service.storage.file_names import file_name, is_set_aside, offsets_by_suffix, parse_directory_name, parse_file_name, set_aside_name
 from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
 from log_service.storage.partition_metadata import format_uuid, parse_uuid, read_topic_id, write_topic_id
 from tests.sim.files import MemoryFiles
@@ -128,6 +128,20 @@ def test_segment_names() -> None:
     assert parse_file_name("00000000000000001234.log", ".log") == 1234
     for name in ("1234.log", "00000000000000001234.index", "0000000000000000123x.log", "00000000000000001234.log.deleted"):
         assert parse_file_name(name, ".log") is None
+
+
+def test_offsets_of_a_directory_by_suffix() -> None:
+    zero, next_one = "00000000000000000000", "00000000000000000012"
+    names = [
+        f"{zero}.log",
+        f"{zero}.index",
+        f"{next_one}.log",
+        f"{next_one}.log.swap",
+        "7.log",
+        "partition.metadata",
+        "0000000000000000001x.log",
+    ]
+    assert offsets_by_suffix(names) == {".log": [0, 12], ".index": [0], ".log.swap": [12]}
 
 
 @pytest.mark.parametrize(
