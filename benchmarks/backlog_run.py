@@ -1,5 +1,6 @@
-"""Our way from a topic to a new Delta table, in a process of its own: ``python -m benchmarks.backlog_run TOPIC DDL ADDRESS DIRECTORY``.
+"""Our way from a topic to a new Delta table, in a process of its own: ``python -m benchmarks.backlog_run WAY TOPIC DDL ADDRESS DIRECTORY``.
 
+WAY ``copied`` has a transform that chooses columns, which Arrow does; ``filtered`` one with a filter that keeps all, which Spark computes.
 It is what the run of a table does in Dagster, called here directly: plan, read, parse, transform in the warm Spark server, commit rows and
 offsets, range after range, with the settings as shipped. Prints one JSON object, as ``by_hand`` does.
 """
@@ -10,6 +11,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import pyspark.sql.connect.session  # noqa: F401 - an installation's runs are forked from a process that has imported it
 
 from benchmarks.by_hand import arrow_schema, measured
 from orchestration.connection import connect
@@ -36,7 +39,7 @@ class Silence:
         """Ranges go to run tags, elsewhere."""
 
 
-def copied_table(topic: TopicSpec) -> TopicTable:
+def table_of(topic: TopicSpec, way: str) -> TopicTable:
     """Return a table of all fields without rule, key or expectation: the checks are off on both sides."""
     assert topic.schema is not None
     names = arrow_schema(topic.schema).names
@@ -45,10 +48,14 @@ def copied_table(topic: TopicSpec) -> TopicTable:
         """All fields of the records."""
         return records.select(*PROVENANCE, *names)
 
-    return TopicTable(name=TABLE, topic=topic, function=copied)
+    def filtered(records: Any) -> Any:
+        """All fields of all records, behind a filter."""
+        return copied(records).where("_offset >= 0")
+
+    return TopicTable(name=TABLE, topic=topic, function={"copied": copied, "filtered": filtered}[way])
 
 
-def copy_topic(address: str, topic: TopicSpec, directory: Path) -> int:
+def copy_topic(way: str, address: str, topic: TopicSpec, directory: Path) -> int:
     """Follow the topic until nothing is left of what it holds, as the run of a table does; return the number of rows."""
     settings = load_settings({**os.environ, "TIDELOG_BOOTSTRAP_SERVERS": address, "TIDELOG_DATA": str(directory)})
     session = open_session(settings)
@@ -65,7 +72,7 @@ def copy_topic(address: str, topic: TopicSpec, directory: Path) -> int:
             commit_attempts=settings.commit_attempts,
             scratch=shared_scratch(settings),
         )
-        for result in follow(copied_table(topic), context, follow_s=FOLLOW_S):
+        for result in follow(table_of(topic, way), context, follow_s=FOLLOW_S):
             if not result.backlog:
                 break
     rows = lake.existing(TABLE).row_count
@@ -74,6 +81,6 @@ def copy_topic(address: str, topic: TopicSpec, directory: Path) -> int:
 
 
 if __name__ == "__main__":
-    name, schema, broker, directory = sys.argv[1:]
-    done = measured(lambda: copy_topic(broker, TopicSpec(name=name, schema=schema), Path(directory)))
+    chosen, name, schema, broker, directory = sys.argv[1:]
+    done = measured(lambda: copy_topic(chosen, broker, TopicSpec(name=name, schema=schema), Path(directory)))
     print(json.dumps(asdict(done)))

@@ -15,7 +15,7 @@ from orchestration.spark.server import SparkServer
 from tests.helpers.ports import free_port
 
 pytestmark = pytest.mark.platform
-START_DEADLINE_S = 120.0
+START_DEADLINE_S = 300.0
 
 
 @pytest.fixture
