@@ -222,7 +222,8 @@ class RealFiles:
         _raise_descriptor_limit()
         self._pool_threads = pool_threads
         self._limiter: trio.CapacityLimiter | None = None
-        self._open_files: dict[Path, list[RealFile]] = {}
+        self._open_files: dict[str, dict[str, list[RealFile]]] = {}
+        """By directory and name: a directory that is renamed takes its own along, whatever else is open."""
         self._guard = threading.Lock()
 
     def open(self, path: Path, *, create: bool = True) -> File:
@@ -230,17 +231,14 @@ class RealFiles:
         number = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
         file = RealFile(self, path, number)
         with self._guard:
-            self._open_files.setdefault(path, []).append(file)
+            self._follow([file], path)
         return file
 
     def forget(self, file: RealFile) -> None:
         """Stop following the renames of a file that closes."""
         with self._guard:
-            same_path = self._open_files.get(file.path, [])
-            if file in same_path:
-                same_path.remove(file)
-            if not same_path:
-                self._open_files.pop(file.path, None)
+            others = [other for other in self._take(file.path) if other is not file]
+            self._follow(others, file.path)
 
     def exists(self, path: Path) -> bool:
         """Whether a file or directory has that name."""
@@ -270,19 +268,27 @@ class RealFiles:
         path.mkdir(parents=True, exist_ok=True)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Atomically replace ``target``; open files learn their new path."""
+        """Atomically replace ``target``; open files learn their new path, those in a directory too."""
         source.replace(target)
         with self._guard:
-            moved = self._open_files.pop(source, [])
-            self._follow(moved, target)
-            if not moved:
-                for path in [path for path in self._open_files if path.is_relative_to(source)]:
-                    self._follow(self._open_files.pop(path), target / path.relative_to(source))
+            self._follow(self._take(source), target)
+            for name, files in self._open_files.pop(str(source), {}).items():
+                self._follow(files, target / name)
+
+    def _take(self, path: Path) -> list[RealFile]:
+        """Forget who has a path open, and return them."""
+        directory, name = os.path.split(path)
+        names = self._open_files.get(directory, {})
+        files = names.pop(name, [])
+        if not names:
+            self._open_files.pop(directory, None)
+        return files
 
     def _follow(self, files: list[RealFile], path: Path) -> None:
+        directory, name = os.path.split(path)
         for file in files:
             file.path = path
-            self._open_files.setdefault(path, []).append(file)
+            self._open_files.setdefault(directory, {}).setdefault(name, []).append(file)
 
     def remove(self, path: Path) -> None:
         """Unlink a file; a missing one is fine."""

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -246,3 +246,34 @@ def test_work_in_the_pool_is_done_although_its_caller_was_cancelled(tmp_path: Pa
 
 def test_free_bytes_are_those_of_the_file_system(tmp_path: Path) -> None:
     assert RealFiles().free_bytes(tmp_path) > 0
+
+
+def calls_during(function: Callable[[], object]) -> int:
+    """Return how many Python functions ``function`` calls."""
+    count = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_renaming_a_directory_costs_the_same_however_many_files_are_open(tmp_path: Path) -> None:
+    """A topic of thousands of partitions was deleted in minutes, in which nothing else ran: each rename looked at every open file."""
+    files = RealFiles(pool_threads=1)
+    for index in range(100):
+        files.make_directory(tmp_path / f"a-{index}")
+    taken = [files.open(tmp_path / "a-1" / "0.log")]
+    among_few = calls_during(lambda: files.rename(tmp_path / "a-1", tmp_path / "a-1.deleted"))
+    taken += [files.open(tmp_path / f"a-{index}" / "0.log") for index in range(2, 100)]
+    among_many = calls_during(lambda: files.rename(tmp_path / "a-2", tmp_path / "a-2.deleted"))
+    assert among_many == among_few
+    assert [file.path.parent.name for file in taken[:3]] == ["a-1.deleted", "a-2.deleted", "a-3"]
+    for file in taken:
+        file.close()
