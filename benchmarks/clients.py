@@ -227,11 +227,11 @@ def rows_of(figure: str, work: Work, spent: Spent) -> list[Row]:
     ]
 
 
-def measure(client: Client, broker: BrokerProcess, bench: Bench) -> list[Row]:
+def measure(client: Client, broker: BrokerProcess, scale: float) -> list[Row]:
     """Measure one round of one client."""
     rows = []
     for name, (size_bytes, full_count) in SIZES.items():
-        value, count = bytes(size_bytes), bench.count(full_count, at_least=CHUNK)
+        value, count = bytes(size_bytes), max(CHUNK, int(full_count * scale))
         for figure, way in ((f"produce {name}, many at a time", client.send_many), (f"produce {name}, one by one", client.send)):
             with broker.topic() as topic:
                 work = Work(address=broker.address, topic=topic, value=value, count=count)
@@ -245,9 +245,11 @@ def measure(client: Client, broker: BrokerProcess, bench: Bench) -> list[Row]:
 
 @contextlib.contextmanager
 def clients(bench: Bench) -> Iterator[Sides]:
-    """Start one tidelog node for all clients."""
+    """Start one tidelog node for all clients, and let each do a little of everything before it is measured: what it imports is not."""
     bench.stop_brokers()
-    gc.collect()
-    gc.freeze()
     with running_broker() as broker:
-        yield Sides(measures={name: partial(measure, client, broker, bench) for name, client in CLIENTS.items()}, peer=PEER)
+        for client in CLIENTS.values():
+            measure(client, broker, 0.0)
+        gc.collect()
+        gc.freeze()
+        yield Sides(measures={name: partial(measure, client, broker, bench.scale) for name, client in CLIENTS.items()}, peer=PEER)
