@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import count, islice, repeat, takewhile
+from itertools import count, islice, takewhile
 from operator import attrgetter
 
 from log_service.client.delivery import Delivery, DeliveryCallback, ProducerBatch
@@ -28,7 +27,6 @@ NEVER_MS = 2**62
 REQUEST_OVERHEAD_BYTES = 512
 
 _new = tuple.__new__
-_new_delivery = partial(_new, Delivery)
 
 
 class PartitionQueue:
@@ -193,11 +191,11 @@ class Accumulator:
         start: int,
         headers: tuple[RecordHeader, ...],
         callback: DeliveryCallback | None,
-    ) -> list[Delivery]:
-        """Take values from ``start`` on into the batch of ``first``, while it takes any and the buffer has room. Returns their receipts."""
+    ) -> range:
+        """Take values from ``start`` on into the batch of ``first``, while it and the buffer have room; returns their indexes there."""
         batch, _, timestamp_ms = first
         if batch.is_closed or batch.builder is None:
-            return []
+            return range(0)
         limit_bytes = min(self._config.batch_size, batch.size_bytes + self._config.buffer_memory - self.buffered_bytes)
         max_bytes = self._config.max_request_size - REQUEST_OVERHEAD_BYTES
         fitting: Iterator[bytes | None] = islice(contents, start, None)
@@ -210,7 +208,7 @@ class Accumulator:
         batch.record_count = added.stop
         self._resize(batch, batch.builder.estimated_size_bytes)
         batch.is_closed = batch.size_bytes >= self._config.batch_size
-        return list(map(_new_delivery, zip(repeat(batch), added, repeat(timestamp_ms))))
+        return added
 
     def drain(self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]) -> Drained:
         """Move what may leave now to in flight: at most one batch per partition and one request per node. It is still to be ``seal``ed."""

@@ -16,7 +16,7 @@ import trio
 
 from log_service.client.client_metrics import ProducerMetrics
 from log_service.client.cluster_view import TopicView
-from log_service.client.delivery import Delivery, DeliveryCallback, RecordMetadata
+from log_service.client.delivery import Delivery, DeliveryCallback, ProducerBatch, RecordMetadata
 from log_service.client.interception import checked_headers, to_bytes
 from log_service.client.portal import Blocking, Portal, blocking
 from log_service.client.producer import Producer
@@ -28,13 +28,20 @@ _new = tuple.__new__
 
 
 class BlockingDelivery(NamedTuple):
-    """The receipt of one record."""
+    """The receipt of one record: a tuple, because one is made for every record."""
 
-    delivery: Delivery
+    batch: ProducerBatch
+    record_index: int
+    timestamp_ms: int
     portal: Portal[Producer]
 
     def __repr__(self) -> str:
         return f"<Blocking{repr(self.delivery).removeprefix('<')}"
+
+    @property
+    def delivery(self) -> Delivery:
+        """The same receipt, for the producer's own thread."""
+        return Delivery(self.batch, self.record_index, self.timestamp_ms)
 
     @property
     def is_done(self) -> bool:
@@ -48,8 +55,9 @@ class BlockingDelivery(NamedTuple):
             KafkaError: it was given up.
             TimeoutError: ``timeout_ms`` passed first.
         """
-        if self.delivery.is_done:
-            return self.delivery.result()
+        delivery = self.delivery
+        if delivery.is_done:
+            return delivery.result()
         return self.portal.call(partial(self._wait, timeout_ms))
 
     async def _wait(self, timeout_ms: int | None) -> RecordMetadata:
@@ -115,7 +123,7 @@ class BlockingProducer(Blocking[Producer]):
             delivery, due_ms = producer.place(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
         if producer.is_sender_late_for(due_ms):
             self._send_wake()
-        return _new(BlockingDelivery, (delivery, self._portal))
+        return _new(BlockingDelivery, (*delivery, self._portal))
 
     def send_many(
         self,
@@ -143,8 +151,8 @@ class BlockingProducer(Blocking[Producer]):
             if is_run:
                 with self._accumulator.lock:
                     placed = producer.place_run(receipt.delivery, contents, len(receipts), pairs, on_delivery)
-                receipts += map(_new_receipt, zip(placed, repeat(portal)))
-                if receipt.delivery.batch.is_closed:
+                receipts += map(_new_receipt, zip(repeat(receipt.batch), placed, repeat(receipt.timestamp_ms), repeat(portal)))
+                if receipt.batch.is_closed:
                     self._send_wake()
         return receipts
 

@@ -7,8 +7,10 @@ Invariants: a batch is settled once, with an offset or an error, and its callbac
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 import trio
@@ -47,6 +49,10 @@ class Delivery(NamedTuple):
     record_index: int
     timestamp_ms: int
 
+    def behind(self, indexes: range) -> "Iterator[Delivery]":
+        """Return the receipts of records that went into the same batch with the same timestamp."""
+        return map(_new_delivery, zip(repeat(self.batch), indexes, repeat(self.timestamp_ms)))
+
     def __repr__(self) -> str:
         batch, index = self.batch.part_of(self.record_index)
         state = "waiting" if not batch.is_settled else repr(batch.error) if batch.error else f"offset={batch.offset_of(index)}"
@@ -80,6 +86,9 @@ class Delivery(NamedTuple):
             if batch.is_settled:
                 return batch.metadata_of(index, self.timestamp_ms)
             await batch.changed().wait()
+
+
+_new_delivery = partial(tuple.__new__, Delivery)
 
 
 class ProducerBatch:

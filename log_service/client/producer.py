@@ -170,7 +170,7 @@ class Producer:
         while len(deliveries) < len(contents):
             first = await self.take(topic, contents[len(deliveries)], None, pairs, timestamp_ms, partition, on_delivery)
             deliveries.append(first)
-            deliveries += self.place_run(first, contents, len(deliveries), pairs, on_delivery)
+            deliveries += first.behind(self.place_run(first, contents, len(deliveries), pairs, on_delivery))
             if first.batch.is_closed:
                 self._sender.wake()
             await trio.lowlevel.checkpoint()
@@ -328,8 +328,8 @@ class Producer:
         start: int,
         headers: tuple[RecordHeader, ...],
         on_delivery: DeliveryCallback | None,
-    ) -> list[Delivery]:
-        """Put the values from ``start`` on behind ``first``, into the same batch, while it has room and the buffer does."""
+    ) -> range:
+        """Put the values from ``start`` on behind ``first``, into the same batch, while it has room; returns their indexes there."""
         before_bytes = first.batch.size_bytes
         placed = self.accumulator.append_run(first, contents, start, headers, on_delivery)
         self._sticky.note_placed(first.batch.topic_partition, first.batch.size_bytes - before_bytes)
