@@ -37,7 +37,7 @@ def spark_table(
     From a topic the function gets the fields of the topic's schema with ``_topic_id, _partition, _offset, _timestamp, _key`` and has to
     return the first three. ``unique_by``, quarantine rules, ``is_evolving`` (columns may come and go), ``minimum_interval_s`` and
     ``records_per_run`` are for tables from topics; ``is_automated`` is for tables from tables. With ``minimum_interval_s=0`` a run follows
-    its topic for a minute, a commit at a time: rows are visible within about a second, and there are many small files to merge.
+    its topic for minutes, a commit at a time: rows are visible within about a second, and there are many small files to merge.
 
     :raises ValueError: the declaration makes no sense; the text says why.
     """

@@ -20,10 +20,17 @@ from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_t
 
 IDLE_S = 10.0
 """How long a run waits for the next record before it ends: a run that waits holds a process and a Spark session."""
+PACE_S = 0.5
+"""How far apart two ranges begin at least where no backlog is left: more commits than that are small files and little else."""
 
 
 def follow(
-    table: TopicTable, context: RunContext, *, follow_s: float, now_s: Callable[[], float] = time.monotonic
+    table: TopicTable,
+    context: RunContext,
+    *,
+    follow_s: float,
+    now_s: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[TopicRunResult]:
     """Yield what became of each range; no further one begins after ``follow_s`` seconds, and with 0 there is one.
 
@@ -33,11 +40,14 @@ def follow(
     with ReadAhead() as ahead:
         several = replace(context, ahead=ahead if follow_s > 0 else None)
         while True:
+            began_s = now_s()
             result = run_topic_table(table, several)
             yield result
             left_s = until_s - now_s()
             if result.failures or left_s <= 0 or not _is_more_coming(table, context, result, min(left_s, IDLE_S)):
                 return
+            if result.backlog == 0:
+                sleep(max(began_s + PACE_S - now_s(), 0.0))
 
 
 def _is_more_coming(table: TopicTable, context: RunContext, result: TopicRunResult, wait_s: float) -> bool:

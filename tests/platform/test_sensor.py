@@ -237,7 +237,7 @@ def test_a_run_is_started_with_its_own_checks_only(world: World) -> None:
     assert world.tick().run_requests[0].asset_check_keys == []
 
 
-@pytest.mark.parametrize(("interval_s", "run_config"), [(0, {"ops": {"lake__clean_orders": {"config": {"follow_s": 60}}}}), (5, {})])
+@pytest.mark.parametrize(("interval_s", "run_config"), [(0, {"ops": {"lake__clean_orders": {"config": {"follow_s": 300}}}}), (5, {})])
 def test_only_a_table_without_an_interval_is_followed(lake_root: Path, interval_s: int, run_config: dict[str, Any]) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         world = World(instance, lake_root, interval_s)

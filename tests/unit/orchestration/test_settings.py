@@ -16,7 +16,7 @@ def test_every_setting_has_a_default_and_all_state_lies_under_one_directory() ->
     assert settings.sql_url == f"sqlite:///{base}/reference.db"
     assert settings.java_directory == base / "java"
     assert settings.spark_remote is None
-    assert (settings.minimum_interval_s, settings.follow_s) == (5, 60)
+    assert (settings.minimum_interval_s, settings.follow_s) == (5, 300)
 
 
 def test_variables_win_and_the_data_directory_moves_what_is_not_named() -> None:
