@@ -6,7 +6,9 @@ that the run process never holds it. Taking in needs no Spark, so the next range
 Invariants: each record of the ranges is either among the rows or in doubt, exactly once; files of killed runs go after some hours.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import time
 from typing import Any
@@ -22,7 +24,7 @@ from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges, ranges_of_offsets
 from orchestration.spark.source import SOURCE_DDL, SOURCE_SCHEMA, BatchStatistics, StatisticsCount, chosen_records, source_batches
 from orchestration.transforms.parsing import text_key
-from orchestration.transforms.plain_json import PlainSchema, plain_schema, read_plain
+from orchestration.transforms.plain_json import Flags, plain_schema, read_plain
 
 INLINE_BYTES = 512 * 1024
 WRITTEN_BYTES = 8 << 20
@@ -36,6 +38,9 @@ LEFTOVER_AGE_S = 6 * 3_600
 MOSTLY = 0.5
 """Where more than this share of a chunk was in doubt, the rest of the batch goes to Spark without a try."""
 FASTEST: Mapping[str, Any] = {"compression": "NONE", "use_dictionary": False, "write_statistics": False}
+PARSERS = 2
+"""Chunks that are parsed at once, while the next one is read; Arrow uses all cores for each."""
+Parsed = tuple[pa.Table, Flags]
 META_COLUMNS = ("_partition", "_offset", "_timestamp", "_key")
 META_TYPES = (types.IntegerType(), types.LongType(), types.TimestampType(), types.BinaryType())
 META = types.StructType([types.StructField(name, kind) for name, kind in zip(META_COLUMNS, META_TYPES, strict=True)])
@@ -76,9 +81,9 @@ class Intake:
         """Read all ranges."""
         writer: pq.ParquetWriter | None = None
         try:
-            for one in self.ranges:
-                for batch in source_batches(self._reader, self.ranges, one):
-                    self._add(batch)
+            with ThreadPoolExecutor(PARSERS, thread_name_prefix="parse") as parsers:
+                for batch, parsed in self._parsed_batches(parsers):
+                    self._add(batch, parsed)
                     if self._scratch is not None and self._rows_bytes > (INLINE_BYTES if writer is None else WRITTEN_BYTES):
                         writer = writer or _writer(self._new_file(), self._rows[0].schema)
                         self._write_rows(writer)
@@ -150,7 +155,19 @@ class Intake:
         for file in (*self._files, *([self._doubtful_file] if self._doubtful_file is not None else [])):
             file.unlink(missing_ok=True)
 
-    def _add(self, batch: pa.RecordBatch) -> None:
+    def _parsed_batches(self, parsers: ThreadPoolExecutor) -> Iterator[tuple[pa.RecordBatch, Parsed | None]]:
+        """Yield what is read, in order, parsed while the next is read; unparsed where Arrow has given up or was never asked."""
+        waiting: deque[tuple[pa.RecordBatch, Future[Parsed] | None]] = deque()
+        for one in self.ranges:
+            for batch in source_batches(self._reader, self.ranges, one):
+                schema = self._plain
+                waiting.append((batch, None if schema is None else parsers.submit(read_plain, batch["value"], schema)))
+                if len(waiting) > PARSERS:
+                    yield _settled(*waiting.popleft())
+        while waiting:
+            yield _settled(*waiting.popleft())
+
+    def _add(self, batch: pa.RecordBatch, parsed: Parsed | None) -> None:
         self._count.add(batch)
         if self._records is not None:
             self._records.append(batch)
@@ -158,13 +175,12 @@ class Intake:
                 self._records = None
         if self.fields is None:
             self._add_rows(_rows(batch, [batch["value"]], VALUE.names))
-        elif self._plain is None:
+        elif parsed is None:
             self._doubtful.append(batch)
         else:
-            self._add_parsed(batch, self._plain)
+            self._add_parsed(batch, *parsed)
 
-    def _add_parsed(self, batch: pa.RecordBatch, schema: PlainSchema) -> None:
-        table, is_plain = read_plain(batch["value"], schema)
+    def _add_parsed(self, batch: pa.RecordBatch, table: pa.Table, is_plain: Flags) -> None:
         if not is_plain.all():
             self._doubtful.append(batch.filter(pa.array(~is_plain)))
             if is_plain.mean() < MOSTLY:
@@ -205,6 +221,10 @@ def take_in(reader: RangeReader, ranges: OffsetRanges, fields: types.StructType 
         intake.release()
         raise
     return intake
+
+
+def _settled(batch: pa.RecordBatch, parsed: Future[Parsed] | None) -> tuple[pa.RecordBatch, Parsed | None]:
+    return batch, None if parsed is None else parsed.result()
 
 
 def _rows(batch: pa.RecordBatch, columns: Sequence[Any], names: Sequence[str]) -> pa.Table:
