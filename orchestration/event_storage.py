@@ -1,7 +1,7 @@
 """Dagster's SQLite storage with connections that stay open: a commit of an event then waits for no disk.
 
 Dagster opens and closes a connection for every event, and SQLite, when the last connection is closed, writes its log back and waits for the
-disk: five times for an event, ninety times for a run's new file. Here each process keeps its connections, and the databases, which are in WAL mode
+disk: five times for an event, ninety times for a run's new file. Here each process keeps its connections, and the databases, in WAL mode
 already, are synchronous NORMAL: a loss of power may take the last events along, never a database. What was committed to a table is in the
 table; a materialization that was lost so is told by the next run.
 
