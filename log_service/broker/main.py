@@ -56,6 +56,7 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
     logging.getLogger("log_service").setLevel(logging.INFO)
     sys.setswitchinterval(SWITCH_SECONDS)
     shorten_time_slices()
+    gc.disable()  # what a start makes stays: there is nothing to look for until the node is ready
     try:
         config, settings = read_configuration(properties_path, overrides)
         for warning in (settings.warning, settings.idle_warning):
@@ -72,6 +73,8 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
         return _end(ExitCode.FAILED, str(error))
     except OSError as error:
         return _end_of_system(error)
+    finally:
+        gc.enable()
 
 
 def read_configuration(properties_path: Path | str | None, overrides: Sequence[str]) -> tuple[NodeConfig, ServerSettings]:
@@ -128,6 +131,7 @@ async def _run(config: NodeConfig, settings: ServerSettings) -> int:
 def _announce(config: NodeConfig, broker: Broker) -> None:
     gc.collect()
     gc.freeze()
+    gc.enable()
     addresses = ", ".join(f"{host}:{port}" for host, port in broker.addresses.values())
     if broker.metrics_address is not None:
         host, port = broker.metrics_address

@@ -26,9 +26,11 @@ class SignalWhenReady(logging.Handler):
     def __init__(self, *numbers: int) -> None:
         super().__init__()
         self._numbers = numbers
+        self.was_collecting: list[bool] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if "is ready on" in record.getMessage():
+            self.was_collecting.append(gc.isenabled())
             for number in self._numbers:
                 threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
 
@@ -57,6 +59,12 @@ def test_a_signal_stops_the_node_gracefully(tmp_path: Path, said: pytest.LogCapt
     assert "tidelog node 1 is ready on 127.0.0.1:" in said.text
     assert "tidelog node 1 has stopped" in said.messages[-1]
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert handler.was_collecting == [True]
+
+
+def test_a_start_that_fails_leaves_garbage_collection_on(tmp_path: Path) -> None:
+    assert serve(None, [*properties(tmp_path), "num.partitions=none"]) == ExitCode.BAD_CONFIGURATION
+    assert gc.isenabled()
 
 
 def test_a_file_is_read_and_overridden(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
