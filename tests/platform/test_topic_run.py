@@ -14,6 +14,7 @@ from orchestration.spark.source import RecordBatchFrame
 from orchestration.tables import Lake
 from orchestration.transforms import intake
 from orchestration.transforms.errors import NotReadyError, TransformError
+from orchestration.transforms.following import follow
 from orchestration.transforms.intake import Intake
 from orchestration.transforms.parsing import parse
 from orchestration.transforms.reading import read_batch
@@ -111,6 +112,22 @@ def test_last_stable_offset_bounds_the_run_and_the_limit_leaves_a_backlog(log: M
 
     assert [row[1] for row in rows_of(lake_root)] == [0, 1, 2, 3]
     assert result.backlog == 2
+
+
+def test_a_backlog_is_followed_range_by_range_and_each_record_is_read_once(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    partition = log.topics["orders"].partitions[0]
+    for number in range(10):
+        partition.append(order(f"o{number}"))
+
+    results = []
+    for result in follow(orders_table(), run_context(log, lake_root, spark, records_per_run=4), follow_s=600):
+        results.append(result)
+        if not result.backlog:
+            break
+
+    assert [str(one.ranges) for one in results] == ["0:[0,4)", "0:[4,8)", "0:[8,10)"]
+    assert [row[1] for row in rows_of(lake_root)] == list(range(10))
+    assert log.reads == [("orders", 0, 0, 4), ("orders", 0, 4, 8), ("orders", 0, 8, 10)]
 
 
 def test_recreated_topic_starts_at_its_log_start_and_says_so(log: MemoryLog, lake_root: Path, spark: Any) -> None:
