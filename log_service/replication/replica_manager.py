@@ -30,6 +30,7 @@ from log_service.replication.partition import Partition
 from log_service.replication.purgatory import Purgatory
 from log_service.replication.traffic import Traffic
 from log_service.storage.log import AppendResult, Log
+from log_service.storage.log_directory import is_full_disk
 from log_service.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class ReplicaManager:
         self._checkpointed: dict[TopicPartition, int] = dict(logs.high_watermarks)
         self._syncing: set[Partition] = set()
         self._unopened: dict[tuple[str, int], None] = {}
+        self._refused: dict[tuple[str, int], None] = {}
         self._doomed: dict[TopicPartition, None] = {}
         self._nursery: trio.Nursery | None = None
         self._image = EMPTY_IMAGE
@@ -82,13 +84,14 @@ class ReplicaManager:
         return f"<ReplicaManager node={self._node_id} partitions={len(self.partitions)} syncing={len(self._syncing)}>"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Sync what asks for it, and write the high watermarks down now and then; runs until cancelled."""
+        """Sync what asks for it; now and then write the high watermarks down, and begin what a full disk refused. Runs until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
             while True:
                 await trio.sleep(self._checkpoint_interval_ms / 1000)
                 await self.checkpoint_high_watermarks()
+                await self._open_refused()
 
     def _running(self) -> trio.Nursery:
         assert self._nursery is not None, "run() has not started"
@@ -242,6 +245,17 @@ class ReplicaManager:
         topic = self._image.topics.by_name[name]
         self._apply(topic, index, topic.partitions[index])
 
+    async def _open_refused(self) -> None:
+        """Open the partitions whose logs a full disk did not take, until it refuses one again."""
+        while self._refused:
+            name, index = next(iter(self._refused))
+            self._forget(self.partitions[name, index])
+            self._unopened[name, index] = None
+            self._open_one(name, index)
+            if (name, index) in self._refused:
+                return
+            await trio.lowlevel.checkpoint()
+
     def _delete_topic(self, topic: TopicImage) -> None:
         """Serve the topic's partitions no more; their logs follow, some in each turn of the event loop."""
         is_idle = not self._doomed
@@ -283,6 +297,7 @@ class ReplicaManager:
         partition.become_follower(-1, partition.leader_epoch, ())
         self.retired_traffic.add(partition)
         name, index = partition.topic_partition
+        self._refused.pop((name, index), None)
         del self.partitions[(name, index)]
         del self.partitions_by_id[(partition.topic_id, index)]
 
@@ -306,6 +321,8 @@ class ReplicaManager:
         except TidelogError as error:
             logger.error("%s is offline: %s", topic_partition, error)
             log = None
+            if is_full_disk(error.__cause__):
+                self._refused[topic.name, index] = None
         partition = Partition(topic_partition, topic.topic_id, log)
         self.partitions[(topic.name, index)] = partition
         self.partitions_by_id[(topic.topic_id, index)] = partition

@@ -85,7 +85,7 @@ class LogDirectory:
 
         A full disk costs the append, missing descriptors or a file that retention has just removed cost the request.
         """
-        if error.errno in _FULL_DISK_ERRORS:
+        if is_full_disk(error):
             text = f"nothing can be written to log directory {self.path}: {error.strerror}; make room, reads go on"
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         if error.errno in _PASSING_ERRORS:
@@ -106,13 +106,18 @@ class LogDirectory:
         try:
             files.write_atomically(path, content)
         except OSError as error:
-            if error.errno in _FULL_DISK_ERRORS:
+            if is_full_disk(error):
                 raise self.answer_to(error) from error
             raise
 
     def refused(self) -> KafkaError:
         """Return what to answer while ``append_refusal`` stands."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.append_refusal or f"log directory {self.path} does not take this now")
+
+
+def is_full_disk(error: BaseException | None) -> bool:
+    """Whether a write failed because there is no room: it may be tried again later."""
+    return isinstance(error, OSError) and error.errno in _FULL_DISK_ERRORS
 
 
 def make_durable_directory(files: Files, path: Path) -> None:

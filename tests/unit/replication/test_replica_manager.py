@@ -1,5 +1,6 @@
 """The partitions of a node: what an image makes of them, who is told, what is written down."""
 
+import errno
 from pathlib import Path
 from uuid import UUID
 
@@ -203,6 +204,21 @@ def test_a_log_that_cannot_be_opened_is_an_offline_partition() -> None:
                 context.produce(b"one")
             assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
             assert partition.log_start_offset == -1
+
+    run_story(main)
+
+
+def test_a_log_that_a_full_disk_did_not_take_is_begun_once_there_is_room() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.files.fail_next("open", error=errno.ENOSPC, containing="a-", count=4)
+            context.create_topic("a", partitions=3)
+            assert all(context.partition(index=index).is_offline for index in range(3))
+            await trio.sleep(6)
+            assert context.partition().is_offline
+            await trio.sleep(6)
+            for index in range(3):
+                assert context.produce(b"one", index=index) == 0
 
     run_story(main)
 
