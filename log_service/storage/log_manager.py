@@ -247,6 +247,8 @@ class LogManager:
         try:
             log = self.open_at(directory, path, topic_partition, config, known=OpenedFrom(is_clean=True), topic_id=topic_id)
         except OSError as error:
+            if self.env.files.exists(path):
+                self.removals.schedule([self._rename(topic_partition, path, directory, DELETE_DIRECTORY_SUFFIX)], 0)
             raise directory.answer_to(error) from error
         except StorageError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
@@ -309,8 +311,7 @@ class LogManager:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        strays = [log for log in self.logs.values() if not is_known(log)]
-        return [self._set_aside(log, STRAY_DIRECTORY_SUFFIX) for log in strays]
+        return [self._set_aside(log, STRAY_DIRECTORY_SUFFIX) for log in list(self.logs.values()) if not is_known(log)]
 
     def _set_aside(self, log: Log, suffix: str) -> Path:
         target = self._rename(log.topic_partition, log.directory, log.home, suffix)
@@ -322,8 +323,7 @@ class LogManager:
         return target
 
     def _rename(self, topic_partition: TopicPartition, path: Path, home: LogDirectory, suffix: str) -> Path:
-        unique = UUID(int=self.env.rng.getrandbits(128), version=4)
-        target = home.path / set_aside_name(topic_partition, suffix, unique)
+        target = home.path / set_aside_name(topic_partition, suffix, UUID(int=self.env.rng.getrandbits(128), version=4))
         try:
             self.env.files.rename(path, target)
         except OSError as error:

@@ -256,6 +256,21 @@ def test_a_partition_made_again_in_another_directory_is_in_one_after_a_loss_of_p
     assert (again.manager.logs[A].home.path, again.manager.logs[A].topic_id) == (SECOND, ID_B)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_log_that_a_full_disk_did_not_take_leaves_nothing_behind(seed: int) -> None:
+    node = started(dirs=(FIRST, SECOND))
+    node.files.fail_next("open", error=errno.ENOSPC, containing=f"{FIRST}/{A}")
+    with pytest.raises(KafkaError, match="make room"):
+        node.manager.create_log(A, ID_A, node.config)
+    node.manager.config = replace(node.manager.config, cordoned_log_dirs=(FIRST,))
+    node.append(node.manager.create_log(A, ID_A, node.config).topic_partition)
+    run(node.manager.logs[A].sync)
+    node.files.crash(Random(seed))
+    again = Node(node.files, dirs=(FIRST, SECOND))
+    run(again.manager.load)
+    assert again.manager.logs[A].home.path == SECOND
+
+
 def test_a_damaged_checkpoint_costs_a_verification_and_not_the_logs(caplog: pytest.LogCaptureFixture) -> None:
     files = stopped(A)
     files.remove(FIRST / "recovery-point-offset-checkpoint")
