@@ -264,7 +264,11 @@ def test_a_log_that_a_full_disk_did_not_take_leaves_nothing_behind(seed: int) ->
         node.manager.create_log(A, ID_A, node.config)
     node.manager.config = replace(node.manager.config, cordoned_log_dirs=(FIRST,))
     node.append(node.manager.create_log(A, ID_A, node.config).topic_partition)
-    run(node.manager.logs[A].sync)
+
+    async def sync() -> None:
+        await node.manager.logs[A].sync()
+
+    run(sync)
     node.files.crash(Random(seed))
     again = Node(node.files, dirs=(FIRST, SECOND))
     run(again.manager.load)
