@@ -20,7 +20,6 @@ DEFAULT_ARROW_RECORDS = 1_000_000
 DEFAULT_MINIMUM_INTERVAL_S = 5
 DEFAULT_FOLLOW_S = 300
 DEFAULT_COMMIT_ATTEMPTS = 5
-DEFAULT_SAMPLE_ROWS = 10_000
 
 
 class SettingsError(ValueError):
@@ -45,7 +44,6 @@ class Settings:
     minimum_interval_s: int
     follow_s: int
     commit_attempts: int
-    sample_rows: int
 
     @property
     def java_directory(self) -> Path:
@@ -80,7 +78,6 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         minimum_interval_s=_count(given, "TIDELOG_MINIMUM_INTERVAL_S", DEFAULT_MINIMUM_INTERVAL_S),
         follow_s=_count(given, "TIDELOG_FOLLOW_S", DEFAULT_FOLLOW_S),
         commit_attempts=_positive(given, "TIDELOG_COMMIT_ATTEMPTS", DEFAULT_COMMIT_ATTEMPTS),
-        sample_rows=_positive(given, "TIDELOG_SAMPLE_ROWS", DEFAULT_SAMPLE_ROWS),
     )
 
 

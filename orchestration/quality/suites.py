@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestration.quality.rules import validate_check_name
-from orchestration.settings import DEFAULT_SAMPLE_ROWS, export_environment
+from orchestration.settings import export_environment
 
 MAX_NAME_LENGTH = 80
+DEFAULT_SAMPLE_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Settings: complete by default, read from what is handed in, refused by name."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,10 @@ def test_empty_variables_are_the_default() -> None:
 def test_a_value_that_cannot_be_used_names_its_variable(value: str) -> None:
     with pytest.raises(SettingsError, match=f"TIDELOG_RECORDS_PER_RUN is '{value}': it has to be a whole number, at least 1"):
         load_settings({"TIDELOG_RECORDS_PER_RUN": value})
+
+
+def test_the_documentation_names_every_setting_and_no_other() -> None:
+    root = Path(__file__).parents[3]
+    read = set(re.findall(r'"(TIDELOG_[A-Z_]+)"', (root / "orchestration/settings.py").read_text()))
+    told = set(re.findall(r"^\| `(TIDELOG_[A-Z_]+)`", (root / "docs/settings.md").read_text(), re.MULTILINE))
+    assert told == read
