@@ -24,16 +24,17 @@ def test_a_producer_and_a_consumer_outlive_restarts_of_the_broker(tmp_path: Path
     acknowledged: list[tuple[int, bytes]] = []
     seen: list[tuple[int, bytes]] = []
 
-    async def produce(producer: Producer, stopping: trio.Event) -> None:
+    async def produce(producer: Producer, stopping: trio.Event, ended: trio.Event) -> None:
         number = 0
         while not stopping.is_set():
             value = b"%d" % number
             delivery = await producer.send("t", value, partition=0)
             acknowledged.append(((await delivery.wait()).offset, value))
             number += 1
+        ended.set()
 
-    async def consume(consumer: Consumer, stopping: trio.Event) -> None:
-        while not stopping.is_set() or not seen or seen[-1][0] < acknowledged[-1][0]:
+    async def consume(consumer: Consumer, ended: trio.Event) -> None:
+        while not ended.is_set() or not seen or seen[-1][0] < acknowledged[-1][0]:
             seen.extend((record.offset, record.value) for record in await consumer.poll())
 
     async def main(broker: BrokerProcess) -> None:
@@ -44,10 +45,10 @@ def test_a_producer_and_a_consumer_outlive_restarts_of_the_broker(tmp_path: Path
             Consumer(broker.bootstrap, auto_offset_reset="earliest", group_id="g", heartbeat_interval_ms=100, **settings) as consumer,
         ):
             await consumer.subscribe(["t"])
-            stopping = trio.Event()
+            stopping, ended = trio.Event(), trio.Event()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(consume, consumer, stopping)
-                nursery.start_soon(produce, producer, stopping)
+                nursery.start_soon(consume, consumer, ended)
+                nursery.start_soon(produce, producer, stopping, ended)
                 for _ in range(3):
                     await trio.sleep(0.3)
                     await trio.to_thread.run_sync(broker.kill if is_killed else broker.stop)
