@@ -23,7 +23,7 @@ import psutil
 from confluent_kafka import Producer
 
 from assets.topics import FLIGHTS
-from benchmarks.broker_process import BenchmarkError, BrokerProcess, free_port, running_broker
+from benchmarks.broker_process import BenchmarkError, BrokerProcess, cpu_s, free_port, running_broker
 from benchmarks.by_hand import Outcome
 from benchmarks.rounds import Bench, Sides, say
 from benchmarks.table import OURS, Row, at_least
@@ -100,11 +100,6 @@ class Stage:
         if outcome.rows != load.count:
             raise BenchmarkError(f"{way} made {outcome.rows} rows of {load.count} records")
         return outcome, after[0] - before[0], after[1] - before[1]
-
-
-def cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 @contextlib.contextmanager

@@ -40,6 +40,12 @@ class BenchmarkError(Exception):
     """A figure cannot be measured; the text says why."""
 
 
+def cpu_s(process: psutil.Process) -> float:
+    """Return the CPU seconds, user and system, that a process has spent."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerProcess:
     address: str
@@ -48,8 +54,7 @@ class BrokerProcess:
     """From the start of the process to the first accepted produce, or to whatever else it was asked to be ready for."""
 
     def cpu_s(self) -> float:
-        times = self.process.cpu_times()
-        return float(times.user + times.system)
+        return cpu_s(self.process)
 
     def rss_bytes(self) -> int:
         return int(self.process.memory_info().rss)
