@@ -16,11 +16,11 @@ from pathlib import Path
 import dagster as dg
 
 from benchmarks.broker_process import BenchmarkError
-from benchmarks.freshness import CATCH_UP_DEADLINE_S, POLL_S, PROJECT, TABLE, WARM_UP_S, commits, stream, wait_until_caught_up
+from benchmarks.freshness import PROJECT, TABLE, WARM_UP_S, commits, stream
+from benchmarks.installation import CATCH_UP_DEADLINE_S, POLL_S, running_installation, wait_until_caught_up
 from benchmarks.rounds import Bench, Sides
 from benchmarks.stream_project.assets import READINGS
 from benchmarks.table import OURS, Row
-from benchmarks.to_table import running_installation
 from log_service.supervisor import state
 from orchestration.demo.production import create_topics
 from orchestration.instance import PROJECT_LOCATION, UNFINISHED, dagster_home
@@ -94,7 +94,7 @@ def newest_run(instance: dg.DagsterInstance) -> str:
 def run_of_one_record(address: str, lake: Lake, instance: dg.DagsterInstance) -> dict[str, float]:
     """Send one record and take apart the run that carries it to the table."""
     sent = stream(address, per_second=1, seconds=0.5)
-    wait_until_caught_up(address, lake)
+    wait_until_caught_up(address, lake, READINGS.name, TABLE)
     (acknowledged_s,) = (at_s for records in sent.by_partition.values() for _, at_s in records)
     moments = moments_of(instance, newest_run(instance))
     *_, (_, committed_s) = commits(lake.path(TABLE) / "_delta_log")
@@ -143,6 +143,6 @@ def empty_run(bench: Bench) -> Iterator[Sides]:
         with running_installation(directory, PROJECT, TIDELOG_FOLLOW_S="0") as address:
             create_topics(address, [READINGS])
             stream(address, per_second=10, seconds=WARM_UP_S)
-            wait_until_caught_up(address, Lake(directory / "lake"))
+            wait_until_caught_up(address, Lake(directory / "lake"), READINGS.name, TABLE)
             (ui_url,) = (one.address for one in state.read(directory) if one.name == "dagster")
             yield Sides(measures={OURS: partial(measure, address, ui_url, directory, bench)})

@@ -18,13 +18,11 @@ import numpy.typing as npt
 from confluent_kafka import Message, Producer
 
 from benchmarks.broker_process import BenchmarkError
+from benchmarks.installation import running_installation, wait_until_caught_up
 from benchmarks.rounds import Bench, Sides, say
 from benchmarks.stream_project.assets import READINGS
 from benchmarks.table import OURS, Row, value_at_most
-from benchmarks.to_table import running_installation
-from orchestration.connection import connect
 from orchestration.demo.production import create_topics
-from orchestration.lag import measure_lag
 from orchestration.tables import Lake
 
 PROJECT = Path(__file__).parent / "stream_project"
@@ -35,8 +33,6 @@ WARM_UP_S = 10.0
 P50_GOAL_S, P99_GOAL_S = 1.5, 3.0
 PACE_S = 0.005
 RECORD_BYTES = 100
-CATCH_UP_DEADLINE_S = 120.0
-POLL_S = 0.2
 
 Seconds = npt.NDArray[np.float64]
 
@@ -109,25 +105,12 @@ def waits(acknowledged: Acknowledged, log_directory: Path, topic_id: str) -> Sec
     return np.concatenate(seconds)
 
 
-def wait_until_caught_up(address: str, lake: Lake) -> str:
-    """Wait until the table holds every record; returns the topic's id."""
-    deadline = time.monotonic() + CATCH_UP_DEADLINE_S
-    with connect(address) as log:
-        while True:
-            lag = measure_lag(log, lake, topic=READINGS.name, table=TABLE)
-            if lag is not None and lag.high_watermark and lag.lag == 0:
-                return lag.topic_id
-            if time.monotonic() > deadline:
-                raise BenchmarkError(f"table {TABLE} is still behind after {CATCH_UP_DEADLINE_S:.0f} s: {lag}")
-            time.sleep(POLL_S)
-
-
 def measure(address: str, lake: Lake, bench: Bench) -> list[Row]:
     """Measure each stream once."""
     rows: list[Row] = []
     for per_second in RATES:
         sent = stream(address, per_second=per_second, seconds=bench.count(STREAM_S, at_least=5))
-        topic_id = wait_until_caught_up(address, lake)
+        topic_id = wait_until_caught_up(address, lake, READINGS.name, TABLE)
         seconds = waits(sent, lake.path(TABLE) / "_delta_log", topic_id)
         for share, goal_s in ((50, P50_GOAL_S), (99, P99_GOAL_S)):
             figure = f"acknowledged record to visible row at {per_second:,} records/s, p{share}"
@@ -144,5 +127,5 @@ def freshness(bench: Bench) -> Iterator[Sides]:
         for per_second in RATES:
             say(f"warming up with {per_second:,} records/s")
             stream(address, per_second=per_second, seconds=WARM_UP_S)
-            wait_until_caught_up(address, lake)
+            wait_until_caught_up(address, lake, READINGS.name, TABLE)
         yield Sides(measures={OURS: partial(measure, address, lake, bench)})
