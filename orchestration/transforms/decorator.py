@@ -12,7 +12,7 @@ from orchestration.topics import TopicSpec
 from orchestration.transforms.assets import Presentation, derived_table_asset, topic_table_asset
 from orchestration.transforms.declarations import NO_SUITE, DerivedTable, TopicTable, Transform
 
-FAILED_AGAIN_CRON = "*/10 * * * *"
+FAILED_AGAIN_CRON = "*/5 * * * *"
 
 
 def spark_table(
@@ -72,10 +72,14 @@ def spark_table(
 def on_fresh_inputs() -> dg.AutomationCondition[dg.AssetKey]:
     """Return the condition of everything downstream: an input changed and its blocking checks passed.
 
-    Runs in progress upstream do not hold it back: under a steady stream there is always one. What failed is tried again from time to time,
-    though no input changes: the failure may have been Spark's or the disk's.
+    Runs in progress upstream do not hold it back: under a steady stream there is always one. An input that changes after a run was asked
+    for asks for another one, also when that run ends later: it may have read the input before (Dagster's own condition would count the
+    run's end as the answer). What failed is tried again from time to time, though no input changes: the failure may have been Spark's or
+    the disk's.
     """
-    eager = dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_in_progress())
+    changed = dg.AutomationCondition.newly_missing() | dg.AutomationCondition.any_deps_updated()
+    handled = (dg.AutomationCondition.newly_requested() & ~changed) | dg.AutomationCondition.initial_evaluation()
+    eager = dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_in_progress()).replace("handled", handled)
     failed = dg.AutomationCondition.execution_failed() & ~dg.AutomationCondition.in_progress()
     again = failed & dg.AutomationCondition.cron_tick_passed(FAILED_AGAIN_CRON)
     return (eager & dg.AutomationCondition.all_deps_blocking_checks_passed()) | again.with_label("failed and due again")

@@ -110,9 +110,20 @@ class Installation:
         return all(one.state == "ready" for one in state.read(self.data))
 
     def explain(self) -> str:
-        """Return the ends of all logs, for a failure."""
+        """Return the ends of all logs and what became of each run, for a failure."""
         logs = {path.name: path.read_text(errors="replace")[-3000:] for path in sorted((self.data / "logs").glob("*.log"))}
-        return "\n".join([self.output, *(f"--- {name}\n{text}" for name, text in logs.items())])
+        return "\n".join([self.output, *(f"--- {name}\n{text}" for name, text in logs.items()), "--- runs", *self._runs()])
+
+    def _runs(self) -> list[str]:
+        if not dagster_home(self.data).exists():
+            return []
+        with self.instance() as instance:
+            return [
+                f"{record.create_timestamp:%H:%M:%S} {run.run_id} {run.status.value} {run.job_name} {run.tags}"
+                f" {[key.to_user_string() for key in run.asset_selection or ()]}"
+                for record in instance.get_run_records(limit=50)
+                if (run := record.dagster_run)
+            ]
 
     def _has_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None

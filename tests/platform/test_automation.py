@@ -64,6 +64,27 @@ def test_a_changed_input_requests_what_is_downstream_once(automation: Automation
     assert automation.tick(3)
 
 
+def test_an_input_that_changes_while_a_run_reads_it_requests_another_run(automation: Automation) -> None:
+    automation.run(upstream)
+    assert automation.tick(1)
+    automation.run(upstream)
+    automation.run(downstream)
+    assert automation.tick(2), "that run may have read the input as it was before"
+    automation.run(downstream)
+    assert not automation.tick(3)
+
+
+def test_an_input_that_changes_later_in_a_long_run_requests_another_run(automation: Automation) -> None:
+    automation.run(upstream)
+    assert automation.tick(1)
+    assert not automation.tick(2)
+    automation.run(upstream)
+    automation.run(downstream)
+    assert automation.tick(3)
+    automation.run(downstream)
+    assert not automation.tick(4)
+
+
 def test_an_input_whose_blocking_check_failed_requests_nothing(automation: Automation) -> None:
     automation.run(upstream, broken="yes")
     assert not automation.tick(1)

@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(3600)]
 KILLS = int(os.environ.get("KILLS", "8"))
 SEED = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 31))
 TARGETS = ("run", "run", "run", "daemon", "code", "spark", "broker")
-RECOVERY_TIMEOUT_S = 300.0
+RECOVERY_TIMEOUT_S = 420.0
+"""A table from tables whose killed run could not be tried again at once is tried again every five minutes."""
 ORDERS = TopicSpec(name="orders", partitions=3)
 PROJECT = '''"""Orders, some of them repeated, broken or negative, and a table from them."""
 
