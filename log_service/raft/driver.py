@@ -4,10 +4,12 @@ Decides when bytes are written and synced; what the records mean is for its list
 in ``open``, ``run``, ``wait_for``, ``write_snapshot`` and ``close``; ``append`` reaches the page cache and returns.
 
 Invariants: the epoch is durable before its first record; a batch is handed to listeners once, in order, and only after it is durable; an
-error of the disk is final: ``run`` raises, and whoever waits for an append is cancelled with the node. Records that were appended and never
-committed die with the process: the next start finds them or not, nobody was told either way.
+error of the disk is final: ``run`` raises, and whoever waits for an append is cancelled with the node (a full disk is none: it costs the
+append, or puts a snapshot off). Records that were appended and never committed die with the process: the next start finds them or not,
+nobody was told either way.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -37,16 +39,19 @@ from log_service.raft.batches import (
 from log_service.raft.core import QuorumState, committed_offset, elect_self
 from log_service.raft.directories import make_durable_directory
 from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
-from log_service.raft.snapshots import Snapshot, SnapshotId, encode_snapshot, list_snapshots, read_snapshot
+from log_service.raft.snapshots import Snapshot, SnapshotId, encode_snapshot, list_snapshots, read_snapshot, unfinished_snapshots
 from log_service.records.control import ControlType
 from log_service.storage.checkpoints import read_offsets, write_offsets
 from log_service.storage.log import Log
+from log_service.storage.log_directory import is_full_disk
 from log_service.storage.recovery import OpenedFrom, open_log
 
 METADATA_TOPIC_ID = TopicId(UUID(int=1))
 METADATA_PARTITION = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
 SYNCED_CHECKPOINT = "synced-offset-checkpoint"
 KEPT_SNAPSHOT_COUNT = 2
+
+logger = logging.getLogger(__name__)
 
 
 class MetadataListener(Protocol):
@@ -175,7 +180,7 @@ class RaftDriver:
                 raise StorageError(f"the metadata log in {self._path} could not be made durable: {error}") from error
             self._hand_out()
             if snapshot_source is not None and self._is_snapshot_due():
-                await self.write_snapshot(snapshot_source())
+                await self._write_due_snapshot(snapshot_source())
 
     async def wait_for(self, offset: int) -> None:
         """Wait until everything below ``offset`` is committed and handed to the listeners."""
@@ -308,6 +313,16 @@ class RaftDriver:
 
     # Snapshots
 
+    async def _write_due_snapshot(self, records: Iterable[MetadataRecord]) -> None:
+        """Write a snapshot; a full disk puts it off until the next one is due, for the log still holds everything."""
+        try:
+            await self.write_snapshot(records)
+        except StorageError as error:
+            cause = error.__cause__
+            if not (is_full_disk(cause) or is_full_disk(cause.__cause__ if cause else None)):
+                raise
+            logger.warning("%s; the next one is tried when it is due", error)
+
     def _is_snapshot_due(self) -> bool:
         interval_ms = self._config.max_snapshot_interval_ms
         age_ms = self._env.clock.monotonic_ms() - self._last_snapshot_ms
@@ -322,8 +337,8 @@ class RaftDriver:
 
     def _remove_old_snapshots(self) -> list[SnapshotId]:
         snapshots = list_snapshots(self._env.files, self._path)
-        for old in snapshots[:-KEPT_SNAPSHOT_COUNT]:
-            self._env.files.remove(self._path / old.file_name)
+        for name in [old.file_name for old in snapshots[:-KEPT_SNAPSHOT_COUNT]] + unfinished_snapshots(self._env.files, self._path):
+            self._env.files.remove(self._path / name)
         return snapshots[-KEPT_SNAPSHOT_COUNT:]
 
 

@@ -27,6 +27,7 @@ from log_service.raft.batches import (
     voters_record,
 )
 from log_service.records.control import ControlType
+from log_service.storage.file_names import TEMPORARY_SUFFIX
 
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
@@ -63,6 +64,12 @@ def parse_snapshot_name(name: str) -> SnapshotId | None:
 def list_snapshots(files: Files, directory: Path) -> list[SnapshotId]:
     """Return the snapshots of a directory, oldest first."""
     return sorted(found for name in files.list_directory(directory) if (found := parse_snapshot_name(name)) is not None)
+
+
+def unfinished_snapshots(files: Files, directory: Path) -> list[str]:
+    """Return the names of what a crash in the middle of writing a snapshot left behind."""
+    names = [name for name in files.list_directory(directory) if name.endswith(TEMPORARY_SUFFIX)]
+    return [name for name in names if parse_snapshot_name(name.removesuffix(TEMPORARY_SUFFIX))]
 
 
 def encode_snapshot(

@@ -325,6 +325,9 @@ class RealFiles:
             write_all(number, [content], 0)
             if is_synced:
                 sync_descriptor(number)
+        except OSError:
+            temporary.unlink(missing_ok=True)  # on a full disk it would keep others from their room
+            raise
         finally:
             os.close(number)
         temporary.replace(path)

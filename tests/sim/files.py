@@ -148,6 +148,9 @@ class MemoryFiles:
             file.append_gathered([content])
             if is_synced:
                 file.sync_nowait()
+        except OSError:
+            self.remove(temporary)
+            raise
         finally:
             file.close()
         self.rename(temporary, path)

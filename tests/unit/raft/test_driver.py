@@ -257,6 +257,37 @@ def test_a_snapshot_is_written_by_itself_when_the_log_has_grown() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("place", [".checkpoint.tmp", ".log", "synced-offset-checkpoint"])
+def test_a_full_disk_puts_a_snapshot_off(place: str) -> None:
+    async def main() -> None:
+        machine = formatted(MetadataLogConfig(max_record_bytes_between_snapshots=2_000))
+        async with machine.started(is_running=False) as (raft, replayed), trio.open_nursery() as nursery:
+            await nursery.start(raft.run, lambda: list(replayed.records[-1:]))
+            machine.files.fail_next("open", error=errno.ENOSPC, containing=place)
+            for value in range(60):
+                await raft.wait_for(raft.append([config(str(value))]))
+            assert len(list_snapshots(machine.files, METADATA)) == 2
+            assert not [name for name in machine.files.list_directory(METADATA) if name.endswith(".tmp")]
+            nursery.cancel_scope.cancel()
+        async with machine.started() as (_, replayed):
+            assert [*replayed.snapshots[0].records, *replayed.records][-1] == config("59")
+
+    run(main)
+
+
+def test_what_a_crash_left_of_a_snapshot_goes_with_the_next_one() -> None:
+    async def main() -> None:
+        machine = formatted()
+        async with machine.started() as (raft, _):
+            unfinished = METADATA / "00000000000000000002-0000000001.checkpoint.tmp"
+            machine.files.write_atomically(unfinished, b"half")
+            await raft.wait_for(raft.append([config("1")]))
+            await raft.write_snapshot([config("1")])
+            assert not machine.files.exists(unfinished)
+
+    run(main)
+
+
 def test_a_torn_snapshot_is_refused_by_name() -> None:
     async def main() -> None:
         machine = formatted()

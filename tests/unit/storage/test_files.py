@@ -46,6 +46,21 @@ def test_a_write_that_fails_halfway_is_cut_back(tmp_path: Path, monkeypatch: pyt
     assert file.append_gathered([b"!"]) == 4
 
 
+def test_a_small_file_that_finds_no_room_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, path = RealFiles(), tmp_path / "small"
+    files.write_atomically(path, b"before")
+
+    def disk_full(_number: int, _buffers: Sequence[Buffer], _position: int) -> int:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "pwritev", disk_full)
+    monkeypatch.setattr(os, "pwrite", disk_full)
+    with pytest.raises(OSError, match="no space left"):
+        files.write_atomically(path, b"after")
+    assert [found.name for found in tmp_path.iterdir()] == ["small"]
+    assert path.read_bytes() == b"before"
+
+
 def test_a_short_write_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = opened(tmp_path)
     write = os.pwritev
