@@ -78,10 +78,11 @@ class File(Protocol):
         """Cut the file to ``size_bytes``."""
 
     async def sync(self) -> None:
-        """Make the bytes durable (fdatasync) in the pool. A cancelled caller does not cancel the sync.
+        """Make the bytes durable (fdatasync) in the pool; a cancelled caller waits for it. Never two of one file at once.
 
         Raises:
-            OSError: final; the directory must be taken offline, never retried.
+            OSError: final; the directory must be taken offline, never retried. The system tells of it once: a sync beside this one may
+                end as if all were well.
         """
 
     def sync_nowait(self) -> None:

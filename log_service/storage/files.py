@@ -32,34 +32,15 @@ _TEMPORARY_SUFFIX = ".tmp"
 _SMALL_FILE_BYTES = 64 << 10
 
 
-class _SyncRound:
-    """One sync that serves everybody who asked before it began."""
-
-    __slots__ = ("descriptor", "done", "error")
-
-    def __init__(self, descriptor: Descriptor) -> None:
-        descriptor.lease()
-        self.descriptor = descriptor
-        self.done = trio.Event()
-        self.error: OSError | None = None
-
-    def finish(self) -> None:
-        """Let everybody go on."""
-        self.descriptor.release()
-        self.done.set()
-
-
 class RealFile:
     """One open file of the disk; ``common.env.File`` says what each call promises."""
 
-    __slots__ = ("__weakref__", "_descriptor", "_files", "_is_closed", "_is_syncing", "_next_round", "_sync_error", "path", "size_bytes")
+    __slots__ = ("__weakref__", "_descriptor", "_files", "_is_closed", "_sync_error", "path", "size_bytes")
 
     def __init__(self, files: "RealFiles", path: Path, number: int) -> None:
         self._files = files
         self._descriptor = Descriptor(number)
         self._is_closed = False
-        self._is_syncing = False
-        self._next_round: _SyncRound | None = None
         self._sync_error: OSError | None = None
         self.path = path
         self.size_bytes = os.fstat(number).st_size
@@ -119,46 +100,31 @@ class RealFile:
         self.size_bytes = size_bytes
 
     async def sync(self) -> None:
-        """Make the bytes durable. One fdatasync serves every caller that came before it began; it runs on when they are cancelled."""
-        if self._sync_error is not None:
-            raise self._failed()
-        sync_round = self._next_round
-        if sync_round is None:
-            sync_round = self._next_round = _SyncRound(self._descriptor)
-            if not self._is_syncing:
-                self._is_syncing = True
-                trio.lowlevel.spawn_system_task(self._run_syncs)
-        await sync_round.done.wait()
-        if sync_round.error is not None:
-            raise self._failed()
-
-    async def _run_syncs(self) -> None:
-        while (sync_round := self._next_round) is not None:
-            self._next_round = None
-            try:
-                if self._sync_error is None:
-                    await self._files.run_in_pool(sync_round.descriptor.sync)
-            except OSError as error:
-                self._sync_error = error
-            finally:
-                sync_round.error = self._sync_error
-                sync_round.finish()
-        self._is_syncing = False
+        """Make the bytes durable with fdatasync, in the pool; a cancelled caller waits for it."""
+        descriptor = self._descriptor
+        descriptor.lease()
+        try:
+            await self._files.run_in_pool(lambda: self._sync(descriptor))
+        finally:
+            descriptor.release()
 
     def sync_nowait(self) -> None:
         """The same, blocking the caller."""
+        self._sync(self._descriptor)
+
+    def _sync(self, descriptor: Descriptor) -> None:
         if self._sync_error is not None:
             raise self._failed()
         try:
-            self._descriptor.sync()
+            descriptor.sync()
         except OSError as error:
             self._sync_error = error
-            raise
+            raise self._failed() from error
 
     def _failed(self) -> OSError:
         error = self._sync_error
         assert error is not None
-        return OSError(error.errno or errno.EIO, f"an earlier sync failed ({error.strerror}); its bytes may be lost", str(self.path))
+        return OSError(error.errno or errno.EIO, f"a sync failed ({error.strerror}); bytes may be lost", str(self.path))
 
     def slice(self, position: int, size_bytes: int) -> RealFileSlice:
         """Lease a range."""

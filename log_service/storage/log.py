@@ -9,6 +9,7 @@ never passes what was synced, with the indexes of all older segments; an offset 
 truncation. Everything but ``sync`` and ``close`` runs to its end without waiting, on one thread; reads of a past range may run in the pool.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import trio
@@ -184,18 +185,30 @@ class Log(ReadableLog):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the directory is offline from then on.
         """
-        return await self._sync_up_to(self.log_end_offset)
+        return await self._sync_up_to(lambda: self.log_end_offset)
 
     async def sync_rolled(self) -> int:
         """Make the segments before the active one durable and return the recovery point. Raises as ``sync``."""
-        return await self._sync_up_to(self.segments.active.base_offset)
+        return await self._sync_up_to(lambda: self.segments.active.base_offset)
 
-    async def _sync_up_to(self, target: int) -> int:
+    async def _sync_up_to(self, current_target: Callable[[], int]) -> int:
+        """Sync once no other sync of this log runs, unless that one made durable what is asked for.
+
+        One at a time, for the system tells of a failed write once: a second sync beside the one that fails may end as if all were well.
+        And what is taken to be clean may be on its way in the other, and is not durable before that has ended.
+        """
+        target = current_target()
+        while target > self.recovery_point or self.is_directory_dirty:
+            if self.home.is_offline or self._are_files_closed:
+                raise self._refused()
+            if self._sync_ended is None:
+                return await self._sync_alone(current_target())
+            await self._sync_ended.wait()
+        return self.recovery_point
+
+    async def _sync_alone(self, target: int) -> int:
         truncation_count, active = self._truncation_count, self.segments.active
-        if target <= self.recovery_point and not self.is_directory_dirty:
-            return self.recovery_point
-        if self.home.is_offline or self._are_files_closed:
-            raise self._refused()
+        ended = self._sync_ended = trio.Event()
         try:
             await self._sync_older([segment for segment in self.segments.from_offset(self.recovery_point) if segment is not active])
             size_bytes = active.size_bytes
@@ -207,20 +220,16 @@ class Log(ReadableLog):
                 await self._sync_older([active])  # it rolled meanwhile, and recovery looks at no segment below the recovery point
         except OSError as error:
             raise self._answer_to_sync(error) from error
+        finally:
+            self._sync_ended = None
+            ended.set()
         if truncation_count == self._truncation_count:
             self.recovery_point = max(self.recovery_point, target)
             self.synced_ms = self.clock.monotonic_ms()
         return self.recovery_point
 
     async def _sync_older(self, segments: list[Segment]) -> None:
-        """Make durable in the pool what stands before the active segment: older ones with indexes, snapshots, leader epochs, names.
-
-        One at a time: what is taken to be clean may be on its way in another call, and is not durable before that has ended.
-        """
-        while self._older_synced is not None:
-            await self._older_synced.wait()
-            if self.home.is_offline:
-                raise self._refused()
+        """Make durable in the pool what stands before the active segment: older ones with indexes, snapshots, leader epochs, names."""
         if not segments and not self.is_directory_dirty and not self.leader_epochs.is_dirty:
             return
         epochs, self.is_directory_dirty = self.leader_epochs.take_changes(), False
@@ -235,16 +244,13 @@ class Log(ReadableLog):
             self.files.sync_directory(self.directory)
             self.files.sync_directory(self.directory.parent)
 
-        older_synced, is_synced = trio.Event(), False
-        self._older_synced = older_synced
+        is_synced = False
         try:
             await self.files.run_in_pool(sync)
             is_synced = True
         finally:
             if not is_synced:  # it failed, or nobody waits any more to see how it ends
                 self.is_directory_dirty = self.leader_epochs.is_dirty = True
-            self._older_synced = None
-            older_synced.set()
 
     def _answer_to_sync(self, error: OSError) -> KafkaError:
         answer = self.home.answer_to_sync(error)

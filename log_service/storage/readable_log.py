@@ -71,7 +71,7 @@ class ReadableLog:
         self._are_files_closed = False
         self.is_directory_dirty = clean_end_offset in {None, 0}
         self._truncation_count = 0
-        self._older_synced: trio.Event | None = None
+        self._sync_ended: trio.Event | None = None
         self._clean_end_offset = clean_end_offset
         self._told_hole = -1
 

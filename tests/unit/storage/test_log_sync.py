@@ -137,6 +137,58 @@ def test_a_sync_that_waited_for_one_that_failed_fails_too() -> None:
     assert context.log.recovery_point == 0
 
 
+@pytest.mark.parametrize("is_rolled", [False, True])
+def test_a_sync_that_came_while_another_failed_does_not_end_as_if_all_were_well(is_rolled: bool) -> None:
+    """The system tells of a failed write once: whoever syncs the same file at that time is told nothing."""
+    context = LogContext()
+    outcomes: list[str] = []
+
+    async def sync() -> None:
+        try:
+            await context.log.sync()
+        except KafkaError as error:
+            outcomes.append(error.code.name)
+
+    async def main() -> None:
+        context.append_records(1)
+        await context.log.sync()
+        context.files.sync_seconds = context.files.pool_seconds = (0.1, 0.1)
+        context.append_records(1)
+        context.files.fail_next("sync", containing=".log")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(sync)
+            await trio.sleep(0.05)
+            if is_rolled:
+                context.log.roll()
+            context.append_records(1)
+            nursery.start_soon(sync)
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert outcomes == ["KAFKA_STORAGE_ERROR"] * 2
+    assert context.log.recovery_point == 1
+
+
+def test_one_sync_serves_everybody_who_came_while_another_was_under_way() -> None:
+    context = LogContext()
+
+    async def main() -> None:
+        context.append_records(1)
+        await context.log.sync()
+        context.files.sync_seconds = (0.1, 0.1)
+        context.append_records(1)
+        before = context.files.sync_count
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(context.log.sync)
+            await trio.sleep(0.05)
+            for _ in range(5):
+                context.append_records(1)
+                nursery.start_soon(context.log.sync)
+        assert context.files.sync_count == before + 2
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert context.log.recovery_point == 7
+
+
 def test_leader_epochs_and_topic_id_are_durable_with_the_first_sync() -> None:
     context = LogContext()
     context.append_records(1, leader_epoch=4)
