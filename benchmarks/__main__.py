@@ -15,14 +15,15 @@ from types import FrameType
 import psutil
 
 from benchmarks import consume, footprint, groups, latency, produce, rounds, table
+from benchmarks.canned import with_floor
 from benchmarks.clients import clients
 from benchmarks.partitions import partitions
 from benchmarks.rounds import Bench, Family, Results, imported, of_new_brokers, of_shared_brokers
 
 NODE: Mapping[str, Family] = {
     "produce": of_shared_brokers(produce.measure),
-    "consume": of_shared_brokers(consume.measure),
-    "latency": of_shared_brokers(latency.measure),
+    "consume": with_floor(consume.measure, "fetch"),
+    "latency": with_floor(latency.measure, "produce"),
     "groups": of_shared_brokers(groups.measure),
     "footprint": of_new_brokers(footprint.measure),
     "partitions": partitions,

@@ -87,7 +87,7 @@ def merged(rounds: Iterable[Iterable[Row]]) -> list[Row]:
 
 
 def beside(ours: Mapping[str, list[Row]], peer: str, peers: list[Row]) -> list[Row]:
-    """Return our rows with the peer's values of the same figures; several of ours name themselves and stand together.
+    """Return our rows with the peer's values of the same figures; where there are several sides they stand together, named if not ``OURS``.
 
     A figure that only one of both has stands alone, under the same peer's name.
     """
@@ -96,11 +96,8 @@ def beside(ours: Mapping[str, list[Row]], peer: str, peers: list[Row]) -> list[R
     found = []
     for figure in figures:
         for name, rows in ours.items():
-            found += [
-                replace(row, figure=f"{figure}, {name}" if len(ours) > 1 else figure, peer=peer, peer_rounds=theirs.get(figure, ()))
-                for row in rows
-                if row.figure == figure
-            ]
+            named = figure if name == OURS or len(ours) == 1 else f"{figure}, {name}"
+            found += [replace(row, figure=named, peer=peer, peer_rounds=theirs.get(figure, ())) for row in rows if row.figure == figure]
     return found
 
 
