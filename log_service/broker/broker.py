@@ -6,7 +6,7 @@ up their shards, high watermarks are written, logs are closed in order, then the
 more, as a crash would.
 
 Invariants: nothing is served before the controller has let the broker in; a task that fails takes the whole node down, because its room
-cannot be trusted any more.
+cannot be trusted any more, and the connections with it at once, however long a disk holds up the rest.
 """
 
 import logging
@@ -191,14 +191,17 @@ class Broker:
         await self._join(identity)
         await self._start_rooms()
         node = self._new_node(identity)
-        dispatcher = Dispatcher(node, HANDLERS, nursery.start_soon)
-        await self._serve(nursery, dispatcher)
+        dispatcher = Dispatcher(node, HANDLERS, self._background.start_soon)
+        await self._serve(dispatcher)
         await self._serve_metrics(node, dispatcher)
         await self._background.start(self._lifecycle.run)
         nursery.start_soon(warm_up, HANDLERS)
 
     async def _hold_background(self, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
-        """Run what uses the logs beside the connections; it has to end before the logs are closed."""
+        """Hold everything that uses the logs: it has to end before they are closed.
+
+        The connections are here too: they end with the first room that fails, and keep the nursery open for what they begin.
+        """
         try:
             async with trio.open_nursery() as nursery:
                 task_status.started(nursery)
@@ -280,6 +283,7 @@ class Broker:
             logs=self._logs,
             default_log_config_of=self._log_defaults,
             checkpoint_interval_ms=self._config.high_watermark_checkpoint_interval_ms,
+            nursery=self._background,
         )
         await self._background.start(self._groups.run)
         await self._background.start(self._replicas.run)
@@ -349,16 +353,16 @@ class Broker:
         block = await self._controller.allocate_producer_ids(NodeId(self._config.node_id), self._lifecycle.broker_epoch)
         return block.first, block.count
 
-    async def _serve(self, nursery: trio.Nursery, dispatcher: Dispatcher) -> None:
+    async def _serve(self, dispatcher: Dispatcher) -> None:
         for config, listener in zip(self._config.listeners, self._listeners, strict=True):
-            await self._serve_one(nursery, dispatcher, config, listener)
+            await self._serve_one(dispatcher, config, listener)
         if self._config.controller_listener is not None and self._controller_listener is not None:
-            await self._serve_one(nursery, dispatcher.only(CONTROLLER_APIS), self._config.controller_listener, self._controller_listener)
+            await self._serve_one(dispatcher.only(CONTROLLER_APIS), self._config.controller_listener, self._controller_listener)
 
-    async def _serve_one(self, nursery: trio.Nursery, dispatcher: Dispatcher, config: ListenerConfig, listener: Listener) -> None:
+    async def _serve_one(self, dispatcher: Dispatcher, config: ListenerConfig, listener: Listener) -> None:
         env = Env(clock=self.env.clock, rng=self.env.rng, network=BoundNetwork(self.env.network, listener))
         server = Server(env=env, listener=config, limits=self._config.limits, handler=dispatcher, shared=self._budget)
-        await nursery.start(server.run)
+        await self._background.start(server.run)
         self._servers.append(server)
 
     async def _serve_metrics(self, node: Node, dispatcher: Dispatcher) -> None:

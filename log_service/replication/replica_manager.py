@@ -43,7 +43,11 @@ DELETED_AT_ONCE = 64
 
 
 class ReplicaManager:
-    """The partitions of this node by name and by topic id. ``run`` must be running before the first append."""
+    """The partitions of this node by name and by topic id.
+
+    ``nursery`` holds what is done beside the requests: syncs, moves, what is left of an image. It must be open as long as anybody appends
+    or hands out images, also once it is cancelled: those that come last are not safe, and no error.
+    """
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class ReplicaManager:
         logs: LogManager,
         default_log_config_of: Callable[[MetadataImage], LogConfig],
         checkpoint_interval_ms: int,
+        nursery: trio.Nursery,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
@@ -66,7 +71,7 @@ class ReplicaManager:
         self._unopened: dict[tuple[str, int], None] = {}
         self._refused: dict[tuple[str, int], None] = {}
         self._doomed: dict[TopicPartition, None] = {}
-        self._nursery: trio.Nursery | None = None
+        self._nursery = nursery
         self._image = EMPTY_IMAGE
         self.sync_times = LatencyMeter(clock.monotonic_ms())
         self.retired_traffic = Traffic()
@@ -84,18 +89,12 @@ class ReplicaManager:
         return f"<ReplicaManager node={self._node_id} partitions={len(self.partitions)} syncing={len(self._syncing)}>"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Sync what asks for it; now and then write the high watermarks down, and begin what a full disk refused. Runs until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            task_status.started()
-            while True:
-                await trio.sleep(self._checkpoint_interval_ms / 1000)
-                await self.checkpoint_high_watermarks()
-                await self._open_refused()
-
-    def _running(self) -> trio.Nursery:
-        assert self._nursery is not None, "run() has not started"
-        return self._nursery
+        """Now and then write the high watermarks down, and begin what a full disk refused. Runs until cancelled."""
+        task_status.started()
+        while True:
+            await trio.sleep(self._checkpoint_interval_ms / 1000)
+            await self.checkpoint_high_watermarks()
+            await self._open_refused()
 
     # Finding
 
@@ -164,7 +163,7 @@ class ReplicaManager:
         """Have a partition synced soon; many requests for the same one are served by one sync."""
         if partition not in self._syncing:
             self._syncing.add(partition)
-            self._running().start_soon(self._sync, partition)
+            self._nursery.start_soon(self._sync, partition)
 
     async def _sync(self, partition: Partition) -> None:
         try:
@@ -220,7 +219,7 @@ class ReplicaManager:
             for index, registration in sorted(changed.changed_partitions.items()):
                 self._apply_or_leave(changed.topic, index, registration, limit)
         if self._unopened:
-            self._running().start_soon(self._open_rest)
+            self._nursery.start_soon(self._open_rest)
         names = {name for resource_type, name in delta.changed_configs if resource_type == ResourceType.TOPIC}
         for name in sorted(image.topics.by_name if is_default_changed else names & image.topics.by_name.keys()):
             self._reconfigure(image.topics.by_name[name])
@@ -268,7 +267,7 @@ class ReplicaManager:
                 self.announce((partition,))
         if is_idle and self._doomed:
             self._delete_some()
-            self._running().start_soon(self._delete_rest)
+            self._nursery.start_soon(self._delete_rest)
 
     async def _delete_rest(self) -> None:
         while self._doomed:
@@ -327,7 +326,7 @@ class ReplicaManager:
         self.partitions[(topic.name, index)] = partition
         self.partitions_by_id[(topic.topic_id, index)] = partition
         if self._logs.futures.unfinished:
-            self.moves.resume(partition, self._running())
+            self.moves.resume(partition, self._nursery)
         return partition
 
     def _lead_or_follow(self, partition: Partition, registration: PartitionRegistration) -> None:
@@ -375,7 +374,7 @@ class ReplicaManager:
             KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, and what ``get_partition`` raises.
         """
         target = self._logs.futures.find_target(path)
-        self.moves.request(self.get_partition(topic, index), target, self._running())
+        self.moves.request(self.get_partition(topic, index), target, self._nursery)
 
     def _moved(self, partition: Partition) -> None:
         self._settle(partition)

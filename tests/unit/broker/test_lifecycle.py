@@ -10,11 +10,12 @@ import trio
 from log_service.broker.broker import Broker
 from log_service.common.errors import ErrorCode, StorageError
 from log_service.common.types import NodeId
+from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
 from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.sim import Crashed, World, sim_run
-from tests.unit.broker.context import DATA, HOST, PORT, RawClient, Story, batch, configuration, running, tell, values_of
+from tests.unit.broker.context import DATA, HOST, PORT, RawClient, Story, batch, configuration, produce_request, running, tell, values_of
 from tests.unit.broker.test_group_apis import commit, coordinated, positions
 
 
@@ -73,6 +74,24 @@ async def running_until_crash(world: World, **properties: str) -> AsyncIterator[
         yield Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
         world.crash(HOST)
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def failing(world: World, told: str, properties: dict[str, str] | None = None) -> AsyncIterator[tuple[Story, trio.Event]]:
+    """Run a broker that has to end by itself with ``told``, and the event that it has ended."""
+    config, texts = configuration(properties or {})
+    broker = Broker(world.node_env(HOST), config, static_texts=texts)
+    started, ended = _Started(), trio.Event()
+
+    async def serve() -> None:
+        with pytest.raises(StorageError, match=told):
+            await broker.run(task_status=started)
+        ended.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        await started.event.wait()
+        yield Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT))), ended
 
 
 async def _run_until_crash(broker: Broker, started: "_Started") -> None:
@@ -216,24 +235,37 @@ def test_an_occupied_port_is_told_and_frees_the_directories(apart: dict[str, str
 )
 def test_a_node_ends_when_the_disk_fails_that_it_cannot_do_without(operation: str, path: str, told: str) -> None:
     async def main(world: World) -> None:
-        config, texts = configuration({})
-        broker = Broker(world.node_env(HOST), config, static_texts=texts)
-        started = _Started()
-
-        async def serve() -> None:
-            with pytest.raises(StorageError, match=told):
-                await broker.run(task_status=started)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve)
-            await started.event.wait()
-            node = Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
+        async with failing(world, told) as (node, _):
             await node.create_topic("a")
-            files: Any = broker.env.files
+            files: Any = node.broker.env.files
             files.fail_next(operation, containing=path, count=5)
             with suppress(EOFError, OSError, AssertionError):
                 await node.produce("a", batch(b"one"))
                 await node.create_topic("b")
+
+    run(main)
+
+
+def test_connections_end_at_once_when_a_disk_fails_that_still_holds_the_node_up(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(world: World) -> None:
+        two_disks = {"log.dirs": f"{DATA},/data/other", "log.flush.interval.messages": "1"}
+        async with failing(world, "log directory /data/kafka failed", two_disks) as (node, ended):
+            await node.create_topic("a", 2)
+            homes = [node.broker.replicas.get_partition("a", index).leading_log().home.path for index in range(2)]
+            doomed = homes.index(DATA)
+            idle, late = await node.connect(), await node.connect()
+            files: Any = node.broker.env.files
+            files.sync_seconds = (60, 60)
+            await idle.send(CreateTopicsRequest(topics=[CreatableTopic(name="b", num_partitions=1, replication_factor=1)]), 7)
+            await trio.sleep(1)
+            files.fail_next("append", containing=f"{DATA}/a-{doomed}")
+            await node.client.send(produce_request("a", batch(b"one"), partition=doomed), 9)
+            await trio.sleep(1)
+            with suppress(EOFError, OSError):
+                await late.ask(produce_request("a", batch(b"two"), partition=1 - doomed), 9)
+            assert await idle.is_closed()
+            assert not ended.is_set()
+        assert not [record for record in caplog.records if record.exc_info]
 
     run(main)
 

@@ -55,11 +55,12 @@ def topic_id(name: str) -> TopicId:
 class ReplicaContext:
     """What a test of replication works with. ``produce`` and ``read`` go through the partition as the handlers do."""
 
-    def __init__(self, env: NodeEnv, replicas: ReplicaManager, logs: LogManager, timers: TimerQueue) -> None:
+    def __init__(self, env: NodeEnv, replicas: ReplicaManager, logs: LogManager, timers: TimerQueue, nursery: trio.Nursery) -> None:
         self.env = env
         self.replicas = replicas
         self.logs = logs
         self.timers = timers
+        self.nursery = nursery
         self.image: MetadataImage = EMPTY_IMAGE
         assert isinstance(env.files, MemoryFiles)
         self.files = env.files
@@ -128,12 +129,18 @@ async def running(
     logs = LogManager(env, LogManagerConfig(log_dirs=log_dirs), log_config, node_id=NODE, cluster_id=CLUSTER_ID)
     await logs.load()
     timers = TimerQueue()
-    replicas = ReplicaManager(
-        node_id=NODE, clock=clock, timers=timers, logs=logs, default_log_config_of=lambda _image: log_config, checkpoint_interval_ms=5_000
-    )
     async with trio.open_nursery() as nursery:
+        replicas = ReplicaManager(
+            node_id=NODE,
+            clock=clock,
+            timers=timers,
+            logs=logs,
+            default_log_config_of=lambda _image: log_config,
+            checkpoint_interval_ms=5_000,
+            nursery=nursery,
+        )
         await nursery.start(replicas.run)
-        yield ReplicaContext(env, replicas, logs, timers)
+        yield ReplicaContext(env, replicas, logs, timers, nursery)
         nursery.cancel_scope.cancel()
     logs.release()
 

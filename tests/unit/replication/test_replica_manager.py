@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
@@ -120,6 +121,20 @@ def test_records_that_waited_for_a_sync_are_released_when_the_policy_is_dropped(
             assert context.partition().high_watermark == 0
             context.configure("flush.messages", None)
             assert context.partition().high_watermark == 1
+
+    run_story(main)
+
+
+def test_an_append_that_comes_when_the_node_is_cancelled_is_not_safe_and_no_error() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("a", flush_messages="1")
+            context.nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await wait_all_tasks_blocked()
+                context.produce(b"late")
+                await wait_all_tasks_blocked()
+                assert context.partition().high_watermark == 0
 
     run_story(main)
 
