@@ -150,15 +150,15 @@ class CoordinatorRuntime(Generic[S, R]):
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the tasks that load shards; runs until cancelled, and then gives every shard up."""
-        try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                task_status.started()
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
                 await trio.sleep_forever()
-        finally:
-            self._is_over = True
-            for partition in list(self._contexts):
-                self.resign(partition)
+            finally:
+                self._is_over = True  # before the nursery closes: an image may still bring a partition to lead
+                for partition in list(self._contexts):
+                    self.resign(partition)
 
     def lead(self, coordinator_log: CoordinatorLog) -> None:
         """Take a partition over: load its shard, then serve. Leading it again in a later epoch loads it anew."""
