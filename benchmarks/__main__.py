@@ -22,8 +22,8 @@ from benchmarks.rounds import Bench, Family, Results, imported, of_new_brokers, 
 
 NODE: Mapping[str, Family] = {
     "produce": of_shared_brokers(produce.measure),
-    "consume": with_floor(consume.measure, "fetch"),
-    "latency": with_floor(latency.measure, "produce"),
+    "consume": of_shared_brokers(consume.measure),
+    "latency": with_floor(latency.measure),
     "groups": of_shared_brokers(groups.measure),
     "footprint": of_new_brokers(footprint.measure),
     "partitions": partitions,
