@@ -353,6 +353,13 @@ def test_what_has_a_later_record_of_its_key_may_go() -> None:
     assert not told.broken()
 
 
+def test_of_what_was_written_twice_the_second_may_go_before_the_first() -> None:
+    """Compaction goes on while a log is read: the reader got the first before it, and came to the second after it."""
+    told = keyed(("a1", 1, b"a", False), ("a2", 2, b"a", False))
+    told.final((0, "a1"), (2, "a2"), partition=KEYED)
+    assert not told.broken()
+
+
 def test_the_latest_of_a_key_stays() -> None:
     told = keyed(("a1", 0, b"a", False), ("b1", 1, b"b", False), ("a2", 2, b"a", False), ("c1", 3, b"c", False))
     told.final((0, "a1"), (1, "b1"), (3, "c1"), partition=KEYED)
