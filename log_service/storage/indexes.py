@@ -5,7 +5,8 @@ entry is found, and which files are believed. Knows nothing of batches; whoever 
 
 Invariants: entries are ordered, strictly by offset in one and by timestamp in the other. They live as bytes in memory, without a Python
 object each, are read from the file at first use and written when the segment rolls, syncs as a whole or closes: a file may lag behind,
-and recovery does not believe the files of segments that were not synced. No file is preallocated.
+and recovery does not believe the files of segments that were not synced. What is built again for others replaces their files, durably and
+as a whole. No file is preallocated.
 """
 
 from collections.abc import Iterator
@@ -116,6 +117,11 @@ class _Index:
         finally:
             file.close()
         self._written_bytes = len(entries)
+
+    def replace_file(self) -> None:
+        """Put a synced file with these entries in the place of the one that is there, at once; blocks."""
+        self.files.write_atomically(self.path, bytes(self.entries))
+        self._written_bytes = len(self.entries)
 
     def unload(self) -> None:
         """Give the memory back; who still reads gets the entries from the file. Nothing may be dirty."""

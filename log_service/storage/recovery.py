@@ -228,7 +228,6 @@ class _Loader:
             if segment.size_bytes and segment.base_offset not in indexed:
                 with _damage_named(segment):
                     segment.rebuild_indexes()
-                segment.finish_indexes()
 
     def _recover(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
         """Verify the segments from the recovery point on, and cut the log where they stop being whole."""

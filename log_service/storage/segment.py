@@ -258,11 +258,11 @@ class Segment:
     # Checking and cutting
 
     def rebuild_indexes(self) -> None:
-        """Build both indexes from the headers of the file, to the last entry, and write them. CorruptBatch where there is damage."""
+        """Build both indexes from the headers of the file, to the last entry, and replace the files. CorruptBatch where there is damage."""
         self._start_over()
         for position, header in self.headers(0):
             self.note_batch(position, header.base_offset, header.last_offset, header.max_timestamp)
-        self._indexes.finish()
+        self._indexes.replace_files()
 
     def _doubt_indexes(self) -> None:
         if not self._indexes.were_doubted:  # once: where batches are damaged nothing helps

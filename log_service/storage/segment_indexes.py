@@ -118,9 +118,18 @@ class SegmentIndexes:
     def finish(self) -> None:
         """Give the time index its last entry and write both files; for a segment that rolls or closes."""
         if self.is_loaded:
-            if self.max_timestamp is not None and self.max_timestamp >= 0:
-                self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+            self._append_last_time()
             self.flush()
+
+    def replace_files(self) -> None:
+        """As ``finish``, with files that a loss of power leaves whole or not at all: recovery believes what it finds below its point."""
+        self._append_last_time()
+        self.offset_index.replace_file()
+        self.time_index.replace_file()
+
+    def _append_last_time(self) -> None:
+        if self.max_timestamp is not None and self.max_timestamp >= 0:
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
 
     def flush(self, *, is_synced: bool = False) -> None:
         """Bring the files up to date, and with ``is_synced`` onto the disk; blocks."""

@@ -1,5 +1,7 @@
 """A crash before each single operation on the disk: of appending, syncing, rolling, cutting, closing, and of recovering from that."""
 
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -8,7 +10,7 @@ import trio
 
 from tests.sim.disk import Crashed, Disk
 from tests.sim.files import MemoryFiles
-from tests.unit.storage.context import NOW_MS, LogContext, SettableClock, idempotent
+from tests.unit.storage.context import NOW_MS, LogContext, SettableClock, batch, idempotent
 
 
 class CrashingFiles(MemoryFiles):
@@ -111,3 +113,34 @@ def test_a_crash_before_any_operation_leaves_a_log_that_opens(seed: int) -> None
         recovering.countdown = -1
         check(context, history)
     assert crash_count > 300
+
+
+@pytest.mark.parametrize("is_reordering", [False, True])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_crash_before_any_operation_of_a_rebuild_leaves_no_part_of_an_index(suffix: str, *, is_reordering: bool) -> None:
+    """A part of one was believed below the recovery point: lookups by time missed records, and segments seemed older than they are."""
+    crash_count = 0
+    for countdown, attempt in product(range(1, 30), range(10)):
+        disk, rng, clock = Disk(is_reordering=is_reordering), Random(f"{countdown} {attempt}"), SettableClock()
+        context = LogContext(MemoryFiles(disk, rng=rng, clock=clock), clock=clock, segment_bytes=600, index_interval_bytes=64)
+        for offset in range(20):
+            context.append(batch(timestamp=NOW_MS + offset))
+        trio.run(context.log.sync)
+        before = indexes_of(context)
+        context.files.remove(context.directory / f"00000000000000000000{suffix}")
+        context.files.sync_directory(context.directory)
+        context.files = files = CrashingFiles(disk, rng=rng, clock=clock)
+        files.countdown = countdown
+        with suppress(Crashed):
+            context.open(recovery_point=20)
+            files.countdown = -1
+            disk.crash(rng)
+        crash_count += files.countdown == 0
+        context.files = MemoryFiles(disk, rng=rng, clock=clock)
+        context.open(recovery_point=20)
+        assert indexes_of(context) == before
+    assert 100 < crash_count < 290
+
+
+def indexes_of(context: LogContext) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+    return [(list(segment.offset_index), list(segment.time_index)) for segment in context.log.segments]
