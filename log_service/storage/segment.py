@@ -133,6 +133,8 @@ class Segment:
 
     def append(self, buffers: list[Buffer]) -> int:
         """Write with one gathered write and return the position; all or, with OSError, nothing. ``note_batch`` follows for each batch."""
+        if not self._indexes.is_loaded:
+            _ = self.indexes  # loaded now: built again from the file after the write, they would hold batches that are noted once more
         file = self._file or self.file
         self.was_used = True
         self.are_indexes_synced = False
@@ -141,11 +143,8 @@ class Segment:
         return position
 
     def note_batch(self, position: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Take a batch that was written at ``position`` into the indexes and the memory of recent places."""
-        indexes = self._indexes
-        if not indexes.is_loaded:
-            indexes = self.indexes
-        indexes.note(position, last_offset, max_timestamp)
+        """Take a batch that ``append`` wrote at ``position`` into the indexes and the memory of recent places."""
+        self._indexes.note(position, last_offset, max_timestamp)
         if position == 0:
             self._first_timestamp = max_timestamp
         recent = self._recent

@@ -155,3 +155,11 @@ def test_the_real_disk_holds_what_was_appended(tmp_path: Path) -> None:
     assert (context.directory / "00000000000000000000.log").stat().st_size == context.log.size_bytes
     context.reopen_clean()
     assert context.base_offsets(1) == [0, 3]
+
+
+def test_the_first_append_to_a_log_that_was_opened_again_needs_room_for_its_batches_alone() -> None:
+    context = LogContext(index_interval_bytes=1)
+    context.reopen_clean()
+    context.files.disk.space_bytes = len(batch(1))
+    assert context.append(batch(1)).base_offset == 0
+    assert context.log.log_end_offset == 1

@@ -262,3 +262,13 @@ def test_indexes_that_were_built_again_hold_the_last_time() -> None:
     context.open(is_clean=True)
     assert context.base_offsets(0, max_bytes=1) == [0]
     assert list(context.log.segments[0].time_index) == [(newest, 0)]
+
+
+def test_the_first_batch_of_an_empty_log_that_was_opened_again_is_found_whole() -> None:
+    context = LogContext(index_interval_bytes=SIZE // 2)
+    context.reopen_clean()
+    context.append_records(1, 1, 1)
+    for offset in range(3):
+        assert len(context.read(offset, max_bytes=10)) == SIZE
+        assert context.read(offset, max_bytes=10, is_one_batch_guaranteed=False) == b""
+        assert context.base_offsets(offset) == list(range(offset, 3))
