@@ -118,12 +118,8 @@ class Installation:
         if not dagster_home(self.data).exists():
             return []
         with self.instance() as instance:
-            return [
-                f"{record.create_timestamp:%H:%M:%S} {run.run_id} {run.status.value} {run.job_name} {run.tags}"
-                f" {[key.to_user_string() for key in run.asset_selection or ()]}"
-                for record in instance.get_run_records(limit=50)
-                if (run := record.dagster_run)
-            ]
+            records = list(instance.get_run_records(limit=50))
+        return [f"{record.create_timestamp:%H:%M:%S} {told(record.dagster_run)}" for record in records]
 
     def _has_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
@@ -131,6 +127,12 @@ class Installation:
     def _remember(self) -> None:
         assert self._process is not None
         self._seen = {one.pid: one for one in psutil.Process(self._process.pid).children(recursive=True)}
+
+
+def told(run: dg.DagsterRun) -> str:
+    """Return what became of a run, on one line."""
+    assets = [key.to_user_string() for key in run.asset_selection or ()]
+    return f"{run.run_id} {run.status.value} {run.job_name} {assets} {run.tags}"
 
 
 def environment(**changes: str) -> dict[str, str]:
