@@ -67,8 +67,12 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
         outcome.faults += [*judge(log, writers, readers), *group_got_everything(log, readers), *commits_stand(broker.bootstrap, readers)]
         broker.kill()
         broker.start()
-        if read_log(broker.bootstrap) != log:
-            outcome.faults.append("one more kill, of an idle node, changed the log")
+        again = read_log(broker.bootstrap)
+        if again != log:
+            lost, more = sorted(log.keys() - again.keys())[:5], sorted(again.keys() - log.keys())[:5]
+            outcome.faults.append(
+                f"one more kill, of an idle node, changed the log: {len(log)} to {len(again)} records, lost {lost}, more {more}"
+            )
         if "Traceback" in broker.log:
             outcome.faults.append(f"a traceback: {broker.log[broker.log.index('Traceback') :][:1_500]}")
     outcome.record_count = len(log)
