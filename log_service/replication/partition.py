@@ -5,7 +5,8 @@ requests nor who waits: whoever appends or syncs tells the replica manager, whic
 syncing does.
 
 Invariants: while this node leads, the high watermark never goes back and never passes the log's end. With ``flush.messages=1`` it never
-passes what is synced, so that an acknowledged record survives the loss of power; one sync serves every append that waits for it. A failed
+passes what is synced, so that an acknowledged record survives the loss of power; one sync serves every append that waits for it. A leader
+whose high watermark has not reached what it had when its epoch began names no end: an earlier one may have shown more (KIP-207). A failed
 sync is final: the log directory is offline from then on, and every partition in it answers KAFKA_STORAGE_ERROR.
 """
 
@@ -53,6 +54,7 @@ class Partition:
     """
 
     __slots__ = (
+        "_epoch_start_offset",
         "_first_end_offset",
         "_is_synced_first",
         "append_count",
@@ -92,6 +94,7 @@ class Partition:
         self.read_count = 0
         self.failed_append_count = 0
         self.failed_read_count = 0
+        self._epoch_start_offset = 0
         self._first_end_offset = 0 if log is None else log.log_end_offset
         self._is_synced_first = log is not None and log.config.flush_messages == 1
 
@@ -115,6 +118,8 @@ class Partition:
     def become_leader(self, node_id: int, leader_epoch: int, isr: tuple[int, ...], checkpointed: int) -> None:
         """Lead from now on; ``checkpointed`` is the high watermark that was last written down."""
         log = self._online_log()
+        if not self.is_leader or leader_epoch != self.leader_epoch:
+            self._epoch_start_offset = log.log_end_offset
         self.is_leader, self.leader, self.leader_epoch, self.isr = True, node_id, leader_epoch, isr
         known = max(self.high_watermark, min(checkpointed, log.log_end_offset), log.log_start_offset)
         self.high_watermark = known
@@ -303,11 +308,12 @@ class Partition:
         May read from the disk: callers run it in the pool where that matters.
 
         Raises:
-            KafkaError: what ``leading_log`` raises.
+            KafkaError: OFFSET_NOT_AVAILABLE, ask again soon; what ``leading_log`` raises.
         """
         log = self.leading_log(current_leader_epoch)
         match timestamp:
             case OffsetSpec.LATEST:
+                self._check_end_known()
                 return FoundOffset(offset=self.last_stable_offset, leader_epoch=self.leader_epoch)
             case OffsetSpec.EARLIEST | OffsetSpec.EARLIEST_LOCAL:
                 return FoundOffset(offset=log.log_start_offset, leader_epoch=self._epoch_at(log, log.log_start_offset))
@@ -315,8 +321,19 @@ class Partition:
                 return FoundOffset()  # nothing is ever tiered
         found = log.offset_of_max_timestamp() if timestamp == OffsetSpec.MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
         if found is None or found.offset >= self.high_watermark:
+            self._check_end_known()
             return FoundOffset()
         return FoundOffset(offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
+
+    @property
+    def is_end_known(self) -> bool:
+        """Whether the high watermark lies at or above all that consumers may have read from an earlier leader (KIP-207)."""
+        return self.high_watermark >= self._epoch_start_offset
+
+    def _check_end_known(self) -> None:
+        if not self.is_end_known:
+            text = f"what {self.topic_partition} held when its leader epoch began is safe up to {self.high_watermark} so far"
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
 
     def _epoch_at(self, log: Log, offset: int) -> int:
         epoch = log.leader_epochs.epoch_of(offset) if offset < log.log_end_offset else self.leader_epoch

@@ -68,6 +68,7 @@ class ReplicaManager:
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._checkpointed: dict[TopicPartition, int] = dict(logs.high_watermarks)
         self._syncing: set[Partition] = set()
+        self._sync_ends = trio.lowlevel.ParkingLot()
         self._unopened: dict[tuple[str, int], None] = {}
         self._refused: dict[tuple[str, int], None] = {}
         self._doomed: dict[TopicPartition, None] = {}
@@ -183,6 +184,12 @@ class ReplicaManager:
             self.announce((partition,))
         finally:
             self._syncing.discard(partition)
+            self._sync_ends.unpark_all()
+
+    async def settle_end(self, partition: Partition) -> None:
+        """Wait until the end of a partition is known, or no sync that is under way can tell it."""
+        while partition in self._syncing and not partition.is_end_known:
+            await self._sync_ends.park()
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks down, if any moved since the last time."""

@@ -3,14 +3,18 @@
 Behaviour: for each partition the first offset whose record is at or after a time, or the answer to a special timestamp: latest (-1; for
 ``read_committed`` the last stable offset), earliest (-2), the record with the largest timestamp (-3), earliest on this node's disk (-4,
 the same as -2 here), last tiered (-5) and earliest not yet tiered (-6; both -1 here, where nothing is tiered). Offset and timestamp are
--1 where no record is late enough. A special timestamp that the version does not know gets UNSUPPORTED_VERSION.
+-1 where no record is late enough. A special timestamp that the version does not know gets UNSUPPORTED_VERSION. Where the end would be the
+answer and a sync has to end before the leader knows it, the answer waits for that; if it still does not know it then, OFFSET_NOT_AVAILABLE,
+which is LEADER_NOT_AVAILABLE up to version 4.
 
-Versions: 1 one offset instead of a list (KIP-79); 2 isolation level; 4 leader epochs (KIP-320); 6 flexible; 7 largest timestamp
-(KIP-734); 8 earliest local (KIP-405); 9 last tiered (KIP-1005); 10 timeout (KIP-1075); 11 earliest pending upload (KIP-1023).
+Versions: 1 one offset instead of a list (KIP-79); 2 isolation level; 4 leader epochs (KIP-320); 5 that error (KIP-207); 6 flexible; 7
+largest timestamp (KIP-734); 8 earliest local (KIP-405); 9 last tiered (KIP-1005); 10 timeout (KIP-1075); 11 earliest pending upload
+(KIP-1023).
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from log_service.broker.node import Call, Node, Response
 from log_service.common.errors import ErrorCode, KafkaError
@@ -22,7 +26,7 @@ from log_service.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from log_service.replication.partition import OffsetSpec
+from log_service.replication.partition import OffsetSpec, Partition
 
 FIRST_VERSION_OF: Mapping[int, int] = {
     OffsetSpec.LATEST: 1,
@@ -33,21 +37,33 @@ FIRST_VERSION_OF: Mapping[int, int] = {
     OffsetSpec.EARLIEST_PENDING_UPLOAD: 11,
 }
 FIRST_VERSION_WITH_EPOCH = 4
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 _NEVER = 2**15
 
 
 def handle_list_offsets(node: Node, call: Call, request: ListOffsetsRequest) -> Response:
-    """Answer at once, or from the pool where a time has to be looked up in batches on the disk."""
-    if any(_is_lookup(wanted.timestamp) for topic in request.topics for wanted in topic.partitions):
-        return _find_in_pool(node, call, request)
+    """Answer at once; after a sync that is under way where the end depends on it; from the pool where a time has to be looked up."""
+    unsettled = [partition for partition in _partitions_of(node, request) if not partition.is_end_known]
+    if unsettled or any(_is_lookup(wanted.timestamp) for topic in request.topics for wanted in topic.partitions):
+        return _find_later(node, call, request, unsettled)
     return _find_all(node, call, request)
+
+
+def _partitions_of(node: Node, request: ListOffsetsRequest) -> Iterator[Partition]:
+    """Yield the partitions of a request that are here."""
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            with suppress(KafkaError):
+                yield node.replicas.get_partition(topic.name, wanted.partition_index)
 
 
 def _is_lookup(timestamp: int) -> bool:
     return timestamp >= 0 or timestamp == OffsetSpec.MAX_TIMESTAMP
 
 
-async def _find_in_pool(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+async def _find_later(node: Node, call: Call, request: ListOffsetsRequest, unsettled: list[Partition]) -> ListOffsetsResponse:
+    for partition in unsettled:
+        await node.replicas.settle_end(partition)
     return await node.run_in_pool(lambda: _find_all(node, call, request))
 
 
@@ -76,7 +92,8 @@ def _find(node: Node, call: Call, topic: str, wanted: ListOffsetsPartition) -> L
         partition = node.replicas.get_partition(topic, wanted.partition_index)
         found = partition.find_offset(wanted.timestamp, wanted.current_leader_epoch)
     except KafkaError as error:
-        return _failed(wanted.partition_index, error.code)
+        is_unknown_code = error.code is ErrorCode.OFFSET_NOT_AVAILABLE and call.version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
+        return _failed(wanted.partition_index, ErrorCode.LEADER_NOT_AVAILABLE if is_unknown_code else error.code)
     epoch = found.leader_epoch if call.version >= FIRST_VERSION_WITH_EPOCH else NO_LEADER_EPOCH
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch

@@ -92,6 +92,19 @@ def test_a_special_timestamp_is_answered_from_its_version_on(timestamp: int, fir
     tell(story)
 
 
+@pytest.mark.parametrize(("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)])
+def test_an_end_that_no_sync_can_tell_is_refused(version: int, code: ErrorCode) -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a", flush_messages="1")
+        partition = node.broker.replicas.get_partition("a", 0)
+        partition.append_as_leader(bytearray(batch(b"one", timestamp_ms=0)), 0)
+        partition.become_leader(1, partition.leader_epoch + 1, partition.isr, 0)
+        assert (await list_offset(node, -1, version=version)).error_code == code
+        assert (await list_offset(node, -2, version=version)).offset == 0
+
+    tell(story)
+
+
 def test_list_offsets_of_what_is_not_there_or_another_epoch_is_told() -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a")

@@ -12,8 +12,15 @@ from log_service.common.errors import ErrorCode, StorageError
 from log_service.common.types import NodeId
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
+from log_service.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from log_service.replication.partition import Partition
 from tests.sim import Crashed, World, sim_run
 from tests.unit.broker.context import DATA, HOST, PORT, RawClient, Story, batch, configuration, produce_request, running, tell, values_of
 from tests.unit.broker.test_group_apis import commit, coordinated, positions
@@ -140,6 +147,31 @@ def test_after_a_crash_everything_acknowledged_with_flush_messages_1_is_there(se
             assert (await node.produce("a", batch(b"after"))).base_offset == len(found)
 
     run(main, seed)
+
+
+@pytest.mark.parametrize("timestamp", [-1, 1_000])
+def test_after_a_crash_nobody_is_told_an_end_that_is_not_known_yet(timestamp: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What recovery read is synced once more before it counts: who asks meanwhile for the end waits, and does not see an empty topic."""
+
+    sync = Partition.sync
+
+    async def sync_late(partition: Partition) -> bool:
+        await trio.sleep(0.5)
+        return await sync(partition)
+
+    async def main(world: World) -> None:
+        async with running_until_crash(world, log_flush_interval_messages="1") as node:
+            await node.create_topic("a")
+            await node.produce("a", batch(b"one", b"two", timestamp_ms=1_000))
+        monkeypatch.setattr(Partition, "sync", sync_late)
+        async with running(world, log_flush_interval_messages="1") as node:
+            assert node.broker.replicas.get_partition("a", 0).high_watermark == 0
+            wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+            request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="a", partitions=[wanted])])
+            response: ListOffsetsResponse = await node.ask(request, 7)
+            assert response.topics[0].partitions[0].offset == (2 if timestamp == -1 else 0)
+
+    run(main)
 
 
 @pytest.mark.parametrize("seed", range(4))

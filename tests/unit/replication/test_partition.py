@@ -138,6 +138,68 @@ def test_with_flush_messages_1_nothing_is_visible_before_the_sync() -> None:
     run_story(main)
 
 
+def test_a_leader_names_no_end_before_what_its_epoch_began_with_is_safe() -> None:
+    """A reader that had been told a larger one would take it for a loss (KIP-207)."""
+
+    async def main() -> None:
+        config = LogConfig(flush_messages=1)
+        async with running(config=config) as killed:
+            killed.create_topic()
+            killed.produce(b"one", timestamp_ms=1_000)
+            await trio.sleep(1)
+            assert killed.partition().find_offset(OffsetSpec.LATEST, -1).offset == 1
+        killed.files.sync_seconds = (0.010, 0.010)
+        async with running(killed.files, config) as context:
+            context.create_topic()
+            partition = context.partition()
+            for timestamp in (OffsetSpec.LATEST, OffsetSpec.MAX_TIMESTAMP, 1_000):
+                with pytest.raises(KafkaError) as caught:
+                    partition.find_offset(timestamp, -1)
+                assert code_of(caught) is ErrorCode.OFFSET_NOT_AVAILABLE
+            assert partition.find_offset(OffsetSpec.EARLIEST, -1).offset == 0
+            await context.replicas.settle_end(partition)
+            assert partition.find_offset(OffsetSpec.LATEST, -1).offset == 1
+            assert partition.find_offset(1_000, -1).offset == 0
+
+    run_story(main)
+
+
+def test_a_leader_that_appends_knows_its_end_while_it_syncs() -> None:
+    async def main() -> None:
+        async with running(config=LogConfig(flush_messages=1)) as context:
+            context.create_topic()
+            context.files.sync_seconds = (0.010, 0.010)
+            context.produce(b"one")
+            assert context.partition().find_offset(OffsetSpec.LATEST, -1).offset == 0
+            context.elect(1)
+            with pytest.raises(KafkaError) as caught:
+                context.partition().find_offset(OffsetSpec.LATEST, -1)
+            assert code_of(caught) is ErrorCode.OFFSET_NOT_AVAILABLE
+            await context.replicas.settle_end(context.partition())
+            assert context.partition().find_offset(OffsetSpec.LATEST, -1).offset == 1
+
+    run_story(main)
+
+
+def test_who_waits_for_an_end_goes_on_when_the_sync_fails() -> None:
+    async def main() -> None:
+        config = LogConfig(flush_messages=1)
+        async with running(config=config) as killed:
+            killed.create_topic()
+            killed.produce(b"one")
+            await trio.sleep(1)
+        async with running(killed.files, config) as context:
+            context.files.sync_seconds = (0.010, 0.010)
+            context.create_topic()
+            context.files.fail_next("sync")
+            await context.replicas.settle_end(context.partition())
+            with pytest.raises(KafkaError) as caught:
+                context.partition().find_offset(OffsetSpec.LATEST, -1)
+            assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR
+
+    run_story(main)
+
+
 def test_appends_during_a_sync_share_the_next_one() -> None:
     async def main() -> None:
         async with running(config=LogConfig(flush_messages=1)) as context:
