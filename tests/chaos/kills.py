@@ -14,6 +14,7 @@ PROPERTIES = {
     "log.flush.interval.messages": "1",
     "log.segment.bytes": "1048576",
     "group.min.session.timeout.ms": "500",
+    "log.initial.task.delay.ms": "100",
     "log.retention.check.interval.ms": "1000",
     "log.flush.offset.checkpoint.interval.ms": "500",
 }
