@@ -37,11 +37,11 @@ from log_service.raft.batches import (
     voters_record,
 )
 from log_service.raft.core import QuorumState, committed_offset, elect_self
-from log_service.raft.directories import make_durable_directory
 from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
 from log_service.raft.snapshots import Snapshot, SnapshotId, encode_snapshot, list_snapshots, read_snapshot, unfinished_snapshots
 from log_service.records.control import ControlType
 from log_service.storage.checkpoints import read_offsets, write_offsets
+from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.log import Log
 from log_service.storage.log_directory import is_full_disk
 from log_service.storage.recovery import OpenedFrom, open_log
@@ -318,8 +318,7 @@ class RaftDriver:
         try:
             await self.write_snapshot(records)
         except StorageError as error:
-            cause = error.__cause__
-            if not (is_full_disk(cause) or is_full_disk(cause.__cause__ if cause else None)):
+            if not is_full_disk(error):
                 raise
             logger.warning("%s; the next one is tried when it is due", error)
 

@@ -18,9 +18,9 @@ from log_service.common.errors import StorageError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, NodeId
 from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.batches import Voter
-from log_service.raft.directories import make_durable_directory
 from log_service.raft.snapshots import BOOTSTRAP_FILE, SnapshotId, encode_snapshot, read_snapshot
 from log_service.raft.snapshots import NAME as SNAPSHOT_NAME
+from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, LOG_SUFFIX, STRAY_DIRECTORY_SUFFIX
 from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
 from log_service.storage.partition_metadata import format_uuid

@@ -327,7 +327,7 @@ class ReplicaManager:
         except TidelogError as error:
             logger.error("%s is offline: %s", topic_partition, error)
             log = None
-            if is_full_disk(error.__cause__):
+            if is_full_disk(error):
                 self._refused[topic.name, index] = None
         partition = Partition(topic_partition, topic.topic_id, log)
         self.partitions[(topic.name, index)] = partition

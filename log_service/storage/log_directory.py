@@ -116,13 +116,7 @@ class LogDirectory:
 
 
 def is_full_disk(error: BaseException | None) -> bool:
-    """Whether a write failed because there is no room: it may be tried again later."""
+    """Whether a write failed, or what it was the cause of, because there is no room: it may be tried again later."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__
     return isinstance(error, OSError) and error.errno in _FULL_DISK_ERRORS
-
-
-def make_durable_directory(files: Files, path: Path) -> None:
-    """Create a directory, and make its name and those of the parents that were missing durable."""
-    missing = [directory for directory in [path, *path.parents] if not files.exists(directory)]
-    files.make_directory(path)
-    for directory in reversed(missing):
-        files.sync_directory(directory.parent)

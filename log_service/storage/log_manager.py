@@ -25,10 +25,11 @@ from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from log_service.storage.cleaner.cleaner import Cleaner
 from log_service.storage.closing import close_logs
 from log_service.storage.directory_loader import DamagedLog, DirectoryLoader, LoadedDirectory
+from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, set_aside_name
 from log_service.storage.future_logs import FutureLogs
 from log_service.storage.log import Log
-from log_service.storage.log_directory import LogDirectory, make_durable_directory
+from log_service.storage.log_directory import LogDirectory
 from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
 from log_service.storage.partition_metadata import sync_topic_id, write_topic_id
 from log_service.storage.recovery import OpenedFrom, open_log
