@@ -29,9 +29,9 @@ from benchmarks.table import OURS
 ERRORS_ONLY = 3
 """librdkafka's log level while a cluster starts, when it would warn of each leader that it cannot find yet."""
 WARM_S_PER_GB, MAX_TOUCHES = 0.3, 8
+"""What writing costs once the pages are there, and how often they are asked for at most."""
 SCRATCH_BLOCK_BYTES = 972_873
 """About what a producer's request brings, and no multiple of a page: the kernel takes page cache of the same sizes as for a log."""
-"""What writing costs once the pages are there, and how often they are asked for at most."""
 DEADLINE_S = 300.0
 """How long a broker may take to start or to stop: a JVM with 10,000 partitions on a busy machine takes more than a minute."""
 

@@ -113,10 +113,7 @@ def with_floor(measure: Callable[[BrokerProcess, Bench], list[Row]]) -> Family:
     """Return the family that does this with each of the brokers that stay alive, and with canned answers, which have no goals."""
 
     def measure_floor(bench: Bench) -> list[Row]:
-        with contextlib.ExitStack() as stack:
-            for other in bench.brokers().values():
-                stack.enter_context(other.suspended())
-            canned = stack.enter_context(running_canned())
+        with bench.others_suspended(NAME), running_canned() as canned:
             return [replace(row, goal=None) for row in measure(canned, bench)]
 
     @contextlib.contextmanager

@@ -81,6 +81,15 @@ class Bench:
                 self._shared, self._stack = brokers, stack.pop_all()
         return self._shared
 
+    @contextlib.contextmanager
+    def others_suspended(self, name: str) -> Iterator[None]:
+        """Leave the machine to the broker of that name, or to somebody else's where none of those that stay alive has it."""
+        with contextlib.ExitStack() as stack:
+            for other, broker in self.brokers().items():
+                if other != name:
+                    stack.enter_context(broker.suspended())
+            yield
+
     def beside(self, measures: Mapping[str, Measure]) -> Sides:
         """Return the sides of a family that compares brokers."""
         return Sides(measures=measures, peer=PEER if self.has_peer else "")
@@ -115,9 +124,7 @@ def of_shared_brokers(measure_broker: Callable[[BrokerProcess, Bench], list[Row]
         brokers = bench.brokers()
 
         def measure_alone(name: str) -> list[Row]:
-            with contextlib.ExitStack() as stack:
-                for other in brokers.keys() - {name}:
-                    stack.enter_context(brokers[other].suspended())
+            with bench.others_suspended(name):
                 return measure_broker(brokers[name], bench)
 
         yield bench.beside({name: partial(measure_alone, name) for name in brokers})

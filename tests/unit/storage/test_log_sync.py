@@ -13,6 +13,13 @@ from tests.unit.storage.context import NOW_MS, LogContext, batch
 SIZE = len(batch(1))
 
 
+async def sync_or_note(context: LogContext, refusals: list[str]) -> None:
+    try:
+        await context.log.sync()
+    except KafkaError as error:
+        refusals.append(error.code.name)
+
+
 def test_a_sync_moves_the_recovery_point_to_the_end() -> None:
     context = LogContext()
     context.append_records(2)
@@ -115,25 +122,19 @@ def test_a_sync_waits_for_the_names_that_another_is_making_durable(seed: int) ->
 
 def test_a_sync_that_waited_for_one_that_failed_fails_too() -> None:
     context = LogContext()
-    outcomes: list[str] = []
-
-    async def sync() -> None:
-        try:
-            await context.log.sync()
-        except KafkaError as error:
-            outcomes.append(error.code.name)
+    refusals: list[str] = []
 
     async def main() -> None:
         context.append_records(1)
         context.files.pool_seconds = (0.1, 0.1)
         context.files.fail_next("sync_directory")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(sync)
+            nursery.start_soon(sync_or_note, context, refusals)
             await trio.sleep(0.05)
-            nursery.start_soon(sync)
+            nursery.start_soon(sync_or_note, context, refusals)
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert outcomes == ["KAFKA_STORAGE_ERROR"] * 2
+    assert refusals == ["KAFKA_STORAGE_ERROR"] * 2
     assert context.log.recovery_point == 0
 
 
@@ -141,13 +142,7 @@ def test_a_sync_that_waited_for_one_that_failed_fails_too() -> None:
 def test_a_sync_that_came_while_another_failed_does_not_end_as_if_all_were_well(is_rolled: bool) -> None:
     """The system tells of a failed write once: whoever syncs the same file at that time is told nothing."""
     context = LogContext()
-    outcomes: list[str] = []
-
-    async def sync() -> None:
-        try:
-            await context.log.sync()
-        except KafkaError as error:
-            outcomes.append(error.code.name)
+    refusals: list[str] = []
 
     async def main() -> None:
         context.append_records(1)
@@ -156,15 +151,15 @@ def test_a_sync_that_came_while_another_failed_does_not_end_as_if_all_were_well(
         context.append_records(1)
         context.files.fail_next("sync", containing=".log")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(sync)
+            nursery.start_soon(sync_or_note, context, refusals)
             await trio.sleep(0.05)
             if is_rolled:
                 context.log.roll()
             context.append_records(1)
-            nursery.start_soon(sync)
+            nursery.start_soon(sync_or_note, context, refusals)
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert outcomes == ["KAFKA_STORAGE_ERROR"] * 2
+    assert refusals == ["KAFKA_STORAGE_ERROR"] * 2
     assert context.log.recovery_point == 1
 
 
