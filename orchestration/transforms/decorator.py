@@ -78,11 +78,12 @@ def on_fresh_inputs() -> dg.AutomationCondition[dg.AssetKey]:
     the disk's.
     """
     changed = dg.AutomationCondition.newly_missing() | dg.AutomationCondition.any_deps_updated()
-    handled = (dg.AutomationCondition.newly_requested() & ~changed) | dg.AutomationCondition.initial_evaluation()
-    eager = dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_in_progress()).replace("handled", handled)
+    answered = (dg.AutomationCondition.newly_requested() & ~changed) | dg.AutomationCondition.initial_evaluation()
+    eager = dg.AutomationCondition.eager().without(~dg.AutomationCondition.any_deps_in_progress())
+    eager_until_answered = eager.replace("handled", answered.with_label("handled"))
     failed = dg.AutomationCondition.execution_failed() & ~dg.AutomationCondition.in_progress()
     again = failed & dg.AutomationCondition.cron_tick_passed(FAILED_AGAIN_CRON)
-    return (eager & dg.AutomationCondition.all_deps_blocking_checks_passed()) | again.with_label("failed and due again")
+    return (eager_until_answered & dg.AutomationCondition.all_deps_blocking_checks_passed()) | again.with_label("failed and due again")
 
 
 def _table_name(source: str | dg.AssetsDefinition) -> str:
