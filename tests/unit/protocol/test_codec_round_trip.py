@@ -48,7 +48,8 @@ def test_damaged_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message
     except ProtocolError:
         return
     assert end <= len(encoded)
-    assert decode(cls, version, encode(decoded, version))[0] == decoded
+    encoded_again = encode(decoded, version)  # compared as bytes: damage may make a number into none, which is equal to nothing
+    assert encode(decode(cls, version, encoded_again)[0], version) == encoded_again
 
 
 @pytest.mark.parametrize(("cls", "version"), list(messages()), ids=named)
