@@ -22,13 +22,13 @@ from log_service.protocol.stored.serde import decode_metadata_record
 from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, iterate_records, parse_header
 from log_service.records.control import iterate_control_records
 from log_service.records.record import Record
+from log_service.storage.aborted_transactions import INDEX_ENTRY as TRANSACTION_INDEX_ENTRY
 from log_service.storage.producer_snapshots import decode_snapshot
 
 Row = dict[str, Any]
 Decode = Callable[[Record], Any]
 
 TOPIC_DECODERS = {"__cluster_metadata": "metadata", "__consumer_offsets": "offsets"}
-TRANSACTION_INDEX_ENTRY = struct.Struct(">hqqqq")
 MAX_SHOWN_BYTES = 120
 
 

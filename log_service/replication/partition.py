@@ -269,6 +269,14 @@ class Partition:
             start_offset, max_bytes=max_bytes, upper_offset=self.high_watermark, is_one_batch_guaranteed=is_one_batch_guaranteed
         )
 
+    def aborted_in(self, start_offset: int, found: LogSlice) -> list[tuple[int, int]]:
+        """Return (producer id, first offset) of the aborted transactions that may have records in what ``read`` found.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        return self._online_log().aborted_in(start_offset, found)
+
     def _check_appended(self, log: Log, start_offset: int) -> None:
         """Let an offset pass that was appended and is not safe yet: it can be read soon."""
         if log.log_start_offset <= start_offset <= log.log_end_offset:

@@ -120,6 +120,7 @@ class FutureLogs:
         final = copy.home.path / str(topic_partition)
         files = manager.env.files
         try:
+            log.aborted_transactions.write_indexes(files, copy.directory, copy.segments)
             _finish(copy)
             files.rename(copy.directory, final)
             files.sync_directory(copy.home.path)

@@ -66,6 +66,17 @@ def read(segments: Segments, start_offset: int, *, max_bytes: int, upper_offset:
     return LogSlice(segment.slice(position, end - position), position, end - position, segment.base_offset)
 
 
+def end_offset(segments: Segments, found: LogSlice) -> int:
+    """Return the offset behind the last batch of what was leased, also where that batch is cut off."""
+    segment = next(segments.from_offset(found.segment_base_offset))
+    end = found.segment_base_offset
+    for position, header in segment.headers(found.position):
+        if position >= found.position + found.size_bytes:
+            break
+        end = header.next_offset
+    return end
+
+
 def _locate_older(segments: Segments, offset: int) -> tuple[BatchPlace | None, Segment, Segment | None]:
     """Return (place, its segment, the segment after it) of the first batch that reaches ``offset``."""
     following = segments.from_offset(offset)

@@ -8,8 +8,9 @@ Decides whether a batch is new, a repetition, out of order or from a fenced prod
 * in the same epoch the sequence has to follow the last one (0 follows 2147483647), else OUT_OF_ORDER_SEQUENCE_NUMBER;
 * a producer that is not known (new, or its records went with retention, KIP-360) may begin anywhere.
 
-Knows nothing of files (``producer_snapshots``) and transactions. Invariants: what is held is bounded: five batches per producer, and a
-producer is forgotten ``producer.id.expiration.ms`` after it last wrote. ``end_offset`` is the log's offset up to which this is the state.
+Knows nothing of files (``producer_snapshots``), and of transactions only where the open one began. Invariants: what is held is bounded:
+five batches per producer, and a producer is forgotten ``producer.id.expiration.ms`` after it last wrote. ``end_offset`` is the log's offset
+up to which this is the state.
 """
 
 from collections import deque
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_SEQUENCE
-from log_service.records.batch import BatchHeader
+from log_service.records.batch import TRANSACTIONAL_FLAG, BatchHeader
 
 REMEMBERED_BATCH_COUNT = 5
 NO_OFFSET = -1
@@ -130,6 +131,11 @@ class ProducerState:
             entry.epoch = epoch
             entry.batches.clear()
         entry.last_ms = last_ms
+        if header.attributes & TRANSACTIONAL_FLAG:
+            if header.is_control:
+                entry.current_txn_first_offset = NO_OFFSET
+            elif entry.current_txn_first_offset == NO_OFFSET:
+                entry.current_txn_first_offset = base_offset
         if header.base_sequence >= 0 and not header.is_control:
             last_offset = base_offset + header.last_offset_delta
             entry.batches.append(

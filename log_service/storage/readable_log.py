@@ -15,6 +15,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig
 from log_service.storage import log_reader
+from log_service.storage.aborted_transactions import NO_TRANSACTIONS, AbortedTransactions
 from log_service.storage.leader_epochs import LeaderEpochs
 from log_service.storage.log_directory import LogDirectory
 from log_service.storage.log_reader import LogSlice, TimestampOffset
@@ -48,6 +49,7 @@ class ReadableLog:
         recovery_point: int,
         clean_end_offset: int | None,
         cleaned_offset: int | None = None,
+        aborted_transactions: AbortedTransactions = NO_TRANSACTIONS,
     ) -> None:
         self.files = files
         self.clock = clock
@@ -66,6 +68,7 @@ class ReadableLog:
         self.recovery_point = recovery_point
         self.cleaned_offset = cleaned_offset
         """Below it the log is compacted; None where no pass ever was."""
+        self.aborted_transactions = aborted_transactions
         self.synced_ms = clock.monotonic_ms()
         self.is_closed = False
         self._are_files_closed = False
@@ -123,6 +126,19 @@ class ReadableLog:
             raise self.home.answer_to(error) from error
         else:
             return found
+
+    def aborted_in(self, start_offset: int, found: LogSlice) -> list[tuple[int, int]]:
+        """Return (producer id, first offset) of the aborted transactions that may have records in what was read from ``start_offset``.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if not self.aborted_transactions:
+            return []
+        try:
+            return self.aborted_transactions.within(start_offset, log_reader.end_offset(self.segments, found))
+        except OSError as error:
+            raise self.home.answer_to(error) from error
 
     def read_batches(self, start_offset: int, end_offset: int | None = None, *, chunk_bytes: int = 1 << 20) -> Iterator[bytes]:
         """Yield chunks of whole batches that hold [start_offset, end_offset); the first and last batch may hold more. May run in the pool.

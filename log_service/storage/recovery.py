@@ -20,6 +20,7 @@ from log_service.common.errors import KafkaError, StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig
 from log_service.storage import log_reader
+from log_service.storage.aborted_transactions import load_aborted_transactions
 from log_service.storage.cleaner.swap import finish_exchanges
 from log_service.storage.file_names import (
     DELETED_SUFFIX,
@@ -129,6 +130,7 @@ def open_log(
         clean_end_offset=log_end_offset if known.is_clean and (log_end_offset == 0 or log_end_offset in snapshots.offsets) else None,
         recovery_point=log_end_offset if known.is_clean else min(known.recovery_point, log_end_offset),
         cleaned_offset=known.cleaned_offset,
+        aborted_transactions=load_aborted_transactions(files, segments, offsets.get(TXN_INDEX_SUFFIX, ()), producers),
     )
 
 

@@ -4,11 +4,13 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
+from log_service.client import BlockingConsumer, TopicPartition
 from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from log_service.protocol.messages.fetch import FetchRequest, FetchTopic
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -17,6 +19,7 @@ from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
 from log_service.records.record import Record
 from tests.helpers.broker_process import BrokerProcess
+from tests.integration.confluent import read_all, settings
 from tests.integration.kafka_node import KafkaNode, dump, skip_unless_kafka_is_there
 from tests.integration.record_requests import produce_request, wanted
 from tests.integration.wire import Wire
@@ -223,3 +226,43 @@ def await_cleaned(wire: Wire) -> None:
     while len(rows_of(wire, CLEANED)) > 3 + 5 + 5:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_transactions_that_came_with_the_files_are_read_as_committed_or_not_at_all(tmp_path: Path) -> None:
+    """One is committed, one aborted, and one was open when Apache Kafka stopped: here nobody can commit it any more."""
+    skip_unless_kafka_is_there()
+    with KafkaNode(tmp_path / "kafka", properties=PROPERTIES) as kafka, BrokerProcess(tmp_path / "tidelog", properties=PROPERTIES) as ours:
+        for node in (kafka, ours):
+            with Wire(node.bootstrap) as wire:
+                create(wire, PLAIN, CONFIGS[PLAIN])
+        writers = [Producer(settings(kafka.bootstrap, transactional_id=f"writer {number}")) for number in range(2)]
+        for writer in writers:
+            writer.init_transactions()
+        for number, outcome in enumerate(["committed", "aborted", "committed", "aborted", "open"]):
+            writer = writers[number % 2]
+            writer.begin_transaction()
+            for _ in range(5):
+                writer.produce(PLAIN, f"{outcome} {number}")
+            writer.flush()
+            if outcome != "open":
+                writer.commit_transaction() if outcome == "committed" else writer.abort_transaction()
+            time.sleep(0.3)  # the next batch begins a segment
+        kafka.stop()
+        ours.stop()
+        move(kafka, ours, PLAIN)
+        expected = [f"committed {number}".encode() for number in (0, 2) for _ in range(5)]
+        for _ in range(2):
+            ours.start()
+            with Wire(ours.bootstrap) as wire:
+                await_leader(wire, PLAIN)
+                produce(wire, PLAIN, build_batch([(STARTED_MS, None, b"after")]))
+            expected.append(b"after")
+            assert read_all(ours.bootstrap, PLAIN, len(expected), isolation_level="read_committed") == expected
+            assert read_with_our_client(ours.bootstrap, len(expected)) == expected
+            ours.kill()
+
+
+def read_with_our_client(bootstrap: str, count: int) -> list[bytes]:
+    with BlockingConsumer(bootstrap, isolation_level="read_committed", auto_offset_reset="earliest") as reader:
+        reader.assign([TopicPartition(PLAIN, 0)])
+        return [bytes(record.value or b"") for record in islice(reader, count)]

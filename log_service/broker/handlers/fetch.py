@@ -24,6 +24,7 @@ from log_service.broker.node import Call, Later, Node, Response
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, TopicId, TopicPartition
 from log_service.protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -33,6 +34,7 @@ from log_service.protocol.messages.fetch import (
     PartitionData,
 )
 from log_service.replication.partition import Partition
+from log_service.storage.log_reader import LogSlice
 
 FIRST_VERSION_BY_ID = 13
 FIRST_VERSION_WITH_LEADER = 16
@@ -181,9 +183,7 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
             continue
         if context.is_incremental and _is_quiet(partition, target):
             continue
-        found, size_bytes = _read_one(partition, target, left_bytes, reading)
-        if is_committed_only and not found.error_code:
-            found.aborted_transactions = []
+        found, size_bytes = _read_one(partition, target, left_bytes, reading, is_committed_only=is_committed_only)
         reading.add(target, found, size_bytes)
         left_bytes -= size_bytes
     for target, code in absent:  # last, as Kafka orders them
@@ -208,19 +208,22 @@ def _is_quiet(partition: Partition, target: FetchTarget) -> bool:
     )
 
 
-def _read_one(partition: Partition, target: FetchTarget, left_bytes: int, reading: Reading) -> tuple[PartitionData, int]:
+def _read_one(
+    partition: Partition, target: FetchTarget, left_bytes: int, reading: Reading, *, is_committed_only: bool
+) -> tuple[PartitionData, int]:
     is_first = reading.record_bytes == 0
     try:
         if target.last_fetched_epoch >= 0:
             diverging = partition.diverging_epoch(target.last_fetched_epoch, target.fetch_offset)
             if diverging is not None:
-                return _diverged(partition, target, diverging), 0
+                return _diverged(partition, target, diverging, is_committed_only=is_committed_only), 0
         found = partition.read(
             target.fetch_offset,
             max_bytes=min(target.max_bytes, left_bytes) if left_bytes > 0 else 0,
             current_leader_epoch=target.current_leader_epoch,
             is_one_batch_guaranteed=is_first,
         )
+        aborted = _aborted_in(partition, target, found) if is_committed_only else None
     except KafkaError as error:
         partition.failed_read_count += 1
         return _failed(target, error.code, partition), 0
@@ -230,7 +233,7 @@ def _read_one(partition: Partition, target: FetchTarget, left_bytes: int, readin
         high_watermark=high_watermark,
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log_start_offset,
-        aborted_transactions=None,
+        aborted_transactions=aborted,
         records=NO_RECORDS,
     )
     if found is None or found.file_slice is None:
@@ -240,14 +243,25 @@ def _read_one(partition: Partition, target: FetchTarget, left_bytes: int, readin
     return partition_data, found.size_bytes
 
 
-def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, int]) -> PartitionData:
+def _aborted_in(partition: Partition, target: FetchTarget, found: LogSlice | None) -> list[AbortedTransaction]:
+    if found is None or found.file_slice is None:
+        return []
+    try:
+        pairs = partition.aborted_in(target.fetch_offset, found)
+    except BaseException:
+        found.file_slice.release()
+        raise
+    return [AbortedTransaction(producer_id=producer_id, first_offset=first_offset) for producer_id, first_offset in pairs]
+
+
+def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, int], *, is_committed_only: bool) -> PartitionData:
     return PartitionData(
         partition_index=target.partition,
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log_start_offset,
         diverging_epoch=EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
-        aborted_transactions=None,
+        aborted_transactions=[] if is_committed_only else None,
         records=NO_RECORDS,
     )
 

@@ -25,7 +25,6 @@ from log_service.storage.cleaner.figures import CompactionOutcome
 from log_service.storage.cleaner.selection import Cleanable, is_due, look_at
 from log_service.storage.cleaner.swap import PassAborted
 from log_service.storage.cleaner.throttle import Throttle
-from log_service.storage.file_names import TXN_INDEX_SUFFIX
 from log_service.storage.log import Log
 
 _log = logging.getLogger(__name__)
@@ -211,7 +210,7 @@ class Cleaner:
         """Run one pass; return why it came to nothing, or what it did."""
         key = log.topic_partition
         try:
-            if await self._files.run_in_pool(lambda: has_aborted_transactions(log, cleanable.first_uncleanable_offset)):
+            if log.aborted_transactions.within(log.log_start_offset, cleanable.first_uncleanable_offset):
                 return self._give_up(log, "it holds aborted transactions, which this version does not clean"), None
             done = await self._compaction(log, cleanable).run()
         except PassAborted:
@@ -262,9 +261,3 @@ class _Asked:
     def __init__(self) -> None:
         self.done = trio.Event()
         self.outcome = CompactionOutcome()
-
-
-def has_aborted_transactions(log: Log, end_offset: int) -> bool:
-    """Whether an index of aborted transactions lies beside a segment below ``end_offset``; another program wrote it."""
-    paths = [segment.path(TXN_INDEX_SUFFIX) for segment in log.segments if segment.base_offset < end_offset]
-    return any(log.files.exists(path) and log.files.size_bytes(path) for path in paths)

@@ -7,9 +7,11 @@ import trio
 
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from log_service.protocol.messages.fetch import AbortedTransaction as Told
+from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from log_service.storage.aborted_transactions import AbortedTransaction, AbortedTransactions
 from tests.unit.broker.context import Story, batch, fetch_request, produce_request, tell, values_of
 
 
@@ -35,6 +37,29 @@ def test_every_version_of_produce_is_served(version: int) -> None:
         response: ProduceResponse = await node.ask(request, version)
         answer = response.responses[0].partition_responses[0]
         assert (answer.error_code, answer.base_offset) == (0, 0)
+
+    tell(story)
+
+
+def test_a_reader_of_committed_records_is_told_what_was_aborted() -> None:
+    """Transactions of Apache Kafka, whose files came here."""
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        for value in (b"aborted", b"marker", b"later"):
+            await node.produce("a", batch(value))
+        log = node.broker.replicas.get_partition("a", 0).log
+        assert log is not None
+        log.aborted_transactions = AbortedTransactions([AbortedTransaction(7, 0, 1, 2)])
+        request = fetch_request("a", 0)
+        assert (await node.ask(request, 12)).responses[0].partitions[0].aborted_transactions is None
+        request.isolation_level = 1
+        told: PartitionData = (await node.ask(request, 12)).responses[0].partitions[0]
+        assert told.aborted_transactions == [Told(producer_id=7, first_offset=0)]
+        assert values_of(told.records) == [b"aborted", b"marker", b"later"]
+        for offset in (2, 3):
+            request.topics[0].partitions[0].fetch_offset = offset
+            assert (await node.ask(request, 12)).responses[0].partitions[0].aborted_transactions == []
 
     tell(story)
 

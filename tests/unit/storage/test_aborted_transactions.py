@@ -1,0 +1,124 @@
+"""Transactions that Apache Kafka wrote into a log: those that were aborted, or never ended, are told to readers of committed records."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from log_service.records.control import ControlType, build_end_transaction_marker
+from log_service.storage.aborted_transactions import INDEX_ENTRY, AbortedTransaction, AbortedTransactions
+from tests.sim.files import MemoryFiles
+from tests.unit.storage.context import NOW_MS, LogContext, batch
+from tests.unit.storage.test_future_logs import filled, moved
+
+FIRST, SECOND = 7, 8
+COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
+
+
+def write(context: LogContext, producer_id: int, marker: ControlType | None = None) -> None:
+    """Append three records of a transaction, or its end, as a follower would get them from Kafka."""
+    offset = context.log.log_end_offset
+    content: bytes | bytearray
+    if marker is None:
+        content = batch(3, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True, base_offset=offset)
+    else:
+        content = build_end_transaction_marker(
+            marker, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW_MS, base_offset=offset
+        )
+    context.log.append_as_follower(content)
+
+
+def filled_by_kafka() -> LogContext:
+    """Two segments: 0-2 of one producer and 3-5 of the other, both aborted in the second (6 and 7), 8-10 committed (11), 12-14 open."""
+    context = LogContext()
+    write(context, FIRST)
+    write(context, SECOND)
+    context.log.roll()
+    write(context, SECOND, ABORT)
+    write(context, FIRST, ABORT)
+    write(context, SECOND)
+    write(context, SECOND, COMMIT)
+    write(context, FIRST)
+    return context
+
+
+ENTRIES = [AbortedTransaction(SECOND, 3, 6, 0), AbortedTransaction(FIRST, 0, 7, 8)]
+
+
+def index_of(entries: list[AbortedTransaction]) -> bytes:
+    return b"".join(INDEX_ENTRY.pack(0, *entry) for entry in entries)
+
+
+def put_index(context: LogContext, content: bytes) -> None:
+    path = context.directory / "00000000000000000006.txnindex"
+    context.files.open(path).truncate(0)
+    context.files.open(path).append_gathered([content])
+
+
+def told(context: LogContext, start_offset: int, *, max_bytes: int = 1 << 20) -> list[tuple[int, int]]:
+    found = context.log.read(start_offset, max_bytes=max_bytes, upper_offset=1 << 40, is_one_batch_guaranteed=True)
+    assert found.file_slice is not None
+    found.file_slice.release()
+    return sorted(context.log.aborted_in(start_offset, found))
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_what_kafkas_index_says_is_told_where_it_matters(is_clean: bool) -> None:
+    context = filled_by_kafka()
+    put_index(context, index_of(ENTRIES))
+    if is_clean:
+        context.reopen_clean()
+    else:
+        context.open()
+    assert told(context, 0) == [(FIRST, 0), (SECOND, 3)], "the open one begins in the next segment"
+    assert told(context, 0, max_bytes=1) == [(FIRST, 0)], "one batch was read"
+    assert told(context, 6, max_bytes=1) == [(FIRST, 0), (SECOND, 3)], "their markers are still to come"
+    assert told(context, 7, max_bytes=1) == [(FIRST, 0)]
+    assert told(context, 8, max_bytes=1) == []
+    assert told(context, 8) == [(FIRST, 12)], "nobody can end it here"
+
+
+def test_a_log_without_transactions_tells_none_and_reads_nothing_for_it() -> None:
+    context = LogContext()
+    context.append_records(3)
+    context.open()
+    assert not context.log.aborted_transactions
+    assert told(context, 0) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(index_of(ENTRIES)[:-1], id="torn"),
+        pytest.param(bytes([0, 9]) + index_of(ENTRIES)[2:], id="another version"),
+        pytest.param(index_of([AbortedTransaction(SECOND, 9, 6, 0)]), id="ends before it begins"),
+    ],
+)
+def test_a_damaged_index_is_replaced_by_what_the_log_says(content: bytes) -> None:
+    context = filled_by_kafka()
+    put_index(context, content)
+    context.reopen_clean()
+    assert told(context, 0) == [(FIRST, 0), (SECOND, 3)]
+    assert told(context, 8) == [(FIRST, 12)]
+    written = MemoryFiles(rng=Random(1))
+    written.make_directory(Path("/copy"))
+    context.log.aborted_transactions.write_indexes(written, Path("/copy"), context.log.segments)
+    assert written.read_bytes(Path("/copy/00000000000000000006.txnindex")) == index_of(ENTRIES)
+
+
+def test_many_that_ended_later_are_not_looked_at() -> None:
+    many = [AbortedTransaction(FIRST, 10 * number, 10 * number + 5, 10 * number + 6) for number in range(1_000)]
+    held = AbortedTransactions(many)
+    assert held.within(5_003, 5_015) == [(FIRST, 5_000), (FIRST, 5_010)]
+    assert held.within(5_006, 5_010) == []
+    assert held.within(0, 1) == [(FIRST, 0)]
+
+
+def test_a_move_to_another_directory_takes_them_along() -> None:
+    node = filled(count=3)
+    (log,) = node.manager.logs.values()
+    entry = AbortedTransaction(7, 0, 1, 2)
+    log.aborted_transactions = AbortedTransactions([entry])
+    (replacement,) = moved(node)
+    assert replacement.aborted_transactions.within(0, 3) == [(7, 0)]
+    assert replacement.files.read_bytes(replacement.directory / "00000000000000000000.txnindex") == index_of([entry])
