@@ -30,7 +30,7 @@ from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECT
 from log_service.storage.future_logs import FutureLogs
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
-from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
+from log_service.storage.meta_properties import claim_directory
 from log_service.storage.partition_metadata import sync_topic_id, write_topic_id
 from log_service.storage.recovery import OpenedFrom, open_log
 from log_service.storage.removals import PendingRemovals
@@ -136,22 +136,18 @@ class LogManager:
         except OSError as error:
             text = f"log directory {path} cannot be used: {error}"
             raise StorageError(text) from error
-        properties = read_meta_properties(files, path)
-        if properties is None and self.node_id is not None and self.cluster_id is not None:
-            directory_id = UUID(int=self.env.rng.getrandbits(128), version=4)
-            properties = MetaProperties(cluster_id=self.cluster_id, node_id=self.node_id, directory_id=directory_id)
-            write_meta_properties(files, path, properties)
-        if properties is not None:
-            if self.node_id is not None:
-                check_owner(properties, path, node_id=self.node_id, cluster_id=self.cluster_id)
-            if properties.directory_id is not None:
-                self.directory_ids[path] = properties.directory_id
+        properties = claim_directory(files, path, node_id=self.node_id, cluster_id=self.cluster_id, new_id=self._new_id)
+        if properties is not None and properties.directory_id is not None:
+            self.directory_ids[path] = properties.directory_id
         directory = LogDirectory(path, free_bytes=files.free_bytes, reserve_bytes=self.reserve_bytes)
         directory.on_full = self._upkeep.wake
         directory.on_failed = self._directory_failed
         directory.on_rolled = self._upkeep.sync_soon
         directory.save_recovery_points = partial(self.checkpoint_writer.write_before_cut, directory)
         self.directories.append(directory)
+
+    def _new_id(self) -> UUID:
+        return UUID(int=self.env.rng.getrandbits(128), version=4)
 
     async def _load_directory(self, directory: LogDirectory) -> LoadedDirectory | None:
         """Open the logs of one directory; None where the disk fails."""
@@ -324,7 +320,7 @@ class LogManager:
         return target
 
     def _rename(self, topic_partition: TopicPartition, path: Path, home: LogDirectory, suffix: str) -> Path:
-        target = home.path / set_aside_name(topic_partition, suffix, UUID(int=self.env.rng.getrandbits(128), version=4))
+        target = home.path / set_aside_name(topic_partition, suffix, self._new_id())
         try:
             self.env.files.rename(path, target)
         except OSError as error:

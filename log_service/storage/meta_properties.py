@@ -4,6 +4,7 @@ Decides the text format (Java properties, version 1) and when a directory is som
 read: such a directory is migrated by Kafka first.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -63,6 +64,23 @@ def write_meta_properties(files: Files, directory: Path, properties: MetaPropert
     if properties.directory_id is not None:
         lines.append(f"directory.id={format_uuid(properties.directory_id)}")
     files.write_atomically(directory / META_PROPERTIES_FILE, "\n".join([*lines, ""]).encode())
+
+
+def claim_directory(
+    files: Files, directory: Path, *, node_id: int | None, cluster_id: str | None, new_id: Callable[[], UUID]
+) -> MetaProperties | None:
+    """Return whose the directory is: what it says, or, where it says nothing and node and cluster are given, theirs from now on.
+
+    Raises:
+        StorageError: it is somebody else's, or the file is damaged.
+    """
+    properties = read_meta_properties(files, directory)
+    if properties is None and node_id is not None and cluster_id is not None:
+        properties = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=new_id())
+        write_meta_properties(files, directory, properties)
+    if properties is not None and node_id is not None:
+        check_owner(properties, directory, node_id=node_id, cluster_id=cluster_id)
+    return properties
 
 
 def check_owner(properties: MetaProperties, directory: Path, *, node_id: int, cluster_id: str | None) -> None:
