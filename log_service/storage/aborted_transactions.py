@@ -14,6 +14,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from log_service.common.env import Files
+from log_service.common.errors import KafkaError, StorageError
 from log_service.records.control import ControlType, iterate_control_records
 from log_service.storage.file_names import TXN_INDEX_SUFFIX, file_name
 from log_service.storage.producer_state import NO_OFFSET, ProducerState
@@ -78,7 +79,7 @@ def load_aborted_transactions(files: Files, segments: Segments, indexed: Collect
     """Read those of the segments whose base offsets are in ``indexed``, and those that ``producers`` has open. Blocks.
 
     Raises:
-        KafkaError: an index is damaged, and so is the log.
+        StorageError: an index is damaged, and so is the log.
         OSError: the disk failed.
     """
     still_open = [(entry.producer_id, entry.current_txn_first_offset) for entry in producers if entry.current_txn_first_offset != NO_OFFSET]
@@ -88,7 +89,11 @@ def load_aborted_transactions(files: Files, segments: Segments, indexed: Collect
         entries = list(INDEX_ENTRY.iter_unpack(content[: len(content) - len(content) % INDEX_ENTRY.size]))
         if len(content) % INDEX_ENTRY.size or any(version != _VERSION or first > last for version, _, first, last, _ in entries):
             _log.warning("%s is damaged; the log itself is searched for aborted transactions", path)
-            return AbortedTransactions(_search(segments), still_open)
+            try:
+                return AbortedTransactions(_search(segments), still_open)
+            except KafkaError as error:
+                text = f"{path} is damaged, and so is a batch of the log: {error}; restore them, or move the directory away"
+                raise StorageError(text) from error
         ended += [AbortedTransaction(*values) for _, *values in entries]
     return AbortedTransactions(ended, still_open) if ended or still_open else NO_TRANSACTIONS
 

@@ -4,7 +4,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import trio
 
+from log_service.common.errors import StorageError
 from log_service.records.control import ControlType, build_end_transaction_marker
 from log_service.storage.aborted_transactions import INDEX_ENTRY, AbortedTransaction, AbortedTransactions
 from tests.sim.files import MemoryFiles
@@ -104,6 +106,16 @@ def test_a_damaged_index_is_replaced_by_what_the_log_says(content: bytes) -> Non
     written.make_directory(Path("/copy"))
     context.log.aborted_transactions.write_indexes(written, Path("/copy"), context.log.segments)
     assert written.read_bytes(Path("/copy/00000000000000000006.txnindex")) == index_of(ENTRIES)
+
+
+def test_where_the_log_is_damaged_too_nobody_is_told_too_little() -> None:
+    context = filled_by_kafka()
+    put_index(context, index_of(ENTRIES)[:-1])
+    trio.run(context.log.close)
+    file = context.files.open(context.directory / "00000000000000000000.log")
+    file.write_at(16, b"\x09")  # the magic byte of the first batch
+    with pytest.raises(StorageError, match=r"00000000000000000006\.txnindex is damaged, and so is a batch of the log"):
+        context.open(is_clean=True, recovery_point=context.log.recovery_point)
 
 
 def test_many_that_ended_later_are_not_looked_at() -> None:
