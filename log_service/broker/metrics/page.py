@@ -62,4 +62,4 @@ def page(sources: MetricsSources) -> Iterator[Family | None]:
         yield None
     yield from coordinator_families(groups)
     yield from group_families(groups, replicas.partitions)
-    yield from partition_families(partitions)
+    yield from partition_families(partitions, image)

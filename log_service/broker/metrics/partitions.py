@@ -5,6 +5,7 @@ Decides the names. Ten thousand partitions are more than a hundred thousand line
 
 from collections.abc import Callable, Iterator, Sequence
 
+from log_service.metadata.image import MetadataImage
 from log_service.metrics.exposition import Family, Sample
 from log_service.replication.partition import Partition
 
@@ -47,13 +48,24 @@ LEADER_GAUGES: Sequence[tuple[str, str, Read]] = (
 )  # fmt: skip
 
 
-def partition_families(partitions: Sequence[Partition]) -> Iterator[Family]:
+def partition_families(partitions: Sequence[Partition], image: MetadataImage) -> Iterator[Family]:
     """Yield one family after the other, each over all partitions of this node, or over those that it leads."""
     for name, text, read in LOG_GAUGES:
         yield Family(name=name, type="gauge", help=text, samples=_rows(partitions, read))
     led = [partition for partition in partitions if partition.is_leader]
     for name, text, read in LEADER_GAUGES:
         yield Family(name=name, type="gauge", help=text, samples=_rows(led, read))
+    name, text = "kafka_topic_partition_leader_is_preferred", "Whether the partition's first replica leads it."
+    yield Family(name=name, type="gauge", help=text, samples=_preferences(led, image))
+
+
+def _preferences(led: Sequence[Partition], image: MetadataImage) -> Iterator[Sample]:
+    for partition in led:
+        topic, index = partition.topic_partition
+        found = image.topics.by_name.get(topic)
+        registration = None if found is None else found.partitions.get(index)
+        if registration is not None:
+            yield "", f'topic="{topic}",partition="{index}"', int(partition.leader == registration.replicas[0])
 
 
 def _rows(partitions: Sequence[Partition], read: Read) -> Iterator[Sample]:

@@ -1,4 +1,5 @@
-"""The process and Python: ``process_*`` and ``python_*``, under the names of Prometheus's own Python client.
+"""The process and Python: ``process_*`` and ``python_*``, under the names of Prometheus's own Python client; what it did to disks has
+Kafka's name, ``kafka_server_kafkaserver_linux_disk_*``.
 
 Reads /proc where there is one; what a system does not tell is left out.
 """
@@ -32,6 +33,9 @@ def process_families() -> Iterator[Family]:
     if PROC.exists():
         yield _one("process_open_fds", "gauge", "Open descriptors.", sum(1 for _ in (PROC / "fd").iterdir()))
     yield _one("process_max_fds", "gauge", "Descriptors that may be open.", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    for name, count in disk_bytes().items():
+        text = f"Bytes that the process made the disks {name}, since it began."
+        yield _one(f"kafka_server_kafkaserver_linux_disk_{name}_bytes", "gauge", text, count)
     yield from _collections()
     yield Family(
         name="python_info",
@@ -64,6 +68,15 @@ def memory_bytes() -> tuple[int, int] | None:
     except OSError:
         return None
     return int(pages[0]) * PAGE_BYTES, int(pages[1]) * PAGE_BYTES
+
+
+def disk_bytes() -> dict[str, int]:
+    """Return what the process read from disks and wrote to them since it began; nothing where the system does not tell."""
+    try:
+        counts = dict(line.split(": ") for line in (PROC / "io").read_text().splitlines())
+        return {name: int(counts[f"{name}_bytes"]) for name in ("read", "write")}
+    except (OSError, KeyError, ValueError):
+        return {}
 
 
 def start_time_s() -> float | None:

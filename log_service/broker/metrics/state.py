@@ -98,6 +98,9 @@ def replica_families(counts: PartitionCounts) -> Iterator[Family]:
     yield counter(f"{prefix}isrshrinks_total", "Replicas that fell out of sync.", 0)
     yield counter(f"{prefix}isrexpands_total", "Replicas that came back in sync.", 0)
     yield counter(f"{prefix}failedisrupdates_total", "Changes of in-sync replicas that the controller refused.", 0)
+    lag = [("", labels({"clientId": "Replica"}), 0)]
+    text = "How far the slowest replica on this node is behind its leader: every replica here leads."
+    yield Family(name="kafka_server_replicafetchermanager_maxlag", type="gauge", help=text, samples=lag)
 
 
 def controller_families(sources: MetricsSources, image: MetadataImage, counts: ClusterCounts) -> Iterator[Family]:
@@ -114,13 +117,33 @@ def controller_families(sources: MetricsSources, image: MetadataImage, counts: C
     yield gauge(f"{prefix}lastappliedrecordoffset", "Offset of the last metadata record that was applied.", image.offset)
     yield gauge(f"{prefix}lastcommittedrecordoffset", "Offset of the last metadata record that is safe.", sources.raft.high_watermark - 1)
     yield counter("kafka_controller_controllerstats_uncleanleaderelections_total", "Leaders elected out of sync.", 0)
-    yield gauge("kafka_server_raft_metrics_current_leader", "Node id of the metadata quorum's leader.", sources.node.config.node_id)
-    yield gauge("kafka_server_raft_metrics_current_epoch", "Epoch of the metadata quorum.", sources.raft.epoch)
-    yield gauge("kafka_server_raft_metrics_high_watermark", "End of the safe metadata records.", sources.raft.high_watermark)
-    yield gauge("kafka_server_raft_metrics_log_end_offset", "End of the metadata log.", sources.raft.log_end_offset)
+    yield from _quorum_families(sources, image)
     yield gauge("kafka_brokers", "Brokers.", len(image.cluster.brokers))
     rows: list[Sample] = [("", labels({"topic": name}), count) for name, count in counts.by_topic.items()]
     yield Family(name="kafka_topic_partitions", type="gauge", help="Partitions of a topic.", samples=rows)
+    addresses = _broker_addresses(image)
+    yield Family(name="kafka_broker_info", type="gauge", help="Where a broker answers clients.", samples=addresses)
+
+
+def _quorum_families(sources: MetricsSources, image: MetadataImage) -> Iterator[Family]:
+    """Yield the metadata log under both names that exporters give it: with a rule of its own, and without one."""
+    node_id, raft = sources.node.config.node_id, sources.raft
+    state = [("", labels({"current_state": "leader"}), 1)]
+    yield Family(name="kafka_server_raftmetrics_current_state", type="gauge", help="Role in the metadata quorum.", samples=state)
+    yield gauge("kafka_server_raftmetrics_current_vote", "Node id that this node votes for.", node_id)
+    for prefix in ("kafka_server_raftmetrics", "kafka_server_raft_metrics"):
+        yield gauge(f"{prefix}_current_leader", "Node id of the metadata quorum's leader.", node_id)
+        yield gauge(f"{prefix}_current_epoch", "Epoch of the metadata quorum.", raft.epoch)
+        yield gauge(f"{prefix}_high_watermark", "End of the safe metadata records.", raft.high_watermark)
+        yield gauge(f"{prefix}_log_end_offset", "End of the metadata log.", raft.log_end_offset)
+    applied = "Offset of the last metadata record that this broker applied."
+    yield gauge("kafka_server_brokermetadatametrics_last_applied_record_offset", applied, image.offset)
+
+
+def _broker_addresses(image: MetadataImage) -> list[Sample]:
+    """Return one row for each broker that has a listener, with the address of its first."""
+    brokers = [(broker.node_id, next(iter(broker.endpoints.values()), None)) for broker in image.cluster.brokers.values()]
+    return [("", labels({"id": node_id, "address": f"{where.host}:{where.port}"}), 1) for node_id, where in brokers if where is not None]
 
 
 def coordinator_families(groups: Sequence[GroupOverview]) -> Iterator[Family]:
