@@ -1,7 +1,5 @@
 """The metrics page of a running broker: the names that dashboards ask for, true numbers, and a server that nothing upsets."""
 
-import http.client
-import json
 import re
 import socket
 import time
@@ -12,37 +10,30 @@ import pytest
 
 from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
 from tests.helpers.broker_process import BrokerThread, run_to_its_end
+from tests.helpers.metrics_page import Page, ask
 
-LINE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (-?[0-9.e+-]+|NaN|[+-]Inf)')
-METRIC = re.compile(r"\b(?:kafka|process|python|tidelog)_[a-z0-9_]+")
-DASHBOARD = Path(__file__).resolve().parent.parent.parent / "dashboards" / "tidelog.json"
-SCRAPE_LABELS = {"job", "instance"}
-"""Labels that Prometheus itself adds."""
+ASKED_FOR = {
+    "kafka_broker_info": "",
+    "kafka_cluster_partition_": "atminisr replicascount underminisr",
+    "kafka_consumergroup_": "current_offset lag members",
+    "kafka_controller_": "controllerstats_uncleanleaderelections_total kafkacontroller_activecontrollercount "
+    "kafkacontroller_offlinepartitionscount kafkacontroller_preferredreplicaimbalancecount",
+    "kafka_coordinator_group_groupmetadatamanager_": "numgroups numgroupsstable numgroupsempty numgroupsdead",
+    "kafka_log_": "log_size logmanager_offlinelogdirectorycount",
+    "kafka_network_": "requestchannel_requestqueuesize socketserver_networkprocessoravgidle_percent",
+    "kafka_server_brokertopicmetrics_": "bytesin_total bytesout_total messagesin_total totalproducerequests_total totalfetchrequests_total "
+    "failedproducerequests_total failedfetchrequests_total",
+    "kafka_server_": "kafkarequesthandlerpool_requesthandleravgidle_percent kafkaserver_brokerstate replicafetchermanager_maxlag",
+    "kafka_server_raftmetrics_": "current_epoch current_leader current_state current_vote high_watermark log_end_offset",
+    "kafka_server_replicamanager_": "isrexpands_total isrshrinks_total leadercount partitioncount underminisrpartitioncount "
+    "underreplicatedpartitions",
+    "kafka_server_socket_server_metrics_": "connection_close_rate connection_count connection_creation_rate",
+    "kafka_topic_partition_": "current_offset in_sync_replica leader_is_preferred oldest_offset replicas under_replicated_partition",
+    "kafka_topic_partitions": "",
+    "process_": "cpu_seconds_total open_fds resident_memory_bytes",
+}
+"""Names in dashboards and alerts that people have for Kafka, by how they begin."""
 GROUP = 'lag "in" words'
-
-
-class Page:
-    """A parsed page: values by name and labels, as they are spelled."""
-
-    def __init__(self, text: str) -> None:
-        self.types: dict[str, str] = {}
-        self.values: dict[tuple[str, str], float] = {}
-        self.order: list[str] = []
-        for line in text.splitlines():
-            if line.startswith("# TYPE "):
-                name, kind = line.split()[2:]
-                assert name not in self.types, "a family stands in one place"
-                self.types[name] = kind
-            elif not line.startswith("# HELP "):
-                found = LINE.fullmatch(line)
-                assert found is not None, line
-                key = (found[1], found[2] or "")
-                assert key not in self.values, f"twice: {line}"
-                self.values[key] = float(found[3])
-                self.order.append(found[1])
-
-    def of(self, name: str, labels: str = "") -> float:
-        return self.values[name, labels]
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +52,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
                 count += len(consumer.poll(60 - count, timeout_ms=1_000))
             consumer.commit()
         yield running
-
-
-def ask(broker: BrokerThread, path: str = "/metrics", method: str = "GET") -> tuple[int, str, http.client.HTTPMessage]:
-    assert broker.broker.metrics_address is not None
-    connection = http.client.HTTPConnection(*broker.broker.metrics_address, timeout=10)
-    connection.request(method, path)
-    response = connection.getresponse()
-    text = response.read().decode()
-    connection.close()
-    return response.status, text, response.headers
 
 
 @pytest.fixture
@@ -126,6 +107,40 @@ def test_the_cluster_is_described(page: Page) -> None:
     assert page.of("process_resident_memory_bytes") > 10 << 20
 
 
+def test_what_dashboards_and_alerts_ask_for_is_there(page: Page) -> None:
+    asked = {start + end for start, ends in ASKED_FOR.items() for end in ends.split() or [""]}
+    assert asked - {name for name, _ in page.values} == set()
+
+
+def test_the_metadata_log_has_both_names_that_exporters_give_it(page: Page) -> None:
+    assert page.of("kafka_server_raftmetrics_current_state", 'current_state="leader"') == 1
+    assert page.of("kafka_server_raftmetrics_current_vote") == 1
+    for name in ("current_leader", "current_epoch", "high_watermark", "log_end_offset"):
+        assert page.of(f"kafka_server_raftmetrics_{name}") == page.of(f"kafka_server_raft_metrics_{name}") > 0
+    applied = page.of("kafka_server_brokermetadatametrics_last_applied_record_offset")
+    assert applied == page.of("kafka_server_raftmetrics_high_watermark") - 1
+
+
+def test_brokers_and_preferred_leaders_are_told(broker: BrokerThread, page: Page) -> None:
+    assert page.of("kafka_broker_info", f'id="1",address="{broker.bootstrap}"') == 1
+    preferred = {labels: value for (name, labels), value in page.values.items() if name == "kafka_topic_partition_leader_is_preferred"}
+    assert len(preferred) == page.of("kafka_server_replicamanager_leadercount")
+    assert set(preferred.values()) == {1}
+    assert page.of("kafka_server_replicafetchermanager_maxlag", 'clientId="Replica"') == 0
+
+
+def test_what_went_to_disks_is_told_where_the_system_tells(page: Page) -> None:
+    counts = Path("/proc/self/io")
+    told = {name for name, _ in page.values if name.startswith("kafka_server_kafkaserver_linux_disk_")}
+    if not counts.exists():
+        assert told == set()
+        return
+    written = re.search(r"^write_bytes: (\d+)$", counts.read_text(), re.MULTILINE)
+    assert written is not None
+    assert 0 < page.of("kafka_server_kafkaserver_linux_disk_write_bytes") <= int(written[1])
+    assert page.of("kafka_server_kafkaserver_linux_disk_read_bytes") >= 0
+
+
 def test_the_cleaner_tells_what_it_did(tmp_path: Path) -> None:
     keys = {"metrics.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": "50"}
     with BrokerThread(tmp_path, properties=keys) as running:
@@ -167,29 +182,6 @@ def test_counters_do_not_fall_when_a_topic_goes(broker: BrokerThread) -> None:
     after = Page(ask(broker)[1])
     assert after.of(total) >= before.of(total)
     assert (total, 'topic="short-lived"') not in after.values
-
-
-def queries(value: object) -> Iterator[str]:
-    """Every query of a dashboard: of panels and of variables."""
-    if isinstance(value, dict):
-        yield from (text for key in ("expr", "definition") if isinstance(text := value.get(key), str))
-        for inner in value.values():
-            yield from queries(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from queries(inner)
-
-
-def test_the_dashboard_asks_only_for_what_there_is(page: Page) -> None:
-    dashboard = json.loads(DASHBOARD.read_text())
-    asked = {name for query in queries(dashboard) for name in METRIC.findall(query)}
-    assert len(asked) >= 25
-    assert asked - {name for name, _ in page.values} == set()
-    labels = {label for _, text in page.values for label in re.findall(r'(\w+)="', text)} | SCRAPE_LABELS
-    used = {label for query in queries(dashboard) for label in re.findall(r'(\w+)(?:=|!=)~?"', query)}
-    assert used - labels == set()
-    ids = [panel["id"] for panel in dashboard["panels"]]
-    assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize(("path", "method", "status"), [("/", "GET", 404), ("/metrics", "POST", 405), ("/metrics?x=1", "HEAD", 200)])

@@ -1,0 +1,54 @@
+"""A metrics page as tests read it: fetched from a broker, and parsed so strictly that a line that is not right fails."""
+
+import http.client
+import re
+
+from tests.helpers.broker_process import BrokerThread
+
+LINE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (-?[0-9.e+-]+|NaN|[+-]Inf)')
+LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="')
+
+
+class Page:
+    """A parsed page: values by name and labels, as they are spelled."""
+
+    def __init__(self, text: str) -> None:
+        self.types: dict[str, str] = {}
+        self.values: dict[tuple[str, str], float] = {}
+        self.order: list[str] = []
+        for line in text.splitlines():
+            if line.startswith("# TYPE "):
+                name, kind = line.split()[2:]
+                assert name not in self.types, "a family stands in one place"
+                self.types[name] = kind
+            elif not line.startswith("# HELP "):
+                found = LINE.fullmatch(line)
+                assert found is not None, line
+                key = (found[1], found[2] or "")
+                assert key not in self.values, f"twice: {line}"
+                self.values[key] = float(found[3])
+                self.order.append(found[1])
+
+    def of(self, name: str, labels: str = "") -> float:
+        """Return the value of one row."""
+        return self.values[name, labels]
+
+    def labels_of(self, name: str) -> set[str]:
+        """Return which labels rows of a name have."""
+        return {label for found, text in self.values if found == name for label in LABEL.findall(text)}
+
+    def only_grows(self, name: str) -> bool:
+        """Whether a name is a counter: one by itself, or the count or sum of a summary."""
+        whole = re.sub(r"_(count|sum)$", "", name)
+        return self.types.get(name) == "counter" or (whole != name and self.types.get(whole) == "summary")
+
+
+def ask(broker: BrokerThread, path: str = "/metrics", method: str = "GET") -> tuple[int, str, http.client.HTTPMessage]:
+    """Return status, text and fields of the answer to one request."""
+    assert broker.broker.metrics_address is not None
+    connection = http.client.HTTPConnection(*broker.broker.metrics_address, timeout=10)
+    connection.request(method, path)
+    response = connection.getresponse()
+    text = response.read().decode()
+    connection.close()
+    return response.status, text, response.headers
