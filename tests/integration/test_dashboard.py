@@ -138,6 +138,18 @@ def test_a_line_breaks_where_nothing_was_measured(panel: dict[str, Any]) -> None
     assert panel["fieldConfig"]["defaults"]["custom"]["spanNulls"] is False
 
 
+def test_what_comes_in_wholes_is_not_drawn_in_halves() -> None:
+    counts = [panel for panel in PANELS if panel["fieldConfig"]["defaults"]["unit"] == "short" and panel["title"] != "Lag"]
+    assert len(counts) >= 5
+    assert all(panel["fieldConfig"]["defaults"]["decimals"] == 0 for panel in counts)
+
+
+def test_a_limit_far_above_does_not_flatten_what_is_open() -> None:
+    defaults = next(panel["fieldConfig"]["defaults"] for panel in PANELS if "process_max_fds" in panel["targets"][-1]["expr"])
+    assert defaults["custom"]["scaleDistribution"]["type"] == "log"
+    assert defaults["min"] == 1, "no logarithm of 0"
+
+
 def test_panels_do_not_lie_on_each_other() -> None:
     places = {panel["id"]: panel["gridPos"] for panel in DASHBOARD["panels"]}
     assert len(places) == len(DASHBOARD["panels"])
