@@ -20,7 +20,7 @@ ASKED_FOR = {
     "kafkacontroller_offlinepartitionscount kafkacontroller_preferredreplicaimbalancecount",
     "kafka_coordinator_group_groupmetadatamanager_": "numgroups numgroupsstable numgroupsempty numgroupsdead",
     "kafka_log_": "log_size logmanager_offlinelogdirectorycount",
-    "kafka_network_": "requestchannel_requestqueuesize socketserver_networkprocessoravgidle_percent",
+    "kafka_network_": "processor_idle_percent requestchannel_requestqueuesize socketserver_networkprocessoravgidle_percent",
     "kafka_server_brokertopicmetrics_": "bytesin_total bytesout_total messagesin_total totalproducerequests_total totalfetchrequests_total "
     "failedproducerequests_total failedfetchrequests_total",
     "kafka_server_": "kafkarequesthandlerpool_requesthandleravgidle_percent kafkaserver_brokerstate replicafetchermanager_maxlag",
@@ -112,13 +112,14 @@ def test_what_dashboards_and_alerts_ask_for_is_there(page: Page) -> None:
     assert asked - {name for name, _ in page.values} == set()
 
 
-def test_the_metadata_log_has_both_names_that_exporters_give_it(page: Page) -> None:
+def test_the_metadata_log_has_both_names_that_it_has_at_kafka(page: Page) -> None:
     assert page.of("kafka_server_raftmetrics_current_state", 'current_state="leader"') == 1
-    assert page.of("kafka_server_raftmetrics_current_vote") == 1
-    for name in ("current_leader", "current_epoch", "high_watermark", "log_end_offset"):
+    assert page.of("kafka_server_raft_metrics_current_state_info", 'state="leader"') == 1
+    for name in ("current_leader", "current_vote", "current_epoch", "high_watermark", "log_end_offset"):
         assert page.of(f"kafka_server_raftmetrics_{name}") == page.of(f"kafka_server_raft_metrics_{name}") > 0
     applied = page.of("kafka_server_brokermetadatametrics_last_applied_record_offset")
     assert applied == page.of("kafka_server_raftmetrics_high_watermark") - 1
+    assert applied == page.of("kafka_server_broker_metadata_metrics_last_applied_record_offset")
 
 
 def test_brokers_and_preferred_leaders_are_told(broker: BrokerThread, page: Page) -> None:

@@ -126,18 +126,20 @@ def controller_families(sources: MetricsSources, image: MetadataImage, counts: C
 
 
 def _quorum_families(sources: MetricsSources, image: MetadataImage) -> Iterator[Family]:
-    """Yield the metadata log under both names that exporters give it: with a rule of its own, and without one."""
+    """Yield the metadata log under both names that it has at Kafka: by Strimzi's rules, and by the JMX exporter's own sample for KRaft."""
     node_id, raft = sources.node.config.node_id, sources.raft
-    state = [("", labels({"current_state": "leader"}), 1)]
-    yield Family(name="kafka_server_raftmetrics_current_state", type="gauge", help="Role in the metadata quorum.", samples=state)
-    yield gauge("kafka_server_raftmetrics_current_vote", "Node id that this node votes for.", node_id)
+    for name, label in (("raftmetrics_current_state", "current_state"), ("raft_metrics_current_state_info", "state")):
+        state = [("", labels({label: "leader"}), 1)]
+        yield Family(name=f"kafka_server_{name}", type="gauge", help="Role in the metadata quorum.", samples=state)
     for prefix in ("kafka_server_raftmetrics", "kafka_server_raft_metrics"):
         yield gauge(f"{prefix}_current_leader", "Node id of the metadata quorum's leader.", node_id)
+        yield gauge(f"{prefix}_current_vote", "Node id that this node votes for.", node_id)
         yield gauge(f"{prefix}_current_epoch", "Epoch of the metadata quorum.", raft.epoch)
         yield gauge(f"{prefix}_high_watermark", "End of the safe metadata records.", raft.high_watermark)
         yield gauge(f"{prefix}_log_end_offset", "End of the metadata log.", raft.log_end_offset)
     applied = "Offset of the last metadata record that this broker applied."
-    yield gauge("kafka_server_brokermetadatametrics_last_applied_record_offset", applied, image.offset)
+    for prefix in ("kafka_server_brokermetadatametrics", "kafka_server_broker_metadata_metrics"):
+        yield gauge(f"{prefix}_last_applied_record_offset", applied, image.offset)
 
 
 def _broker_addresses(image: MetadataImage) -> list[Sample]:
@@ -218,6 +220,8 @@ def connection_families(sources: MetricsSources) -> Iterator[Family]:
         yield Family(name=f"{prefix}{name}_rate", type="gauge", help=f"{text} per second, lately.", samples=_rows(rates))
     idle = sources.rates.idle_share(now_ms)
     yield gauge("kafka_network_socketserver_networkprocessoravgidle_percent", "How idle the event loop is, 0 to 1.", idle)
+    processors = [("", labels({"networkProcessor": 0}), idle)]
+    yield Family(name="kafka_network_processor_idle_percent", type="gauge", help="The same: there is one processor.", samples=processors)
     yield gauge("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", "The same: one loop does both.", idle)
     yield gauge("kafka_network_requestchannel_requestqueuesize", "Requests between reading and handling: there is no such queue.", 0)
 
