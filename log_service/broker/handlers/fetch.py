@@ -42,6 +42,17 @@ READ_COMMITTED = 1
 NO_RECORDS = b""
 
 _STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_EXPECTED = frozenset(
+    {
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Refusals that Kafka's meter of failed requests leaves out."""
 _NOT_THERE = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 Release = Callable[[], None]
@@ -225,7 +236,7 @@ def _read_one(
         )
         aborted = _aborted_in(partition, target, found) if is_committed_only else None
     except KafkaError as error:
-        partition.failed_read_count += 1
+        partition.failed_read_count += error.code not in _EXPECTED
         return _failed(target, error.code, partition), 0
     high_watermark = partition.high_watermark
     partition_data = PartitionData(

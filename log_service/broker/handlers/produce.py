@@ -41,6 +41,16 @@ FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER = 10
 
 _STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_EXPECTED = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Refusals that Kafka's meter of failed requests leaves out."""
 _CODES_OF_RECORDS = frozenset(
     {
         ErrorCode.INVALID_RECORD,
@@ -184,7 +194,7 @@ class _Appending:
         except KafkaError as error:
             if partition is None:
                 return _failed(wanted.index, error.code, str(error))
-            partition.failed_append_count += 1
+            partition.failed_append_count += error.code not in _EXPECTED
             answer = _answer_error(wanted.index, error, partition)
             if error.code in _STALE_LEADER and self._tells_leader:
                 answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)

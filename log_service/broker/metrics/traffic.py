@@ -21,9 +21,17 @@ TOPIC_COUNTERS: Sequence[tuple[str, str, Callable[[Traffic], int]]] = (
     ("bytesin", "Bytes of record batches appended.", lambda traffic: traffic.appended_bytes),
     ("bytesout", "Bytes of record batches sent to consumers.", lambda traffic: traffic.sent_bytes),
     ("totalproducerequests", "Partitions of produce requests.", lambda traffic: traffic.append_count),
-    ("failedproducerequests", "Partitions of produce requests that were refused.", lambda traffic: traffic.failed_append_count),
+    (
+        "failedproducerequests",
+        "Partitions of produce requests that failed; what is refused as too large, damaged or stale is not counted.",
+        lambda traffic: traffic.failed_append_count,
+    ),
     ("totalfetchrequests", "Partitions of fetch requests that were read.", lambda traffic: traffic.read_count),
-    ("failedfetchrequests", "Partitions of fetch requests that could not be read.", lambda traffic: traffic.failed_read_count),
+    (
+        "failedfetchrequests",
+        "Partitions of fetch requests that failed; offsets out of range and stale leaders are not counted.",
+        lambda traffic: traffic.failed_read_count,
+    ),
 )
 
 

@@ -28,6 +28,20 @@ def test_what_is_produced_is_fetched() -> None:
     tell(story)
 
 
+def test_refusals_count_as_failures_where_kafka_counts_them() -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a", max_message_bytes="200", cleanup_policy="compact")
+        partition = node.broker.replicas.get_partition("a", 0)
+        assert (await node.produce("a", batch(b"x" * 300, key=b"k"))).error_code == ErrorCode.MESSAGE_TOO_LARGE
+        assert (await node.fetch("a", 9)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (await node.fetch("a", 0, current_leader_epoch=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (partition.failed_append_count, partition.failed_read_count) == (0, 0)
+        assert (await node.produce("a", batch(b"without a key"))).error_code == ErrorCode.INVALID_RECORD
+        assert (partition.failed_append_count, partition.failed_read_count) == (1, 0)
+
+    tell(story)
+
+
 @pytest.mark.parametrize("version", range(3, 14))
 def test_every_version_of_produce_is_served(version: int) -> None:
     async def story(node: Story) -> None:
