@@ -15,6 +15,9 @@ from log_service.protocol.messages.alter_partition_reassignments import (
 )
 from log_service.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
 from log_service.protocol.messages.api_versions import ApiVersionsRequest
+from log_service.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from log_service.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from log_service.protocol.messages.describe_acls import DescribeAclsRequest
 from log_service.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from log_service.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from log_service.protocol.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
@@ -293,3 +296,20 @@ def test_resources_that_can_be_configured(duel: Duel) -> None:
     duel.create_topic("listed")
     answers = [cluster.ask(ListConfigResourcesRequest(resource_types=[2]), 1) for cluster in duel.clusters.sides()]
     assert all("listed" in {each.resource_name for each in answer.config_resources} for answer in answers)
+
+
+# Access rules, where nobody checks any
+
+ANY, TOPIC, ALLOW = 1, 2, 3
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_access_rules_without_an_authorizer(duel: Duel, version: int) -> None:
+    duel.compare(DescribeAclsRequest(resource_type_filter=ANY, pattern_type_filter=ANY, operation=ANY, permission_type=ANY), version)
+    duel.compare(DescribeAclsRequest(resource_type_filter=TOPIC, resource_name_filter="a", operation=ANY, permission_type=ANY), version)
+    rule = AclCreation(resource_type=TOPIC, resource_name="written", principal="User:reader", host="*", operation=3, permission_type=ALLOW)
+    for rules in ([], [rule], [rule, replace(rule, principal="nobody", resource_name="")]):
+        duel.compare(CreateAclsRequest(creations=rules), version)
+    named = DeleteAclsFilter(resource_type_filter=TOPIC, resource_name_filter=None, operation=ANY, permission_type=ANY)
+    for filters in ([], [named], [named, replace(named, resource_type_filter=ANY)]):
+        duel.compare(DeleteAclsRequest(filters=filters), version)

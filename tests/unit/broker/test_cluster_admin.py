@@ -6,6 +6,9 @@ import trio
 
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
+from log_service.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from log_service.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from log_service.protocol.messages.describe_acls import DescribeAclsRequest
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest
 from log_service.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResult
 from log_service.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -148,5 +151,17 @@ def test_only_known_types_of_resources_are_listed() -> None:
         assert {(each.resource_type, each.resource_name) for each in everything.config_resources} == {(2, "a"), (4, "1"), (8, "1")}
         assert (await node.ask(ListConfigResourcesRequest(resource_types=[2, 3]), 1)).error_code == ErrorCode.UNSUPPORTED_VERSION
         assert (await node.ask(ListConfigResourcesRequest(), 0)).config_resources == []
+
+    tell(story)
+
+
+def test_access_rules_are_refused_one_by_one_as_not_kept_here() -> None:
+    async def story(node: Story) -> None:
+        described = await node.ask(DescribeAclsRequest(), 3)
+        assert (described.error_code, described.resources) == (ErrorCode.SECURITY_DISABLED, [])
+        created = await node.ask(CreateAclsRequest(creations=[AclCreation(), AclCreation()]), 3)
+        assert [each.error_code for each in created.results] == [ErrorCode.SECURITY_DISABLED] * 2
+        deleted = await node.ask(DeleteAclsRequest(filters=[DeleteAclsFilter()]), 3)
+        assert [(each.error_code, each.matching_acls) for each in deleted.filter_results] == [(ErrorCode.SECURITY_DISABLED, [])]
 
     tell(story)
