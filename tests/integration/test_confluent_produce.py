@@ -1,5 +1,6 @@
 """confluent-kafka (librdkafka) produces: codecs, acknowledgements, idempotence, all that a record may carry, and what is refused."""
 
+import logging
 from collections.abc import Callable
 
 import confluent_kafka
@@ -35,6 +36,17 @@ def test_the_topic_decides_the_codec_of_what_it_stores(bootstrap: str, new_topic
     values = [f"record {number} ".encode() * 20 for number in range(50)]
     produce(bootstrap, topic, values, compression_type="zstd", linger_ms=20)
     assert read_all(bootstrap, topic, len(values)) == values
+
+
+def test_a_transactional_producer_is_told_at_once_that_there_are_no_transactions(tidelog_bootstrap: str) -> None:
+    """Not after its time is up, and not as something to try again."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": tidelog_bootstrap, "transactional.id": "tx"}, logger=logging.getLogger(__name__)
+    )
+    with pytest.raises(confluent_kafka.KafkaException, match="transactions are not supported by this broker") as raised:
+        producer.init_transactions(WAIT_SECONDS)
+    assert raised.value.args[0].fatal()
+    assert not raised.value.args[0].retriable()
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])

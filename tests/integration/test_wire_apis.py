@@ -266,16 +266,16 @@ def test_a_producer_id_without_its_epoch_is_refused(wire: Wire, version: int) ->
 
 
 def test_transactions_are_refused_for_good(tidelog_bootstrap: str) -> None:
-    """Never with a code that a client would try again."""
+    """Never with a code that a client would try again; librdkafka gives up a search only for want of a permission (31)."""
     with Wire(tidelog_bootstrap) as wire:
         for version in range(6):
             assert wire.ask(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1_000), version).error_code == 42
         for version in range(1, 4):
             answer = wire.ask(FindCoordinatorRequest(key="tx", key_type=1), version)
-            assert (answer.error_code, bool(answer.error_message)) == (42, True)
+            assert (answer.error_code, bool(answer.error_message)) == (31, True)
         for version in range(4, 7):
             (found,) = wire.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), version).coordinators
-            assert (found.error_code, bool(found.error_message)) == (42, True)
+            assert (found.error_code, bool(found.error_message)) == (31, True)
 
 
 @pytest.mark.parametrize("version", range(7))

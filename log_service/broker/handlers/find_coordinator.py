@@ -6,8 +6,12 @@ COORDINATOR_NOT_AVAILABLE while that has no leader.
 Versions: 1 key type (group 0, transaction 1) and an error text; 3 flexible; 4 many keys in one request (KIP-699); 5 a retriable error for
 transactions (KIP-890); 6 share groups, key type 2 (KIP-932).
 
-Not here yet: transactions and share groups get INVALID_REQUEST with a text, never a code that a client would retry for ever.
+Not here yet: transactions and share groups are refused with a text, never with a code that a client would retry for ever. librdkafka retries
+all but the codes of a missing permission, which is why transactions get CLUSTER_AUTHORIZATION_FAILED; others fail at once on either code.
+Other key types are INVALID_REQUEST.
 """
+
+from types import MappingProxyType
 
 from log_service.broker.auto_creation import create_missing_topics
 from log_service.broker.cluster_view import NO_BROKER, BrokerAddress, leader_address
@@ -21,7 +25,12 @@ FIRST_VERSION_WITH_MANY_KEYS = 4
 NO_ERROR_TEXT = "NONE"
 """What versions 1 to 3 say where nothing is wrong."""
 
-_KEY_TYPES = {1: "transactions are", 2: "share groups are"}
+_REFUSALS = MappingProxyType(
+    {
+        1: (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "transactions are"),
+        2: (ErrorCode.INVALID_REQUEST, "share groups are"),
+    }
+)
 
 
 def handle_find_coordinator(node: Node, call: Call, request: FindCoordinatorRequest) -> Response:
@@ -53,8 +62,8 @@ def _find_all(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCo
 
 def _find(node: Node, call: Call, key_type: int, key: str) -> Coordinator:
     if key_type != GROUP_KEY_TYPE:
-        what = _KEY_TYPES.get(key_type, f"coordinators of type {key_type} are")
-        return _answer(key, NO_BROKER, ErrorCode.INVALID_REQUEST, f"{what} not supported by this broker")
+        code, what = _REFUSALS.get(key_type, (ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are"))
+        return _answer(key, NO_BROKER, code, f"{what} not supported by this broker")
     partition = node.groups.partition_for(key)
     broker = leader_address(node.image(), GROUP_METADATA_TOPIC, partition, call.connection.listener_name)
     if broker is NO_BROKER:

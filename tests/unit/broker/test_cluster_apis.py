@@ -208,14 +208,18 @@ def test_the_coordinator_of_a_group_is_found_and_its_topic_created(version: int)
     tell(story)
 
 
-@pytest.mark.parametrize("key_type", [1, 2, 9])
-def test_other_coordinators_are_refused_for_good(key_type: int) -> None:
+@pytest.mark.parametrize(
+    ("key_type", "code"),
+    [(1, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), (2, ErrorCode.INVALID_REQUEST), (9, ErrorCode.INVALID_REQUEST)],
+    ids=["transaction", "share group", "unknown"],
+)
+def test_other_coordinators_are_refused_for_good(key_type: int, code: ErrorCode) -> None:
     async def story(node: Story) -> None:
         one: FindCoordinatorResponse = await node.ask(FindCoordinatorRequest(key="tx", key_type=key_type), 2)
-        assert one.error_code == ErrorCode.INVALID_REQUEST
+        assert one.error_code == code
         assert one.error_message
         many: FindCoordinatorResponse = await node.ask(FindCoordinatorRequest(coordinator_keys=["tx"], key_type=key_type), 6)
-        assert many.coordinators[0].error_code == ErrorCode.INVALID_REQUEST
+        assert many.coordinators[0].error_code == code
         assert "__consumer_offsets" not in node.broker.image.topics.by_name
 
     tell(story)
