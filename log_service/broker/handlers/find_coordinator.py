@@ -6,9 +6,9 @@ COORDINATOR_NOT_AVAILABLE while that has no leader.
 Versions: 1 key type (group 0, transaction 1) and an error text; 3 flexible; 4 many keys in one request (KIP-699); 5 a retriable error for
 transactions (KIP-890); 6 share groups, key type 2 (KIP-932).
 
-Not here yet: transactions and share groups are refused with a text, never with a code that a client would retry for ever. librdkafka retries
-all but the codes of a missing permission, which is why transactions get CLUSTER_AUTHORIZATION_FAILED; others fail at once on either code.
-Other key types are INVALID_REQUEST.
+Not here yet: transactions and share groups are refused with a text, never with a code that a client would retry for ever. librdkafka
+retries all but the codes of a missing permission, which is why transactions get CLUSTER_AUTHORIZATION_FAILED; other clients fail at once on
+either code. Other key types are INVALID_REQUEST.
 """
 
 from types import MappingProxyType
