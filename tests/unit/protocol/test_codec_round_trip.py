@@ -1,5 +1,7 @@
 """Every message in every version comes back as it was, in one piece or in chunks, and no truncation of it passes for a whole one."""
 
+from dataclasses import fields, is_dataclass
+from math import isnan
 from typing import Any
 
 import pytest
@@ -36,6 +38,15 @@ def test_every_truncation_is_refused(cls: type[Message], version: int, drawn: An
             decode(cls, version, encoded[:size])
 
 
+def comparable(value: Any) -> Any:
+    """A message as plain values, field by field; damage may make a number into none, which is equal to nothing, itself neither."""
+    if is_dataclass(value):
+        return type(value), [comparable(getattr(value, each.name)) for each in fields(value)]
+    if isinstance(value, list):
+        return [comparable(each) for each in value]
+    return "no number" if isinstance(value, float) and isnan(value) else value
+
+
 @pytest.mark.parametrize(("cls", "version"), list(messages()), ids=named)
 @settings(few, max_examples=8)
 @given(drawn=st.data())
@@ -48,8 +59,7 @@ def test_damaged_bytes_are_refused_or_decoded_but_nothing_else(cls: type[Message
     except ProtocolError:
         return
     assert end <= len(encoded)
-    encoded_again = encode(decoded, version)  # compared as bytes: damage may make a number into none, which is equal to nothing
-    assert encode(decode(cls, version, encoded_again)[0], version) == encoded_again
+    assert comparable(decode(cls, version, encode(decoded, version))[0]) == comparable(decoded)
 
 
 @pytest.mark.parametrize(("cls", "version"), list(messages()), ids=named)
