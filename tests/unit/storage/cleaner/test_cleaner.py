@@ -17,7 +17,6 @@ from log_service.common.types import GROUP_METADATA_TOPIC, TopicId, TopicPartiti
 from log_service.config.views import CleanerConfig, LogConfig, LogManagerConfig
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.builder import build_batch
-from log_service.storage.aborted_transactions import AbortedTransaction, AbortedTransactions
 from log_service.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
 from log_service.storage.cleaner.figures import CompactionOutcome
 from log_service.storage.log import Log
@@ -364,9 +363,12 @@ def test_an_aborted_transaction_of_another_program_is_left_alone() -> None:
     async def story(node: Node) -> None:
         node.create(A)
         node.fill(A)
-        node.manager.logs[A].aborted_transactions = AbortedTransactions([AbortedTransaction(7, 1, 2, 3)])
+        node.files.open(ROOT / "a-0" / "00000000000000000001.txnindex").append_gathered([bytes(34)])
+
+    async def restarted(node: Node) -> None:
+        node.create(A)
         outcome = await node.cleaned(A)
         assert "aborted transactions" in (outcome.reason or "")
         assert len(node.values(A)) == 4
 
-    play(story)
+    play(restarted, play(story).files)
