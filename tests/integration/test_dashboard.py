@@ -114,6 +114,10 @@ def test_rates_are_of_counters_and_slopes_of_gauges(query: str, page: Page) -> N
             assert f"rate({name}" not in query, "what falls is taken for a restart by rate()"
 
 
+def test_the_dashboard_asks_for_many_things() -> None:
+    assert len({name for query in TARGETS + LOOKUPS for name, _ in SELECTOR.findall(query)}) >= 25
+
+
 def test_a_count_is_found_under_the_name_of_every_exporter() -> None:
     counts = [name for query in TARGETS for name, _ in SELECTOR.findall(query) if name.endswith(("_count", "_count_total"))]
     distributions = [name for name in counts if "timems_" in name]
