@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
-from uuid import UUID
 
 import trio
 
@@ -89,8 +88,7 @@ class FutureLogs:
         manager, topic_partition = self._manager, log.topic_partition
         first = await self._read(log, log.log_start_offset, 1)
         base_offset = next((header.base_offset for _, header in iterate_headers(first)), log.log_start_offset)
-        unique = UUID(int=manager.env.rng.getrandbits(128), version=4)
-        path = target.path / set_aside_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, unique)
+        path = target.path / set_aside_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, manager.new_id())
 
         def begin() -> Log:
             known = OpenedFrom(is_clean=True, log_start_offset=base_offset, recovery_point=base_offset)

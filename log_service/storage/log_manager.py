@@ -136,7 +136,7 @@ class LogManager:
         except OSError as error:
             text = f"log directory {path} cannot be used: {error}"
             raise StorageError(text) from error
-        properties = claim_directory(files, path, node_id=self.node_id, cluster_id=self.cluster_id, new_id=self._new_id)
+        properties = claim_directory(files, path, node_id=self.node_id, cluster_id=self.cluster_id, new_id=self.new_id)
         if properties is not None and properties.directory_id is not None:
             self.directory_ids[path] = properties.directory_id
         directory = LogDirectory(path, free_bytes=files.free_bytes, reserve_bytes=self.reserve_bytes)
@@ -146,7 +146,8 @@ class LogManager:
         directory.save_recovery_points = partial(self.checkpoint_writer.write_before_cut, directory)
         self.directories.append(directory)
 
-    def _new_id(self) -> UUID:
+    def new_id(self) -> UUID:
+        """Return a random id."""
         return UUID(int=self.env.rng.getrandbits(128), version=4)
 
     async def _load_directory(self, directory: LogDirectory) -> LoadedDirectory | None:
@@ -320,7 +321,7 @@ class LogManager:
         return target
 
     def _rename(self, topic_partition: TopicPartition, path: Path, home: LogDirectory, suffix: str) -> Path:
-        target = home.path / set_aside_name(topic_partition, suffix, self._new_id())
+        target = home.path / set_aside_name(topic_partition, suffix, self.new_id())
         try:
             self.env.files.rename(path, target)
         except OSError as error:
