@@ -62,8 +62,7 @@ def partition_families(partitions: Sequence[Partition], image: MetadataImage) ->
 def _preferences(led: Sequence[Partition], image: MetadataImage) -> Iterator[Sample]:
     for partition in led:
         topic, index = partition.topic_partition
-        found = image.topics.by_name.get(topic)
-        registration = None if found is None else found.partitions.get(index)
+        registration = image.topics.partition(topic, index)
         if registration is not None:
             yield "", f'topic="{topic}",partition="{index}"', int(partition.leader == registration.replicas[0])
 
