@@ -50,9 +50,11 @@ def handle_list_offsets(node: Node, call: Call, request: ListOffsetsRequest) -> 
 
 
 def _partitions_of(node: Node, request: ListOffsetsRequest) -> Iterator[Partition]:
-    """Yield the partitions of a request that are here."""
+    """Yield the partitions of a request that are here and whose end may be the answer."""
     for topic in request.topics:
         for wanted in topic.partitions:
+            if wanted.timestamp != OffsetSpec.LATEST and not _is_lookup(wanted.timestamp):
+                continue
             with suppress(KafkaError):
                 yield node.replicas.get_partition(topic.name, wanted.partition_index)
 
