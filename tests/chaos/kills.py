@@ -50,15 +50,17 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
         create_topic(broker.bootstrap, TOPIC, PARTITION_COUNT)
         writers: list[Writer] = [ConfluentWriter("rdkafka", broker.bootstrap, seed), OurWriter("ours", broker.bootstrap, seed)]
         readers = [Reader("first", broker.bootstrap), Reader("second", broker.bootstrap)]
-        for client in [*writers, *readers]:
+        for client in [*writers, readers[0]]:
             client.start()
-        for _ in range(kills):
+        for number in range(kills):
             time.sleep(rng.choice((0.1, 0.3, 0.6, 1.0, 2.0)) * rng.uniform(0.3, 1.0))
             broker.kill()
             outcome.kill_count += 1
             restarted = time.monotonic()
             broker.start()
             outcome.start_seconds.append(time.monotonic() - restarted)
+            if number == kills // 2:
+                readers[1].start()  # late, so that partitions change hands
         for writer in writers:
             writer.stop()
         log = read_log(broker.bootstrap)

@@ -118,7 +118,8 @@ class OurWriter(Writer):
 class Reader(Client):
     """A member of a group that commits what it read. ``got`` is all of it, ``committed`` what was acknowledged, per partition.
 
-    Within one assignment offsets must follow each other: a gap there is a record that nobody would ever see.
+    Within one assignment offsets must follow each other: a gap there is a record that nobody would ever see. A member commits only what
+    it read in the assignment it has: a coordinator takes positions in partitions of other members, too, and a group would go back.
     """
 
     def __init__(self, name: str, bootstrap: str) -> None:
@@ -126,35 +127,36 @@ class Reader(Client):
         self.bootstrap = bootstrap
         self.got: Acknowledged = {}
         self.committed: dict[int, int] = {}
-        self._next: dict[int, int] = {}
+        self.next_offsets: dict[int, int] = {}
 
     def work(self) -> None:
         source = consumer(self.bootstrap, GROUP, session_timeout_ms=10_000, heartbeat_interval_ms=500, **QUICK)
-        source.subscribe([TOPIC], on_assign=self._begin)
+        source.subscribe([TOPIC], on_assign=self.forget_positions, on_revoke=self.forget_positions)
         try:
             while not self.stopping.is_set():
                 records = [record for record in source.consume(200, 0.2) if record.error() is None]
                 for record in records:
-                    self._take(record)
+                    self.take(record)
                 if records:
                     self._commit(source)
         finally:
             source.close()
 
-    def _begin(self, _source: Any, partitions: list[Any]) -> None:
-        for each in partitions:
-            self._next.pop(each.partition, None)
+    def forget_positions(self, _source: Any, _partitions: list[Any]) -> None:
+        """Begin anew: an assignment of the eager protocol replaces the whole of the last one."""
+        self.next_offsets.clear()
 
-    def _take(self, record: Any) -> None:
+    def take(self, record: Any) -> None:
+        """Note one record."""
         partition, offset, value = record.partition(), record.offset(), record.value().decode()
-        if offset != self._next.get(partition, offset):
-            self.failures.append(f"{self.name} got {offset} of partition {partition} where {self._next[partition]} was due")
+        if offset != self.next_offsets.get(partition, offset):
+            self.failures.append(f"{self.name} got {offset} of partition {partition} where {self.next_offsets[partition]} was due")
         if self.got.setdefault((partition, offset), value) != value:
             self.failures.append(f"{self.name} got another record at {offset} of partition {partition} than before")
-        self._next[partition] = offset + 1
+        self.next_offsets[partition] = offset + 1
 
     def _commit(self, source: Any) -> None:
-        wanted = [confluent_kafka.TopicPartition(TOPIC, partition, offset) for partition, offset in self._next.items()]
+        wanted = [confluent_kafka.TopicPartition(TOPIC, partition, offset) for partition, offset in self.next_offsets.items()]
         try:
             done = source.commit(offsets=wanted, asynchronous=False)
         except confluent_kafka.KafkaException:

@@ -57,5 +57,12 @@ def test_the_judge_notices_a_reader_that_saw_something_else() -> None:
     assert "the log has another" in fault
 
 
+def test_a_reader_commits_nothing_of_an_assignment_that_is_over() -> None:
+    reader = Reader("r", "nowhere:1")
+    reader.next_offsets = {0: 363, 2: 7}
+    reader.forget_positions(None, [])
+    assert not reader.next_offsets
+
+
 def test_a_gap_is_named() -> None:
     assert first_gap([4, 5, 7]) == "5 is followed by 7"
