@@ -6,7 +6,6 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 SEEDS ?= 0-99
-KILLS ?= 50
 SEED ?= 1
 MINUTES ?= 2
 
@@ -65,10 +64,10 @@ fuzz: $(VENV)/installed-dev  ## hostile bytes at decoders, node, client and proc
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
 
 chaos: $(VENV)/installed-dev  ## kill -9 of a loaded node, full and failing disks, files that vanish; KILLS=200 SEED=1
-	$(BIN)/python -m tests.chaos --kills $(or $(filter-out 50,$(KILLS)),200) --seed $(SEED)
+	$(BIN)/python -m tests.chaos --kills $(or $(KILLS),200) --seed $(SEED)
 
 kill-loop: $(VENV)/installed-dev  ## kill -9 of runs, daemon and code server; KILLS=50 SEED=1
-	KILLS=$(KILLS) SEED=$(SEED) $(PYTEST) -n 0 --timeout 3600 tests/platform/test_kill_loop.py
+	KILLS=$(or $(KILLS),50) SEED=$(SEED) $(PYTEST) -n 0 --timeout 3600 tests/platform/test_kill_loop.py
 
 bench-peers: kafka-libs $(VENV)/installed-dev  ## the node beside Apache Kafka, our client beside confluent-kafka: ratios and goals
 	$(BIN)/python -m benchmarks --peers --only node
