@@ -37,6 +37,11 @@ def test_a_producer_and_a_consumer_outlive_restarts_of_the_broker(tmp_path: Path
         while not ended.is_set() or not seen or seen[-1][0] < acknowledged[-1][0]:
             seen.extend((record.offset, record.value) for record in await consumer.poll())
 
+    async def more_acknowledged() -> None:
+        enough = len(acknowledged) + 20
+        while len(acknowledged) < enough:
+            await trio.sleep(0.01)
+
     async def main(broker: BrokerProcess) -> None:
         await create_topic(broker.bootstrap)
         settings: dict[str, Any] = {"request_timeout_ms": 5_000}
@@ -50,16 +55,16 @@ def test_a_producer_and_a_consumer_outlive_restarts_of_the_broker(tmp_path: Path
                 nursery.start_soon(consume, consumer, ended)
                 nursery.start_soon(produce, producer, stopping, ended)
                 for _ in range(3):
-                    await trio.sleep(0.3)
+                    await more_acknowledged()
                     await trio.to_thread.run_sync(broker.kill if is_killed else broker.stop)
                     await trio.to_thread.run_sync(broker.start)
-                await trio.sleep(0.5)
+                await more_acknowledged()
                 nursery.cancel_scope.deadline = trio.current_time() + 30
                 stopping.set()
 
     with BrokerProcess(tmp_path) as broker:
         trio.run(main, broker)
-    assert len(acknowledged) > 50
+    assert len(acknowledged) >= 80
     assert [offset for offset, _ in acknowledged] == sorted({offset for offset, _ in acknowledged})
     assert set(acknowledged) <= set(seen)
     assert len({value for _, value in set(seen)}) == len(set(seen)), "no record lies in the log twice"
