@@ -1,8 +1,9 @@
 """Who reads what: the assignors that the leader of a classic group runs, by the names under which every Kafka client knows them.
 
 Decides an assignment from the members' subscriptions and the partition counts; knows no network. ``range`` and ``roundrobin`` place anew
-each time, ``sticky`` and ``cooperative-sticky`` move as little as balance allows; the cooperative one gives nobody a partition that another
-member still owns (KIP-429): its owner gives it up first, and the next round places it.
+each time, ``sticky`` and ``cooperative-sticky`` move as little as balance and racks allow (``sticky_assignment``); the cooperative one
+gives nobody a partition that another member still owns (KIP-429): its owner gives it up first, and the next round places it. Balance comes
+before racks (KIP-881).
 
 Invariants: every partition of a subscribed topic goes to exactly one member that wants it (under the cooperative one: at most one); the
 result depends on the arguments alone, not on their order.
@@ -15,6 +16,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from log_service.client.group_protocol import Subscription
+from log_service.client.sticky_assignment import StickyAssignment
 from log_service.common.types import TopicPartition
 
 
@@ -40,7 +42,7 @@ NO_RACKS: Racks = MappingProxyType({})
 
 
 class Assign(Protocol):
-    """Places the partitions of topics, given by their counts; ``racks`` matters to ``range`` alone."""
+    """Places the partitions of topics, given by their counts; ``racks`` matters to all but ``roundrobin``."""
 
     def __call__(self, members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
         """Return what each member gets."""
@@ -59,52 +61,74 @@ class Assignor:
 def assign_range(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
     """Split each topic into runs of partitions, one per member that wants it; the first members get one more.
 
-    Topics of one size that the same members want are split alike. Where members and partitions tell of racks that differ, a member gets
-    partitions with a replica in its own rack as far as there are any, and no more or fewer than else (KIP-881).
+    Topics of one size that the same members want are split alike. Where racks make a difference to some topic, members get partitions with
+    a replica in their own rack first, as far as their share goes, and then what is left (KIP-881); a member without a rack is near to all.
     """
     ordered = sorted(members, key=lambda member: member.order)
     assignment: Assignment = {member.member_id: [] for member in ordered}
     alike: dict[tuple[tuple[str, ...], int], list[str]] = {}
-    for topic in sorted(counts):
+    for topic in sorted(topic for topic, count in counts.items() if count):
         takers = tuple(member.member_id for member in ordered if topic in member.subscription.topics)
         if takers:
             alike.setdefault((takers, counts[topic]), []).append(topic)
     by_id = {member.member_id: member for member in ordered}
-    for (takers, count), topics in alike.items():
-        runs = _split([by_id[member_id] for member_id in takers], topics, count, racks)
-        for member_id, numbers in runs.items():
-            assignment[member_id] += [TopicPartition(topic, number) for topic in topics for number in numbers]
+    splits = [_Split([by_id[member_id] for member_id in takers], topics, count, racks) for (takers, count), topics in alike.items()]
+    if any(split.is_rack_sensitive(topic) for split in splits for topic in split.topics):
+        for split in splits:
+            split.take_near()
+    for split in splits:
+        for member_id, numbers in split.take_rest().items():
+            assignment[member_id] += [TopicPartition(topic, number) for topic in split.topics for number in numbers]
     return {member_id: sorted(placed) for member_id, placed in assignment.items()}
 
 
-def _split(takers: Sequence[Member], topics: Sequence[str], count: int, racks: Racks) -> dict[str, list[int]]:
-    """Split the numbers of partitions that ``topics`` have in common."""
-    share, extra = divmod(count, len(takers))
-    sizes = {member.member_id: share + (index < extra) for index, member in enumerate(takers)}
-    free = list(range(count))
-    runs: dict[str, list[int]] = {member_id: [] for member_id in sizes}
-    if _is_rack_aware(takers, topics, count, racks):
-        for member in takers:
-            near = [number for number in free if _is_near(member, topics, number, racks)]
-            runs[member.member_id] = near[: sizes[member.member_id]]
-            free = [number for number in free if number not in set(runs[member.member_id])]
-    for member_id, numbers in runs.items():
-        missing_count = sizes[member_id] - len(numbers)
-        numbers.extend(free[:missing_count])
-        del free[:missing_count]
-    return runs
+class _Split:
+    """The numbers of partitions that ``topics`` have in common, and who takes them."""
 
+    def __init__(self, takers: Sequence[Member], topics: Sequence[str], count: int, racks: Racks) -> None:
+        self.topics = topics
+        self._takers = takers
+        self._racks = racks
+        self._free = list(range(count))
+        self._share, self._extra_count = divmod(count, len(takers))
+        self._runs: dict[str, list[int]] = {member.member_id: [] for member in takers}
 
-def _is_rack_aware(takers: Sequence[Member], topics: Sequence[str], count: int, racks: Racks) -> bool:
-    """Whether racks make a difference: members and partitions share some, and not every partition is in all of them."""
-    found = [racks.get(TopicPartition(topic, number), frozenset()) for topic in topics for number in range(count)]
-    everywhere = frozenset[str]().union(*found)
-    is_shared = any(member.subscription.rack in everywhere for member in takers)
-    return is_shared and any(each != everywhere for each in found)
+    def is_rack_sensitive(self, topic: str) -> bool:
+        """Whether members and partitions of a topic share racks, and not every partition is in all of them."""
+        found = [self._racks.get(TopicPartition(topic, number), frozenset()) for number in self._free]
+        return is_rack_sensitive((member.subscription.rack for member in self._takers), found)
 
+    def take_near(self) -> None:
+        """Give members what is in their racks: of one topic to each in turn, of several to the first that has room, number by number."""
+        if len(self.topics) == 1:
+            for member in self._takers if self.is_rack_sensitive(self.topics[0]) else ():
+                near = [number for number in self._free if self._is_near(member, number)]
+                self._take(member, near[: self._room(member)])
+            return
+        for number in self._free.copy():
+            taker = next((member for member in self._takers if self._room(member) and self._is_near(member, number)), None)
+            if taker is not None:
+                self._take(taker, [number])
 
-def _is_near(member: Member, topics: Sequence[str], number: int, racks: Racks) -> bool:
-    return all(member.subscription.rack in racks.get(TopicPartition(topic, number), ()) for topic in topics)
+    def take_rest(self) -> dict[str, list[int]]:
+        """Give out what is left, in order. Returns everybody's numbers."""
+        for member in self._takers:
+            self._take(member, self._free[: self._room(member)])
+        return self._runs
+
+    def _room(self, member: Member) -> int:
+        return max(self._share + (self._extra_count > 0) - len(self._runs[member.member_id]), 0)
+
+    def _take(self, member: Member, numbers: Sequence[int]) -> None:
+        run = self._runs[member.member_id]
+        run.extend(numbers)
+        taken = set(numbers)
+        self._extra_count -= bool(taken) and len(run) > self._share
+        self._free = [number for number in self._free if number not in taken]
+
+    def _is_near(self, member: Member, number: int) -> bool:
+        rack = member.subscription.rack
+        return not rack or all(rack in self._racks.get(TopicPartition(topic, number), ()) for topic in self.topics)
 
 
 def assign_round_robin(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:  # noqa: ARG001 - one shape for all
@@ -121,28 +145,20 @@ def assign_round_robin(members: Iterable[Member], counts: Mapping[str, int], rac
     return assignment
 
 
-def assign_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:  # noqa: ARG001 - one shape for all
-    """Leave members what they have as far as balance allows, and spread the rest."""
+def assign_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
+    """Leave members what they have as far as balance and racks allow, and spread the rest."""
     ordered = sorted(members, key=lambda member: member.order)
     wanted = {topic for member in ordered for topic in member.subscription.topics}
     partitions = _partitions(counts, wanted)
-    assignment: Assignment = {member.member_id: [] for member in ordered}
     takers = {topic: [member.member_id for member in ordered if topic in member.subscription.topics] for topic in wanted}
-    owners = current_owners(ordered)
-    for partition in partitions:
-        owner = owners.get(partition)
-        if owner is not None and owner in takers[partition.topic]:
-            assignment[owner].append(partition)
-    placed = {partition for owned in assignment.values() for partition in owned}
-    missing = [partition for partition in partitions if partition not in placed]
-    for partition in sorted(missing, key=lambda each: (len(takers[each.topic]), each)):
-        taker = min(takers[partition.topic], key=lambda member_id: len(assignment[member_id]))
-        assignment[taker].append(partition)
-    _balance(assignment, takers)
-    return {member_id: sorted(owned) for member_id, owned in assignment.items()}
+    rack_of = {member.member_id: member.subscription.rack for member in ordered if member.subscription.rack}
+    if not is_rack_sensitive(rack_of.values(), [racks.get(each, frozenset()) for each in partitions]):
+        rack_of, racks = {}, NO_RACKS
+    placed = StickyAssignment(partitions, takers, current_owners(ordered), rack_of, racks).place()
+    return {member.member_id: placed.get(member.member_id, []) for member in ordered}
 
 
-def assign_cooperative_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:  # noqa: ARG001 - one shape for all
+def assign_cooperative_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
     """``assign_sticky``, but a partition that somebody else owns stays unassigned until its owner has given it up."""
     ordered = sorted(members, key=lambda member: member.order)
     owners: dict[TopicPartition, set[str]] = {}
@@ -151,7 +167,7 @@ def assign_cooperative_sticky(members: Iterable[Member], counts: Mapping[str, in
             owners.setdefault(partition, set()).add(member.member_id)
     return {
         member_id: [partition for partition in assigned if not owners.get(partition, set()) - {member_id}]
-        for member_id, assigned in assign_sticky(ordered, counts).items()
+        for member_id, assigned in assign_sticky(ordered, counts, racks).items()
     }
 
 
@@ -170,21 +186,10 @@ def current_owners(members: Iterable[Member]) -> dict[TopicPartition, str]:
     return owners
 
 
-def _balance(assignment: Assignment, takers: Mapping[str, list[str]]) -> None:
-    """Move partitions from members with many to members with few, until no move makes two members more equal.
-
-    Each move lowers the sum of the squares of the loads, so this ends.
-    """
-    is_moving = True
-    while is_moving:
-        is_moving = False
-        for giver in sorted(assignment, key=lambda member_id: -len(assignment[member_id])):
-            for partition in sorted(assignment[giver], reverse=True):
-                taker = min(takers[partition.topic], key=lambda member_id: len(assignment[member_id]))
-                if len(assignment[giver]) - len(assignment[taker]) > 1:
-                    assignment[giver].remove(partition)
-                    assignment[taker].append(partition)
-                    is_moving = True
+def is_rack_sensitive(member_racks: Iterable[str | None], partition_racks: Sequence[frozenset[str]]) -> bool:
+    """Whether racks make a difference: members and partitions share some, and not every partition is in all of them."""
+    everywhere = frozenset[str]().union(*partition_racks)
+    return any(rack in everywhere for rack in member_racks if rack) and any(each != everywhere for each in partition_racks)
 
 
 def _partitions(counts: Mapping[str, int], wanted: Iterable[str]) -> list[TopicPartition]:

@@ -1,5 +1,7 @@
 """Assignors: everything is placed once, in balance, moving as little as the name promises."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,10 +52,24 @@ def test_range_prefers_replicas_in_the_members_rack() -> None:
     assert placed(assignment) == {"a": "t1 t3", "b": "t0 t2"}
 
 
-def test_range_gives_nobody_more_for_the_sake_of_racks() -> None:
+def test_range_gives_the_odd_partition_to_who_finds_it_in_its_rack_and_nobody_more_than_that() -> None:
+    """As Java does: shares differ by one at most, and which member gets the larger one is what racks decide."""
     members = [in_rack("a", "x"), in_rack("b", "y"), in_rack("c", None)]
     assignment = ASSIGNORS["range"].assign(members, {"t": 4}, racks(t0="y", t1="y", t2="y", t3="x"))
-    assert placed(assignment) == {"a": "t1 t3", "b": "t0", "c": "t2"}
+    assert placed(assignment) == {"a": "t3", "b": "t0 t1", "c": "t2"}
+
+
+def test_a_member_without_a_rack_is_near_to_everything_in_range() -> None:
+    members = [in_rack("a", None), in_rack("b", "x")]
+    assert placed(ASSIGNORS["range"].assign(members, {"t": 3}, racks(t0="x z", t1="x y", t2="x y"))) == {"a": "t0 t1", "b": "t2"}
+
+
+def test_range_places_topics_of_one_size_number_by_number() -> None:
+    """Java's order for copartitioned topics: each number to the first member that is near in all of them and has room."""
+    members = [in_rack("a", "x", "t u"), in_rack("b", None, "t u"), in_rack("c", "x", "t u")]
+    told = racks(t0="y", t1="x", t2="x", t3="x", u0="y", u1="x", u2="x", u3="x")
+    assignment = ASSIGNORS["range"].assign(members, {"t": 4, "u": 4}, told)
+    assert placed(assignment) == {"a": "t1 t2 u1 u2", "b": "t0 u0", "c": "t3 u3"}
 
 
 def test_range_keeps_equal_numbers_together_where_racks_matter_too() -> None:
@@ -79,6 +95,46 @@ def test_sticky_leaves_what_members_have_and_moves_only_for_balance() -> None:
     members = [member("a", owned="t0 t1"), member("b", owned="t2 t3"), member("c")]
     assignment = placed(ASSIGNORS["sticky"].assign(members, {"t": 6}))
     assert assignment == {"a": "t0 t1", "b": "t2 t3", "c": "t4 t5"}
+
+
+@pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
+def test_sticky_members_begin_in_their_racks(name: str) -> None:
+    members = [in_rack("a", "x"), in_rack("b", "y"), in_rack("c", None)]
+    told = racks(t0="y", t1="y", t2="x", t3="x", t4="z", t5="y")
+    assert placed(ASSIGNORS[name].assign(members, {"t": 6}, told)) == {"a": "t2 t3", "b": "t0 t5", "c": "t1 t4"}
+
+
+def test_sticky_gives_nobody_more_for_the_sake_of_racks() -> None:
+    members = [in_rack("a", "x"), in_rack("b", "y")]
+    told = racks(t0="x", t1="x", t2="x", t3="x", t4="x", t5="y")
+    assert placed(ASSIGNORS["sticky"].assign(members, {"t": 6}, told)) == {"a": "t0 t2 t4", "b": "t1 t3 t5"}
+
+
+def owning(member_id: str, rack: str | None, owned: str) -> Member:
+    told = member(member_id, owned=owned)
+    return replace(told, subscription=replace(told.subscription, rack=rack))
+
+
+def test_sticky_moves_a_partition_to_its_rack_and_no_other() -> None:
+    """As Java does: what is owned far away is given up for what is near, as far as balance allows."""
+    members = [owning("a", "x", "t0 t1 t2"), owning("b", "y", "t3 t4 t5")]
+    told = racks(t0="x", t1="y", t2="z", t3="y", t4="x", t5="z")
+    assert placed(ASSIGNORS["sticky"].assign(members, {"t": 6}, told)) == {"a": "t0 t2 t4", "b": "t1 t3 t5"}
+
+
+def test_cooperative_members_give_up_what_is_far_before_others_get_it() -> None:
+    members = [owning("a", "x", "t0 t1"), owning("b", "y", "t2 t3")]
+    told = racks(t0="x", t1="y", t2="x", t3="y")
+    first = ASSIGNORS["cooperative-sticky"].assign(members, {"t": 4}, told)
+    assert placed(first) == {"a": "t0", "b": "t3"}
+    members = [owning("a", "x", "t0"), owning("b", "y", "t3")]
+    assert placed(ASSIGNORS["cooperative-sticky"].assign(members, {"t": 4}, told)) == {"a": "t0 t2", "b": "t1 t3"}
+
+
+def test_sticky_goes_over_a_third_member_where_two_cannot_help_each_other() -> None:
+    """a wants t, b t and u, c u: a gives b a partition and b gives c one, although a and b are nearly equal."""
+    members = [member("a", "t", "t0 t1 t2 t3"), member("b", "t u", "u0 u1 u2"), member("c", "u", "u3 u4")]
+    assert placed(ASSIGNORS["sticky"].assign(members, {"t": 4, "u": 5})) == {"a": "t0 t1 t2", "b": "t3 u0 u1", "c": "u2 u3 u4"}
 
 
 def test_of_two_claims_the_newer_generation_holds_and_equal_ones_none() -> None:
@@ -139,6 +195,45 @@ def test_every_wanted_partition_goes_to_one_member_that_wants_it(
         assert withheld <= set(owners)
     else:
         assert set(given_out) == everything
+
+
+def with_racks(group: dict[str, tuple[set[str], set[tuple[str, int]]]], member_racks: list[str | None]) -> list[Member]:
+    owners = {partition: member_id for member_id, (_, owned) in sorted(group.items()) for partition in sorted(owned)}
+    return [
+        Member(
+            member_id=member_id,
+            group_instance_id=None,
+            subscription=Subscription(
+                topics=tuple(sorted(wanted)),
+                owned=tuple(TopicPartition(*each) for each, owner in owners.items() if owner == member_id),
+                generation_id=1,
+                rack=rack,
+            ),
+        )
+        for (member_id, (wanted, _)), rack in zip(sorted(group.items()), member_racks, strict=False)
+    ]
+
+
+@given(
+    group=groups,
+    counts=topics,
+    member_racks=st.lists(st.sampled_from(["x", "y", None]), min_size=6, max_size=6),
+    partition_racks=st.lists(st.sets(st.sampled_from("xyz"), max_size=2), min_size=18, max_size=18),
+)
+def test_what_sticky_assigned_it_leaves_alone(
+    group: dict[str, tuple[set[str], set[tuple[str, int]]]],
+    counts: dict[str, int],
+    member_racks: list[str | None],
+    partition_racks: list[set[str]],
+) -> None:
+    """Or a cooperative group would rebalance for ever."""
+    members = with_racks(group, member_racks)
+    everything = [TopicPartition(topic, number) for topic in sorted(counts) for number in range(counts[topic])]
+    told = {partition: frozenset(found) for partition, found in zip(everything, partition_racks, strict=False)}
+    first = ASSIGNORS["sticky"].assign(members, counts, told)
+    assert first == ASSIGNORS["sticky"].assign(list(reversed(members)), dict(reversed(counts.items())), told)
+    again = [replace(each, subscription=replace(each.subscription, owned=tuple(first[each.member_id]))) for each in members]
+    assert ASSIGNORS["sticky"].assign(again, counts, told) == first
 
 
 @pytest.mark.parametrize("name", ["roundrobin", "sticky"])

@@ -1,0 +1,243 @@
+"""Placing partitions so that members stay equal, read from replicas in their own rack, and keep what they have (KIP-54, KIP-881).
+
+Decides in this order, by improving what is there: owners begin with what they own, what is left goes to those who have least, then
+partitions move while that makes members more equal, and at last they move and change places while that brings more of them near, or back to
+their owners. Knows nothing of subscriptions and generations.
+
+Invariants: once all is placed, every step lowers the sum of the squared loads, or keeps it and lowers the cost: the work ends, and
+leaves an assignment alone that it made before; the result depends on the arguments alone.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from operator import itemgetter
+from typing import NamedTuple
+
+from log_service.common.types import TopicPartition
+
+MAX_CIRCLES = 200
+MAX_MEMBERS_IN_CIRCLES = 30
+"""In larger groups partitions change places between two members only: looking for longer ways would take seconds."""
+
+
+class Kind(NamedTuple):
+    """What partitions have in common that cost the same wherever they are: any of them may go where one may."""
+
+    takers: tuple[str, ...]
+    racks: frozenset[str]
+    owner: str | None
+
+
+class StickyAssignment:
+    """Who holds what. ``takers`` are the members that may hold a topic's partitions, ``owners`` the members that held them before.
+
+    ``rack_of`` tells the rack of members that have one, ``racks`` the racks of a partition's replicas; both are empty where racks make no
+    difference.
+    """
+
+    def __init__(
+        self,
+        partitions: Sequence[TopicPartition],
+        takers: Mapping[str, Sequence[str]],
+        owners: Mapping[TopicPartition, str],
+        rack_of: Mapping[str, str],
+        racks: Mapping[TopicPartition, frozenset[str]],
+    ) -> None:
+        self._partitions = sorted(partitions)
+        named = {topic: tuple(member_ids) for topic, member_ids in takers.items()}
+        self._kinds = {
+            each: Kind(named[each.topic], racks.get(each, frozenset()), owner if (owner := owners.get(each)) in named[each.topic] else None)
+            for each in self._partitions
+        }
+        self._may_hold = {member_ids: frozenset(member_ids) for member_ids in named.values()}
+        self._rack_of = rack_of
+        self._far_cost = len(partitions) + 1 if rack_of else 0  # one that is far outweighs any number that moved
+        self._held: dict[str, dict[Kind, list[TopicPartition]]] = {each: {} for member_ids in named.values() for each in member_ids}
+        self._loads = dict.fromkeys(self._held, 0)
+        self._gifts: dict[str, dict[str, tuple[int, Kind] | None]] = {}
+
+    def place(self) -> dict[str, list[TopicPartition]]:
+        """Return who holds what in the end, sorted."""
+        for partition in self._not_kept():
+            self._put(partition, self._least(self._kinds[partition]))
+        while self._balance():
+            pass
+        while self._exchange():
+            pass
+        for _ in range(MAX_CIRCLES if len(self._held) <= MAX_MEMBERS_IN_CIRCLES else 0):
+            if not self._pass_round():
+                break
+        return {member_id: sorted(each for kind in held.values() for each in kind) for member_id, held in self._held.items()}
+
+    def _not_kept(self) -> list[TopicPartition]:
+        """Let owners have what they own; return the others, those first that few want, and few near.
+
+        Where all want the same, nobody keeps more than a fair share, near ones first: it would go in the next step, one by one.
+        """
+        share = len(self._partitions) if len(self._may_hold) > 1 else -(-len(self._partitions) // max(len(self._held), 1))
+        missing: list[TopicPartition] = []
+        for partition in sorted(self._partitions, key=lambda each: self._cost(self._kinds[each].owner or "", self._kinds[each])):
+            owner = self._kinds[partition].owner
+            if owner is not None and self._loads[owner] < share:
+                self._put(partition, owner)
+            else:
+                missing.append(partition)
+        kinds = self._kinds
+        near_counts = {kind: sum(self._is_near(each, kind) for each in kind.takers) for kind in dict.fromkeys(kinds.values())}
+        return sorted(missing, key=lambda each: (len(kinds[each].takers), near_counts[kinds[each]], each))
+
+    def _put(self, partition: TopicPartition, member_id: str) -> None:
+        self._held[member_id].setdefault(self._kinds[partition], []).append(partition)
+        self._loads[member_id] += 1
+        self._gifts.pop(member_id, None)
+
+    def _move(self, kind: Kind, giver: str, taker: str) -> None:
+        """Let ``giver`` give the last partition of a kind to ``taker``."""
+        held = self._held[giver][kind]
+        self._put(held.pop(), taker)
+        self._loads[giver] -= 1
+        self._gifts.pop(giver, None)
+        if not held:
+            del self._held[giver][kind]
+
+    def _is_near(self, member_id: str, kind: Kind) -> bool:
+        return self._rack_of.get(member_id) in kind.racks
+
+    def _cost(self, member_id: str, kind: Kind) -> int:
+        """What it costs that a member holds a partition: most if it is not near, something if another member owned it."""
+        cost = 0 if self._is_near(member_id, kind) else self._far_cost
+        return cost if kind.owner is None or kind.owner == member_id else cost + 1
+
+    def _least(self, kind: Kind) -> str:
+        """Return who has least of those that may hold a partition, and costs least of these."""
+        loads = self._loads
+        least = min(map(loads.__getitem__, kind.takers))
+        return min((each for each in kind.takers if loads[each] == least), key=lambda each: self._cost(each, kind))
+
+    def _gift(self, giver: str, taker: str) -> tuple[int, Kind] | None:
+        """Return what ``giver`` would best give one of to ``taker``, after what that changes in cost; None: nothing that it may hold."""
+        gifts = self._gifts.setdefault(giver, {})
+        if taker not in gifts:
+            given = [kind for kind in self._held[giver] if taker in self._may_hold[kind.takers]]
+            changes = [(self._cost(taker, kind) - self._cost(giver, kind), kind) for kind in given]
+            gifts[taker] = min(changes, key=itemgetter(0), default=None)
+        return gifts[taker]
+
+    # More equal
+
+    def _balance(self) -> bool:
+        """Let whoever has most give one to somebody who has at least two fewer, over others if need be; whether there was such a pair."""
+        if max(self._loads.values(), default=0) - min(self._loads.values(), default=0) < 2:
+            return False
+        for giver in sorted(self._held, key=self._loads.__getitem__, reverse=True):
+            way = self._way_down(giver)
+            for giving, taking in pairwise(way):
+                gift = self._gift(giving, taking)
+                assert gift is not None, "the way leads over what members may hold"
+                self._move(gift[1], giving, taking)
+            if way:
+                return True
+        return False
+
+    def _way_down(self, giver: str) -> list[str]:
+        """Return the members over whom a partition can go from ``giver`` to one that has at least two fewer, both included."""
+        before = {giver: ""}
+        waiting = deque([giver])
+        while waiting:
+            member_id = waiting.popleft()
+            offered = dict.fromkeys(kind.takers for kind in self._held[member_id])
+            reached = dict.fromkeys(taker for takers in offered for taker in takers if taker not in before)
+            for taker in sorted(reached, key=self._loads.__getitem__):
+                before[taker] = member_id
+                if self._loads[taker] < self._loads[giver] - 1:
+                    return _way_to(taker, before)
+                waiting.append(taker)
+        return []
+
+    # Nearer, and back to where it was
+
+    def _exchange(self) -> bool:
+        """Let partitions that cost something go where they cost less, against others if loads must stay; whether any did."""
+        is_changed = False
+        for holder, held in self._held.items():
+            for kind in list(held):
+                while kind in held and self._give_away(kind, holder):
+                    is_changed = True
+        return is_changed
+
+    def _give_away(self, kind: Kind, holder: str) -> bool:
+        cost = self._cost(holder, kind)
+        for taker in kind.takers if cost else ():
+            gain = cost - self._cost(taker, kind)
+            if gain <= 0:
+                continue
+            if self._loads[taker] < self._loads[holder]:
+                self._move(kind, holder, taker)
+                return True
+            back = self._gift(taker, holder)
+            if back is not None and back[0] < gain:
+                self._move(kind, holder, taker)
+                self._move(back[1], taker, holder)
+                return True
+        return False
+
+    def _pass_round(self) -> bool:
+        """Let partitions go round a circle of members where that costs less in all; whether there was such a circle.
+
+        In a circle each gives one to the next, or nothing to one that has more: those two change loads. Without a circle left nothing is to
+        be gained any more (cycle-cancelling, Klein 1967).
+        """
+        gifts = {giver: self._all_gifts(giver) for giver in self._held}
+        distances = dict.fromkeys(self._held, 0)
+        before: dict[str, str] = {}
+        reached = list(self._held)
+        while reached:
+            going, reached = dict.fromkeys(reached), []
+            for giver in going:
+                for taker, (change, _) in gifts[giver].items():
+                    if distances[giver] + change < distances[taker]:
+                        distances[taker] = distances[giver] + change
+                        before[taker] = giver
+                        reached.append(taker)
+            circle = _circle(before)
+            for taker in circle:
+                _, kind = gifts[before[taker]][taker]
+                if kind is not None:
+                    self._move(kind, before[taker], taker)
+            if circle:
+                return True
+        return False
+
+    def _all_gifts(self, giver: str) -> dict[str, tuple[int, Kind | None]]:
+        gifts: dict[str, tuple[int, Kind | None]] = {}
+        for taker in self._held:
+            gift = self._gift(giver, taker) if taker != giver else None
+            if self._loads[taker] > self._loads[giver] and (gift is None or gift[0] > 0):
+                gifts[taker] = 0, None
+            elif gift is not None:
+                gifts[taker] = gift
+        return gifts
+
+
+def _way_to(member_id: str, before: Mapping[str, str]) -> list[str]:
+    way = [member_id]
+    while before[way[-1]]:
+        way.append(before[way[-1]])
+    return way[::-1]
+
+
+def _circle(before: Mapping[str, str]) -> list[str]:
+    """Return the members of a circle in ``before``, each in front of the one before it; none where there is no circle."""
+    seen: dict[str, str] = {}
+    for start in before:
+        member_id = start
+        while member_id in before and member_id not in seen:
+            seen[member_id] = start
+            member_id = before[member_id]
+        if seen.get(member_id) == start:
+            circle = [member_id]
+            while before[circle[-1]] != member_id:
+                circle.append(before[circle[-1]])
+            return circle
+    return []
