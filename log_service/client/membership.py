@@ -9,15 +9,16 @@ a member that does not poll for ``max_poll_interval_ms`` leaves (KIP-62).
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 import trio
 
 from log_service.client.admin_groups import MOVED
-from log_service.client.assignors import ASSIGNORS, Member
+from log_service.client.assignors import ASSIGNORS, NO_RACKS, Member, Racks
 from log_service.client.client_metrics import ConsumerMeter
 from log_service.client.cluster_metadata import ClusterMetadata
+from log_service.client.cluster_view import ClusterView
 from log_service.client.connection_pool import raise_for
 from log_service.client.group_protocol import (
     CONSUMER_PROTOCOL_TYPE,
@@ -52,6 +53,14 @@ Subscribing = Callable[[str], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a leader assigns by, apart from members: partition counts by topic, and racks if it has one itself, as Java's does (KIP-881)."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    racks: Racks = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOutcome:
     """What a completed join gave."""
 
@@ -81,7 +90,7 @@ class Membership:
         self._polled_ms = 0
         self._is_polling = False
         self._reason: str | None = None
-        self._leader_counts: dict[str, int] = {}
+        self._assigned_by = Shape()
         self.member_id = ""
         self.generation_id = NO_GENERATION
         self.is_join_needed = False
@@ -100,10 +109,9 @@ class Membership:
         """Whether commits may carry the generation."""
         return self.generation_id != NO_GENERATION
 
-    @property
-    def counts_as_leader(self) -> Mapping[str, int]:
-        """The partition counts by topic that this member, as the leader, assigned by; empty for followers."""
-        return self._leader_counts
+    def is_outdated_by(self, view: ClusterView) -> bool:
+        """Whether this member, as the leader, assigned by what is no longer so; never for followers."""
+        return self.is_member and self._assigned_by != self._shape_of(self._assigned_by.counts, view)
 
     # What a poll does
 
@@ -251,6 +259,7 @@ class Membership:
         if assignor not in config.partition_assignment_strategy:
             text = f"group {self._group_id!r} chose the assignor {assignor!r}, which this member did not offer"
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
+        self._assigned_by = Shape()
         assignments = await self._assign(response, assignor) if response.leader == response.member_id else []
         assigned = await self._sync(response.generation_id, assignor, assignments)
         self.generation_id = response.generation_id
@@ -288,7 +297,7 @@ class Membership:
         topics = {topic for member in members for topic in member.subscription.topics}
         view = await self._cluster.refresh(topics, is_creating=self.is_creating_topics)
         counts = {topic: view.topics[topic].partition_count for topic in topics if topic in view.topics}
-        self._leader_counts = {topic: counts.get(topic, 0) for topic in topics}
+        self._assigned_by = self._shape_of(topics, view)
         if response.skip_assignment:
             return []
         assignment = ASSIGNORS[assignor].assign(members, counts, view.racks_of(topics))
@@ -296,6 +305,10 @@ class Membership:
             SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(partitions))
             for member_id, partitions in assignment.items()
         ]
+
+    def _shape_of(self, topics: Iterable[str], view: ClusterView) -> Shape:
+        counts = {topic: view.topics[topic].partition_count if topic in view.topics else 0 for topic in topics}
+        return Shape(counts=counts, racks=view.racks_of(topics) if self._config.client_rack else NO_RACKS)
 
     def _subscription_of(self, member_id: str, metadata: bytes) -> Subscription:
         """Read what another member wants; one that nobody understands gets nothing, and does not stop the others."""

@@ -72,11 +72,8 @@ class Rebalancer:
             membership.start_join(self._subscribing)
 
     def look_at(self, view: ClusterView) -> None:
-        """Join again if this member assigned by partition counts that have changed."""
-        counts = self._membership.counts_as_leader
-        if self._membership.is_member and any(
-            count != (view.topics[topic].partition_count if topic in view.topics else 0) for topic, count in counts.items()
-        ):
+        """Join again if this member assigned by partition counts or racks that have changed."""
+        if self._membership.is_outdated_by(view):
             self._membership.request_join("partitions of subscribed topics changed")
 
     async def leave(self, *, is_committing: bool) -> None:

@@ -54,6 +54,7 @@ class ScriptedBroker:
     def __init__(self, world: World, *, partition_count: int = 1, max_batch_bytes: int = 1 << 20, features: tuple[str, ...] = ()) -> None:
         self.world = world
         self.network = world.network.host(HOST)
+        self.rack: str | None = None
         self.down_s = 0.0
         self.partition_count = partition_count
         self.max_batch_bytes = max_batch_bytes
@@ -164,7 +165,7 @@ class ScriptedBroker:
     async def _metadata(self, request: Any) -> MetadataResponse:
         names = ["t"] if request.topics is None else [topic.name for topic in request.topics]
         return MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=1, host=HOST, port=PORT)],
+            brokers=[MetadataResponseBroker(node_id=1, host=HOST, port=PORT, rack=self.rack)],
             cluster_id="scripted",
             controller_id=1,
             topics=[self._metadata_topic(name) for name in names],

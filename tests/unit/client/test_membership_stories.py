@@ -1,0 +1,90 @@
+"""A member and a coordinator that does what a test tells it: when a member joins again, and when it has no reason to."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from log_service.client import Consumer
+from log_service.common.errors import ErrorCode
+from tests.sim import World, sim_run
+from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.unit.client.scripted_group import Group
+
+Story = Callable[[Group, Consumer], Awaitable[None]]
+
+
+def tell(story: Story, **settings: Any) -> None:
+    """Run a story with a subscribed consumer."""
+
+    async def main(world: World) -> None:
+        broker = ScriptedBroker(world)
+        group = Group(broker)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(broker.run)
+            settings.setdefault("metadata_max_age_ms", 10_000)
+            async with Consumer("broker:9092", env=world.client_env(), group_id="g", auto_offset_reset="earliest", **settings) as consumer:
+                await consumer.subscribe(["t"])
+                with trio.fail_after(1_000):
+                    await story(group, consumer)
+            nursery.cancel_scope.cancel()
+
+    sim_run(1, main)
+
+
+async def poll_until(consumer: Consumer, is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await consumer.poll()
+
+
+async def poll_for(consumer: Consumer, seconds: float) -> None:
+    end = trio.current_time() + seconds
+    while trio.current_time() < end:
+        await consumer.poll()
+
+
+def test_a_member_that_leads_no_more_leaves_new_partitions_to_who_does() -> None:
+    """Or it would ask for a rebalance at every refresh of its metadata, for ever: what it assigned by will never be so again."""
+
+    async def story(group: Group, consumer: Consumer) -> None:
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+        group.is_led_by_member = False
+        group.beats.append(ErrorCode.REBALANCE_IN_PROGRESS)
+        await poll_until(consumer, lambda: len(group.joins) == 2)
+        group.broker.grow(3)
+        await poll_for(consumer, 100)
+        assert len(group.joins) == 2
+
+    tell(story)
+
+
+def test_a_leader_assigns_anew_when_partitions_come() -> None:
+    async def story(group: Group, consumer: Consumer) -> None:
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+        group.broker.grow(3)
+        await poll_for(consumer, 100)
+        assert len(group.joins) == 2
+
+    tell(story)
+
+
+def test_a_leader_in_a_rack_assigns_anew_when_replicas_move_to_other_racks() -> None:
+    """KIP-881."""
+
+    async def story(group: Group, consumer: Consumer) -> None:
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+        group.broker.rack = "y"
+        await poll_for(consumer, 100)
+        assert len(group.joins) == 2
+
+    tell(story, client_rack="x")
+
+
+def test_a_leader_without_a_rack_does_not_care_about_those_of_replicas() -> None:
+    async def story(group: Group, consumer: Consumer) -> None:
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+        group.broker.rack = "y"
+        await poll_for(consumer, 100)
+        assert len(group.joins) == 1
+
+    tell(story)
