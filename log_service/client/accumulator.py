@@ -93,6 +93,7 @@ class Accumulator:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._by_topic: dict[str, dict[int, PartitionQueue]] = {}  # the same, found without making a TopicPartition for every record
         self._active: dict[TopicPartition, PartitionQueue] = {}
+        self._used_ms: dict[str, int] = {}  # by topic, when its latest batch was begun
         self.buffered_bytes = 0
         self._urgent_count = 0
         self.waiting_thread_count = 0
@@ -146,6 +147,12 @@ class Accumulator:
         """Return how many batches wait for a partition."""
         queue = self._queues.get(TopicPartition(topic, partition))
         return 0 if queue is None else len(queue.waiting)
+
+    def is_idle(self, topic: str, since_ms: int) -> bool:
+        """Whether a topic that somebody asked for at ``since_ms`` got no record for ``metadata_max_idle_ms``, and none waits."""
+        used_ms = max(self._used_ms.get(topic, since_ms), since_ms)
+        is_late = self._monotonic_ms() - used_ms >= self._config.metadata_max_idle_ms
+        return is_late and all(queue.is_empty for queue in self._by_topic.get(topic, {}).values())
 
     def append(  # noqa: PLR0917 - called for every record, where keywords cost
         self,
@@ -317,6 +324,7 @@ class Accumulator:
         batch = ProducerBatch(queue.topic_partition, builder, now_ms, (next(self._order), 0))
         queue.waiting.append(batch)
         self._active[queue.topic_partition] = queue
+        self._used_ms[queue.topic_partition.topic] = now_ms
         return batch
 
     def _may_number(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:

@@ -40,7 +40,15 @@ REFUSED_TOPICS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_A
 class ClusterMetadata:
     """The cluster as one client sees it. ``view`` may be read at any time without waiting."""
 
-    def __init__(self, env: Env, config: ClientConfig, nursery: trio.Nursery, *, is_auto_create_allowed: bool = False) -> None:
+    def __init__(
+        self,
+        env: Env,
+        config: ClientConfig,
+        nursery: trio.Nursery,
+        *,
+        is_auto_create_allowed: bool = False,
+        is_idle: Callable[[str, int], bool] = lambda topic, since_ms: False,  # noqa: ARG005 - nothing is by default
+    ) -> None:
         self.env = env
         self.config = config
         self.pool = ConnectionPool(env, config, nursery)
@@ -48,7 +56,8 @@ class ClusterMetadata:
         self._is_auto_create_allowed = is_auto_create_allowed
         self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
         self._backoff = Backoff(first_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
-        self._topics: set[str] = set()
+        self._topics: dict[str, int] = {}  # what is watched, and since when it was last asked for
+        self._is_idle = is_idle
         self._is_watching_all = False
         self._refreshing: trio.Event | None = None
         self._refreshed_ms = -config.metadata_max_age_ms
@@ -164,20 +173,22 @@ class ClusterMetadata:
 
     def watch(self, topics: Iterable[str]) -> None:
         """Keep these topics in the view from the next refresh on."""
-        self._topics.update(topics)
+        self._topics.update(dict.fromkeys(topics, self.env.clock.monotonic_ms()))
 
     def watch_only(self, topics: Iterable[str]) -> None:
         """Keep these topics in the view, and ask no more for those that were watched before."""
-        self._topics = set(topics)
+        self._topics = dict.fromkeys(topics, self.env.clock.monotonic_ms())
 
     def watch_all(self, *, is_on: bool) -> None:
         """Keep all topics of the cluster in the view from the next refresh on, or no longer."""
         self._is_watching_all = is_on
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Drop topics from the view, and stop asking for them: they were deleted."""
-        self._topics.difference_update(topics)
-        self.view = self.view.without(topics)
+        """Drop topics from the view, and stop asking for them: they were deleted, or nobody wants them any more."""
+        gone = list(topics)
+        for topic in gone:
+            self._topics.pop(topic, None)
+        self.view = self.view.without(gone)
 
     async def topic(self, name: str, timeout_ms: int) -> TopicView:
         """Return a topic, waiting up to ``timeout_ms`` until the cluster knows it (and, where that is on, creates it).
@@ -202,7 +213,7 @@ class ClusterMetadata:
         try:
             return await self.retry(attempt, timeout_ms, is_refreshing=False)
         except KafkaError:
-            self._topics.discard(name)
+            self._topics.pop(name, None)
             raise
 
     async def refresh(self, topics: Iterable[str] | None = (), *, is_creating: bool = False) -> ClusterView:
@@ -216,23 +227,30 @@ class ClusterMetadata:
         """
         if topics is not None:
             topics = tuple(topics)
-            self._topics.update(topics)
+            self.watch(topics)
             if self._refreshing is not None:
                 before = self.view.version
                 await self._refreshing.wait()
-                if self.view.version > before and self._topics <= {*self.view.topics, *self.view.errors} and not is_creating:
+                if self.view.version > before and self._topics.keys() <= {*self.view.topics, *self.view.errors} and not is_creating:
                     return self.view
         mine = self._refreshing = trio.Event()
         try:
             if is_creating and topics:
                 await self._refresh_once(topics, is_creating=self._is_auto_create_allowed)
             else:
+                self._forget_idle()
                 await self._refresh_once(None if topics is None or self._is_watching_all else self._topics, is_creating=False)
         finally:
             mine.set()
             if self._refreshing is mine:
                 self._refreshing = None
         return self.view
+
+    def _forget_idle(self) -> None:
+        """Drop what the client says is idle (KIP-526): it is asked for again when it is next used."""
+        idle = [topic for topic, since_ms in self._topics.items() if self._is_idle(topic, since_ms)]
+        if idle:
+            self.forget(idle)
 
     async def keep_fresh(self) -> None:
         """Refresh when the view is too old, for ever; errors wait for the next time."""

@@ -85,7 +85,7 @@ class Producer:
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self.cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=True)
+        self.cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=True, is_idle=self.accumulator.is_idle)
         self._sender = Sender(self.cluster, self.config, self.accumulator, self._sequences, self._meter)
         self._sender.on_leaderless = lambda missing: self._sticky.leave(missing.topic, missing.partition)
         self._nursery.start_soon(self._sender.run)

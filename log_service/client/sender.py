@@ -307,6 +307,7 @@ class Sender:
             nursery.start_soon(self._identify)
         for topic_partition in leaderless:
             self.on_leaderless(topic_partition)
+            self._cluster.watch((topic_partition.topic,))  # it may have been idle when the record came
         if (leaderless or self._is_refresh_needed) and not self._is_refreshing:
             self._is_refreshing = True
             nursery.start_soon(self._refresh)

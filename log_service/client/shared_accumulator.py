@@ -47,6 +47,11 @@ class SharedAccumulator(Accumulator):
         with self.lock:
             return super().drain(now_ms, leader_of, has_capacity)
 
+    def is_idle(self, topic: str, since_ms: int) -> bool:
+        """As the one that is not shared."""
+        with self.lock:
+            return super().is_idle(topic, since_ms)
+
     def seal(self, batch: ProducerBatch) -> None:
         """As the one that is not shared; other threads go on meanwhile."""
         size_bytes = len(batch.encoded())

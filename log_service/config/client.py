@@ -92,6 +92,7 @@ class ProducerConfig(ClientConfig):
     compression_level: int | None = _plain(None, "None is the codec's own default")
     buffer_memory: int = _number(32 << 20, "bytes of records that wait; then send() waits", at_least=1, at_most=2**63 - 1)
     max_block_ms: int = _number(60_000, "how long send() waits for room or metadata")
+    metadata_max_idle_ms: int = _number(300_000, "a topic that got no record for so long is asked for no more", at_least=5_000)
     max_request_size: int = _number(1 << 20, "largest request; brokers take batches of 1 MiB by default", at_least=1)
     partitioner_adaptive_partitioning_enable: bool = _plain(True, "keyless records avoid partitions whose broker is slow (KIP-794)")
     partitioner_ignore_keys: bool = _plain(False, "place keyed records as if they had no key")

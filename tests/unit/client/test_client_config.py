@@ -12,6 +12,7 @@ from log_service.config.client import AdminConfig, ConsumerConfig, ProducerConfi
 def test_defaults_are_those_of_kafka() -> None:
     producer = ProducerConfig.of("a:1", {})
     assert (producer.acks, producer.enable_idempotence, producer.linger_ms, producer.batch_size) == ("all", True, 5, 16_384)
+    assert (producer.metadata_max_idle_ms, producer.metadata_max_age_ms) == (300_000, 300_000)
     assert (producer.buffer_memory, producer.max_request_size, producer.delivery_timeout_ms) == (33_554_432, 1_048_576, 120_000)
     consumer = ConsumerConfig.of("a:1", {})
     assert (consumer.auto_offset_reset, consumer.isolation_level, consumer.max_poll_records) == ("latest", "read_uncommitted", 500)
@@ -45,6 +46,7 @@ def test_servers_that_are_no_servers_are_refused(servers: Any) -> None:
         ({"linger": 1}, "did you mean linger_ms"),
         ({"linger_ms": -1}, "linger_ms must be a whole number"),
         ({"linger_ms": True}, "linger_ms must be a whole number"),
+        ({"metadata_max_idle_ms": 4_999}, "metadata_max_idle_ms must be a whole number from 5000"),
         ({"batch_size": "16"}, "batch_size must be a whole number"),
         ({"acks": "2"}, "acks must be one of"),
         ({"acks": 1}, "enable_idempotence needs acks='all'"),
