@@ -3,8 +3,8 @@
 It speaks to any Kafka-compatible cluster. Names are loaded when they are first used, so that a service which only produces does not import
 what only a consumer needs. The rooms, from the bottom up:
 
-- ``backoff``, ``partitioning``, ``idempotence``, ``aborted``, ``fetch_session``, ``group_protocol``, ``assignors``, ``sticky_assignment``:
-  decisions without input or output. ``client_metrics``, ``quiet_log``: what clients count and say.
+- ``backoff``, ``partitioning``, ``idempotence``, ``aborted``, ``fetch_session``, ``group_protocol``, ``assignors``, ``sticky_assignment``,
+  ``arguments``: decisions without input or output. ``client_metrics``, ``quiet_log``: what clients count and say.
 - ``connection_pool``: one connection per node and purpose, versions negotiated on each.
 - ``cluster_view``, ``cluster_metadata``: what is known of the cluster, how it stays fresh, and how a call is tried again.
 - ``interception``, ``delivery``, ``accumulator``, ``shared_accumulator``, ``verdicts``, ``sender``, ``producer``: records on their way

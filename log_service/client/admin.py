@@ -12,7 +12,7 @@ from uuid import UUID
 
 import trio
 
-from log_service.client import admin_cluster, admin_groups, admin_maintenance, admin_topics, offsets
+from log_service.client import admin_cluster, admin_groups, admin_maintenance, admin_topics, arguments, offsets
 from log_service.client.admin_cluster_values import (
     ElectionType,
     FeatureDescription,
@@ -46,11 +46,9 @@ from log_service.client.admin_values import (
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.env import real_env
 from log_service.common.env import Env
-from log_service.common.errors import ConfigError
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.client import AdminConfig
-
-ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 
 
 class Admin:
@@ -64,15 +62,28 @@ class Admin:
         self.config = AdminConfig.of(bootstrap_servers, settings)
         self._env = env or real_env()
         self._stack = AsyncExitStack()
+        self._cluster: ClusterMetadata | None = None
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self.cluster = ClusterMetadata(self._env, self.config, self._nursery)
+        self._cluster = ClusterMetadata(self._env, self.config, self._nursery)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._cluster = None
         self._nursery.cancel_scope.cancel()
         await self._stack.aclose()  # without the exception, which the nursery would wrap
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """The client's view of its cluster.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the admin is closed.
+        """
+        if self._cluster is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the admin is closed: use it inside 'async with'")
+        return self._cluster
 
     # Topics and cluster
 
@@ -84,7 +95,7 @@ class Admin:
 
     async def delete_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> None:
         """Delete topics with all their records. UNKNOWN_TOPIC_OR_PARTITION where there is none."""
-        await admin_topics.delete_topics(self.cluster, names, self._limit(timeout_ms))
+        await admin_topics.delete_topics(self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms))
 
     async def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
         """Grow each topic to that many partitions, and return once the new ones have leaders. INVALID_PARTITIONS where it has as many."""
@@ -96,7 +107,7 @@ class Admin:
 
     async def describe_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, TopicDescription]:
         """Return topics with their partitions, leaders and replicas, as of now. UNKNOWN_TOPIC_OR_PARTITION where there is none."""
-        return await admin_topics.describe_topics(self.cluster, names, self._limit(timeout_ms))
+        return await admin_topics.describe_topics(self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms))
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """Return the cluster's id, brokers and controller, and whether it is tidelog."""
@@ -124,7 +135,9 @@ class Admin:
         Raises:
             KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog: its brokers clean by themselves.
         """
-        return await admin_maintenance.apply_retention(self.cluster, topics, self._limit(timeout_ms))
+        return await admin_maintenance.apply_retention(
+            self.cluster, None if topics is None else arguments.names(topics, "topics"), self._limit(timeout_ms)
+        )
 
     async def apply_compaction(self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> list[CompactionResult]:
         """Let the brokers compact now what is due by each topic's configuration (None: of all compacted topics), and return the figures.
@@ -133,7 +146,9 @@ class Admin:
             KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog: its brokers clean by themselves; POLICY_VIOLATION, the cleaner is
                 disabled. ItemsFailed: INVALID_CONFIG, a topic that was named is not compacted.
         """
-        return await admin_maintenance.apply_compaction(self.cluster, topics, self._limit(timeout_ms))
+        return await admin_maintenance.apply_compaction(
+            self.cluster, None if topics is None else arguments.names(topics, "topics"), self._limit(timeout_ms)
+        )
 
     async def list_config_resources(self, types: Iterable[ResourceType] = (), *, timeout_ms: int | None = None) -> list[ConfigResource]:
         """Return what has, or may have, configuration: topics, brokers, groups, ...; only of ``types``, if any are given (KIP-1142)."""
@@ -228,11 +243,11 @@ class Admin:
         self, specs: Mapping[TopicPartition, OffsetSpec], *, isolation_level: str = "read_uncommitted", timeout_ms: int | None = None
     ) -> dict[TopicPartition, FoundOffset]:
         """Return the offset that each spec asks for: earliest, latest, of a time, of the highest timestamp."""
-        return await offsets.list_offsets(self.cluster, specs, isolation_of(isolation_level), self._limit(timeout_ms))
+        return await offsets.list_offsets(self.cluster, specs, arguments.isolation_of(isolation_level), self._limit(timeout_ms))
 
     async def describe_offsets(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> dict[TopicPartition, PartitionOffsets]:
         """Return topic id, log start, high watermark and last stable offset of every partition of the topics."""
-        return await offsets.describe_offsets(self.cluster, topics, self._limit(timeout_ms))
+        return await offsets.describe_offsets(self.cluster, arguments.names(topics, "topics"), self._limit(timeout_ms))
 
     async def wait_for_records(
         self, positions: Mapping[TopicPartition, int], timeout_ms: int, *, isolation_level: str = "read_committed"
@@ -241,7 +256,7 @@ class Admin:
 
         A partition whose offset is out of range (below the log start, above the end) counts too: somebody has to look at it.
         """
-        return await offsets.wait_for_records(self.cluster, positions, timeout_ms, isolation_of(isolation_level))
+        return await offsets.wait_for_records(self.cluster, positions, timeout_ms, arguments.isolation_of(isolation_level))
 
     async def offsets_for_leader_epoch(
         self, epochs: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
@@ -261,11 +276,11 @@ class Admin:
 
     async def describe_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, GroupDescription]:
         """Return classic groups with their members and assignments; one that does not exist has state ``Dead``."""
-        return await admin_groups.describe_groups(self.cluster, group_ids, self._limit(timeout_ms))
+        return await admin_groups.describe_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
 
     async def delete_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> None:
         """Delete groups with their offsets. NON_EMPTY_GROUP where one has members, GROUP_ID_NOT_FOUND where there is none."""
-        await admin_groups.delete_groups(self.cluster, group_ids, self._limit(timeout_ms))
+        await admin_groups.delete_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
 
     async def list_group_offsets(
         self,
@@ -291,14 +306,3 @@ class Admin:
 
     def _limit(self, timeout_ms: int | None) -> int:
         return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-
-
-def isolation_of(level: str) -> int:
-    """Return the wire's number of an isolation level.
-
-    Raises:
-        ConfigError: there is no such level.
-    """
-    if level not in ISOLATION:
-        raise ConfigError(f"isolation_level must be one of {', '.join(ISOLATION)}, not {level!r}")
-    return ISOLATION[level]

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from log_service.client import arguments
 from log_service.client.admin_values import GroupDescription, GroupListing, MemberDescription, OffsetAndMetadata
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.cluster_view import Node
@@ -154,8 +155,7 @@ async def alter_group_offsets(
     cluster: ClusterMetadata, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], timeout_ms: int
 ) -> None:
     """Set committed offsets from outside; see ``Admin.alter_group_offsets``."""
-    wanted = {partition: as_offset(offset) for partition, offset in offsets.items()}
-    request = commit_request(group_id, wanted)
+    request = commit_request(group_id, as_offsets(offsets))
 
     async def ask() -> None:
         connection = await cluster.coordinator(group_id, "")
@@ -212,9 +212,23 @@ def commit_request(
     )
 
 
-def as_offset(offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    """Return an offset with its metadata; a plain number has none."""
-    return OffsetAndMetadata(offset=offset) if isinstance(offset, int) else offset
+def as_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets with their metadata; a plain number has none.
+
+    Raises:
+        TypeError, ValueError: there can be no such partition or offset.
+    """
+    arguments.partitions(offsets)
+    return {each: _as_offset(offset) for each, offset in offsets.items()}
+
+
+def _as_offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
+    if not isinstance(given, OffsetAndMetadata):
+        return OffsetAndMetadata(offset=arguments.offset(given))
+    arguments.offset(given.offset)
+    if not isinstance(given.metadata, str):
+        raise TypeError(f"the metadata of an offset is text, not {type(given.metadata).__name__}")
+    return given
 
 
 async def with_coordinator(cluster: ClusterMetadata, group_id: str, ask: Callable[[], Awaitable[T]]) -> T:

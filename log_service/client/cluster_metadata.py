@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import trio
 
+from log_service.client.arguments import topic_name
 from log_service.client.backoff import Backoff
 from log_service.client.client_metrics import ClientMetrics
 from log_service.client.cluster_view import ClusterView, TopicView
@@ -172,12 +173,12 @@ class ClusterMetadata:
     # Topics
 
     def watch(self, topics: Iterable[str]) -> None:
-        """Keep these topics in the view from the next refresh on."""
-        self._topics.update(dict.fromkeys(topics, self.env.clock.monotonic_ms()))
+        """Keep these topics in the view from the next refresh on. Raises TypeError, KafkaError: there can be no topic of such a name."""
+        self._topics.update(dict.fromkeys(map(topic_name, topics), self.env.clock.monotonic_ms()))
 
     def watch_only(self, topics: Iterable[str]) -> None:
-        """Keep these topics in the view, and ask no more for those that were watched before."""
-        self._topics = dict.fromkeys(topics, self.env.clock.monotonic_ms())
+        """Keep these topics in the view, and ask no more for those that were watched before. Raises as ``watch``."""
+        self._topics = dict.fromkeys(map(topic_name, topics), self.env.clock.monotonic_ms())
 
     def watch_all(self, *, is_on: bool) -> None:
         """Keep all topics of the cluster in the view from the next refresh on, or no longer."""
@@ -196,6 +197,7 @@ class ClusterMetadata:
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION and others, the deadline passed; INVALID_TOPIC_EXCEPTION and
                 TOPIC_AUTHORIZATION_FAILED at once.
+            TypeError: the name is not text.
         """
         known = self.view.topics.get(name)
         if known is not None:

@@ -16,7 +16,8 @@ from typing import Any, Self
 
 import trio
 
-from log_service.client.admin_groups import as_offset
+from log_service.client import arguments
+from log_service.client.admin_groups import as_offsets
 from log_service.client.admin_values import OffsetAndMetadata
 from log_service.client.assignors import ASSIGNORS
 from log_service.client.client_metrics import ConsumerMeter, ConsumerMetrics
@@ -89,12 +90,12 @@ class Consumer(Positioning):
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self.cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=self.config.allow_auto_create_topics)
+        self._cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=self.config.allow_auto_create_topics)
         self._fetcher = Fetcher(
-            self.cluster, self.config, self._subscriptions, self._deserializers, on_change=self._note_change, meter=self._meter
+            self._cluster, self.config, self._subscriptions, self._deserializers, on_change=self._note_change, meter=self._meter
         )
-        self._committer = Committer(self.cluster, self.config, self._subscriptions, self._meter)
-        for task in (self._fetcher.run, self._committer.run, self.cluster.keep_fresh, self._keep_positions):
+        self._committer = Committer(self._cluster, self.config, self._subscriptions, self._meter)
+        for task in (self._fetcher.run, self._committer.run, self._cluster.keep_fresh, self._keep_positions):
             self._nursery.start_soon(task)
         self._is_open = True
         return self
@@ -107,6 +108,16 @@ class Consumer(Positioning):
             self._is_open = False
             self._nursery.cancel_scope.cancel()
             await self._stack.aclose()  # without the exception, which the nursery would wrap
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """The client's view of its cluster.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the consumer is closed.
+        """
+        self._require_open()
+        return self._cluster
 
     # What is read
 
@@ -126,22 +137,24 @@ class Consumer(Positioning):
         Raises:
             ConfigError: the consumer has no ``group_id``, or partitions were assigned by hand.
             KafkaError: the topics that a pattern is to match cannot be listed.
+            TypeError: the topics are one text, or one of them is none.
         """
         self._require_open()
         if self.config.group_id is None:
             raise ConfigError("subscribe() needs a group_id; use assign() to read without a group")
         if self._rebalancer is None and len(self._subscriptions):
             raise ConfigError("partitions were assigned by hand: unsubscribe() first")
+        named = () if isinstance(topics, Pattern) else arguments.names(topics, "topics")
         self._pattern = topics if isinstance(topics, Pattern) else None
-        self.cluster.watch_all(is_on=self._pattern is not None)
+        self._cluster.watch_all(is_on=self._pattern is not None)
         if isinstance(topics, Pattern):
-            await self.cluster.retry(self.cluster.refresh, self.config.default_api_timeout_ms, is_refreshing=False)
+            await self._cluster.retry(self._cluster.refresh, self.config.default_api_timeout_ms, is_refreshing=False)
             self._subscriptions.topics = self._matching(topics)
         else:
-            self._subscriptions.topics = frozenset(topics)
-            self.cluster.watch_only(self._subscriptions.topics)
+            self._subscriptions.topics = frozenset(named)
+            self._cluster.watch_only(named)
         if self._membership is None:
-            self._membership = Membership(self.cluster, self.config, self.config.group_id, self._note_change, self._meter)
+            self._membership = Membership(self._cluster, self.config, self.config.group_id, self._note_change, self._meter)
             self._committer.membership = self._membership
             self._nursery.start_soon(self._membership.run)
         callbacks = RebalanceCallbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
@@ -155,12 +168,13 @@ class Consumer(Positioning):
 
         Raises:
             ConfigError: the consumer is subscribed.
+            TypeError, ValueError: there can be no such partition.
         """
         self._require_open()
         if self._rebalancer is not None:
             raise ConfigError("the consumer is subscribed: unsubscribe() first")
-        wanted = list(partitions)
-        self.cluster.watch_only({each.topic for each in wanted})
+        wanted = arguments.partitions(partitions)
+        self._cluster.watch_only({each.topic for each in wanted})
         self._subscriptions.assign(wanted, Start.COMMITTED)
         self._is_position_wanted.set()
 
@@ -171,7 +185,7 @@ class Consumer(Positioning):
             self._membership.end()
             self._rebalancer = self._membership = self._committer.membership = None
             self._subscriptions.topics, self._pattern = frozenset(), None
-            self.cluster.watch_all(is_on=False)
+            self._cluster.watch_all(is_on=False)
         self._subscriptions.revoke(self._subscriptions.assigned)
 
     @property
@@ -240,6 +254,7 @@ class Consumer(Positioning):
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS: the group went on; INVALID_GROUP_ID: there is none.
+            TypeError, ValueError: there can be no such partition or offset.
         """
         self._require_open()
         await self._committer.commit(self._to_commit(positions), self.config.default_api_timeout_ms)
@@ -247,7 +262,13 @@ class Consumer(Positioning):
     def commit_soon(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, on_commit: CommitCallback | None = None
     ) -> None:
-        """Commit without waiting; ``on_commit`` hears how it went. Commits keep their order, and closing waits for them."""
+        """Commit without waiting; ``on_commit`` hears how it went. Commits keep their order, and closing waits for them.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the consumer is closed.
+            TypeError, ValueError: there can be no such partition or offset.
+        """
+        self._require_open()
         self._committer.commit_soon(self._to_commit(positions), on_commit)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -258,23 +279,23 @@ class Consumer(Positioning):
         """
         if self.config.group_id is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id has committed nothing")
-        return dict(await committed_offsets(self.cluster, self.config, list(partitions)))
+        return dict(await committed_offsets(self.cluster, self.config, arguments.partitions(partitions)))
 
     def metrics(self) -> ConsumerMetrics:
         """Return what the consumer counted so far; see ``client_metrics``."""
         lags = {state.topic_partition: self.lag(state.topic_partition) for state in self._subscriptions}
         known = {each: lag for each, lag in lags.items() if lag is not None}
-        return self._meter.metrics(self.cluster.metrics(), known, self._fetcher.buffered_bytes, len(self._subscriptions))
+        return self._meter.metrics(self._cluster.metrics(), known, self._fetcher.buffered_bytes, len(self._subscriptions))
 
     # Inside
 
     async def _advance(self) -> None:
         """Everything that has to happen before records may be handed out."""
         if self._rebalancer is not None:
-            if self.cluster.view.version != self._view_version:
-                self._view_version = self.cluster.view.version
+            if self._cluster.view.version != self._view_version:
+                self._view_version = self._cluster.view.version
                 self._match_again()
-                self._rebalancer.look_at(self.cluster.view)
+                self._rebalancer.look_at(self._cluster.view)
             await self._rebalancer.advance()
         if self._committer.is_automatic and self._now_ms() >= self._committer.due_ms:
             self._committer.commit_soon(self._committer.start_interval(), None)
@@ -300,7 +321,7 @@ class Consumer(Positioning):
             await self._is_position_wanted.wait()
             self._is_position_wanted = trio.Event()
             try:
-                await find_positions(self.cluster, self.config, self._subscriptions.without_position())
+                await find_positions(self._cluster, self.config, self._subscriptions.without_position())
                 attempt = 0
             except KafkaError as error:
                 if error.code in MAY_COME:
@@ -309,13 +330,13 @@ class Consumer(Positioning):
                 else:
                     self._position_error = error
                 self._note_change()
-                await trio.sleep(self.cluster.backoff_ms(attempt) / 1_000)
+                await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)
                 attempt += 1
             self._fetcher.wake()
 
     def _matching(self, pattern: Pattern[str]) -> frozenset[str]:
         """Return the topics that a pattern stands for now."""
-        topics = self.cluster.view.topics.values()
+        topics = self._cluster.view.topics.values()
         is_internal_wanted = not self.config.exclude_internal_topics
         return frozenset(topic.name for topic in topics if (is_internal_wanted or not topic.is_internal) and pattern.fullmatch(topic.name))
 
@@ -344,7 +365,7 @@ class Consumer(Positioning):
     def _to_commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> dict[TopicPartition, OffsetAndMetadata]:
         if positions is None:
             return self._committer.consumed()
-        return {each: as_offset(offset) for each, offset in positions.items()}
+        return as_offsets(positions)
 
     def _require_open(self) -> None:
         if not self._is_open:

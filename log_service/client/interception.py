@@ -61,7 +61,10 @@ def checked_headers(headers: Iterable[RecordHeader]) -> tuple[RecordHeader, ...]
     Raises:
         TypeError: a name is not text, or a value is neither bytes nor None.
     """
-    pairs: tuple[tuple[Any, Any], ...] = tuple((name, content) for name, content in headers)
+    try:
+        pairs: tuple[tuple[Any, Any], ...] = tuple((name, content) for name, content in headers)
+    except (TypeError, ValueError):
+        raise TypeError(f"headers are pairs of a name and bytes, such as [('name', b'...')], not {headers!r}") from None
     for name, content in pairs:
         if not isinstance(name, str) or not isinstance(content, bytes | None):
             text = f"a header is a name (str) and bytes or None, not {type(name).__name__} and {type(content).__name__}"

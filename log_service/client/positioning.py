@@ -4,11 +4,13 @@ Decides how a question about a position becomes one about the log's ends, times 
 ``consumer``'s, which this class is a part of.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from operator import index
 
 import trio
 
-from log_service.client import offsets
+from log_service.client import arguments, offsets
 from log_service.client.admin_values import FoundOffset, OffsetSpec
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.fetcher import Fetcher
@@ -18,14 +20,18 @@ from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
 from log_service.config.client import ConsumerConfig
 
 
-class Positioning:
+class Positioning(ABC):
     """The positions of an open consumer."""
 
     config: ConsumerConfig
-    cluster: ClusterMetadata
     _subscriptions: Subscriptions
     _fetcher: Fetcher
     _note_change: Callable[[], None]
+
+    @property
+    @abstractmethod
+    def cluster(self) -> ClusterMetadata:
+        """The client's view of its cluster; raises unless the consumer is open."""
 
     async def position(self, topic_partition: TopicPartition) -> int:
         """Return the offset of the next record that ``poll`` would return, finding it if need be.
@@ -46,11 +52,10 @@ class Positioning:
         ``leader_epoch`` of the record before it, where it is known (a commit carries it), lets a truncation be noticed (KIP-320).
 
         Raises:
-            ValueError: the partition is not assigned, or the offset is negative.
+            ValueError: the partition is not assigned, or there can be no such offset.
+            TypeError: the offset or the epoch is no whole number.
         """
-        if offset < 0:
-            raise ValueError(f"an offset is not negative: {offset}")
-        self._subscriptions.of(topic_partition).seek(offset, leader_epoch)
+        self._subscriptions.of(topic_partition).seek(arguments.offset(offset), index(leader_epoch))
         self._fetcher.wake()
         await trio.lowlevel.checkpoint()
 

@@ -188,8 +188,8 @@ class Producer:
             KafkaError: REQUEST_TIMED_OUT, ``timeout_ms`` passed first; nothing is lost by that.
         """
         with self.accumulator.urgent(), trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1_000):
-            self._sender.wake()
             for batch in self.accumulator.unsettled():
+                self._sender.wake()
                 while not batch.is_fully_settled:
                     await batch.next_unsettled().changed().wait()
             return

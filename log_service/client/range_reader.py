@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import trio
 
 from log_service.client.aborted import AbortedFilter
+from log_service.client.arguments import isolation_of
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.connection_pool import raise_for
 from log_service.common.errors import ErrorCode, KafkaError
@@ -72,13 +73,13 @@ async def read_range(
     Raises:
         KafkaError: OFFSET_OUT_OF_RANGE, ``start`` is not in the log; REQUEST_TIMED_OUT, the position stood still for ``timeout_ms`` (with
             read_committed perhaps below an open transaction); CORRUPT_MESSAGE, a checksum does not hold; or what the broker refused with.
-        ValueError: the range ends before it starts.
+        ValueError: the range ends before it starts. ConfigError: there is no such isolation level.
     """
     if not 0 <= start <= end:
         raise ValueError(f"[{start}, {end}) is no range of offsets")
     cluster = client.cluster
     limit_ms = cluster.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-    is_committed_only = isolation_level == "read_committed"
+    is_committed_only = bool(isolation_of(isolation_level))
     aborted = AbortedFilter() if is_committed_only else None
     position = start
     while position < end:

@@ -1,0 +1,88 @@
+"""What callers hand in as topics, partitions and groups, checked before anything is asked for.
+
+Decides what is refused at once, naming what was wrong: a text where several names were meant (its letters would be taken for names), and
+what no request could carry. Whether a topic exists, and may be named so, only the cluster knows.
+"""
+
+from collections.abc import Iterable
+from operator import index
+from typing import Any
+
+from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+
+MAX_TOPIC_LENGTH = 249
+MAX_OFFSET = 2**63 - 1
+ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
+
+
+def topic_name(name: Any) -> str:
+    """Return a topic's name.
+
+    Raises:
+        TypeError: it is not text.
+        KafkaError: INVALID_TOPIC_EXCEPTION, it is empty, or longer than any topic's name can be.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a topic's name is text, not {type(name).__name__}")
+    if not 0 < len(name) <= MAX_TOPIC_LENGTH:
+        text = f"a topic's name has 1 to {MAX_TOPIC_LENGTH} characters, not {len(name)}"
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+    return name
+
+
+def names(named: Iterable[str], what: str) -> tuple[str, ...]:
+    """Return several names of ``what`` (topics, groups).
+
+    Raises:
+        TypeError: they are one text, or one of them is none.
+    """
+    if isinstance(named, str | bytes):
+        raise TypeError(f"{what} are named by several texts, such as [{named!r}], not by one")
+    listed = tuple(named)
+    for name in listed:
+        if not isinstance(name, str):
+            raise TypeError(f"{what} are named by texts, not by {type(name).__name__}")
+    return listed
+
+
+def partitions(named: Iterable[Any]) -> list[TopicPartition]:
+    """Return partitions that there can be.
+
+    Raises:
+        TypeError: one is not a ``TopicPartition`` of a text and a whole number.
+        ValueError: a partition's number is negative.
+    """
+    listed = list(named)
+    for each in listed:
+        topic, number = each if isinstance(each, TopicPartition) else (None, None)
+        if not isinstance(topic, str) or not isinstance(number, int):
+            raise TypeError(f"a partition is TopicPartition(topic, number), not {each!r}")
+        if number < 0:
+            raise ValueError(f"a partition's number is not negative: {each}")
+    return listed
+
+
+def offset(given: Any) -> int:
+    """Return an offset that a log can have.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is negative, or larger than any offset.
+    """
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(f"an offset is a whole number, not {given!r}")
+    if not 0 <= given <= MAX_OFFSET:
+        raise ValueError(f"an offset is not negative, nor above {MAX_OFFSET}: {given}")
+    return index(given)
+
+
+def isolation_of(level: str) -> int:
+    """Return the wire's number of an isolation level.
+
+    Raises:
+        ConfigError: there is no such level.
+    """
+    if level not in ISOLATION:
+        raise ConfigError(f"isolation_level must be one of {', '.join(ISOLATION)}, not {level!r}")
+    return ISOLATION[level]

@@ -1,0 +1,210 @@
+"""What callers get wrong is told to them at once, naming what was wrong, and harms nothing else of the client."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+from log_service.broker.broker import Broker
+from log_service.client import Admin, ConfigError, Consumer, KafkaError, NewTopic, OffsetAndMetadata, Producer, TopicPartition, read_range
+from log_service.config.server import parse_server_properties
+from tests.sim import World, sim_run
+from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.unit.client.test_consumer_stories import PROPERTIES, SERVERS
+from tests.unit.client.test_producer_stories import tell as tell_producer
+
+T0 = TopicPartition("t", 0)
+
+
+def tell(story: Callable[[World, Consumer], Awaitable[None]]) -> None:
+    """Run a story with a consumer of topic ``t``, which has three records in partition 0."""
+
+    async def main(world: World) -> None:
+        config, _ = parse_server_properties(PROPERTIES)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(Broker(world.node_env("broker"), config).run)
+            async with Admin(SERVERS, env=world.client_env("admin")) as admin:
+                await admin.create_topics([NewTopic(name="t", partition_count=1, replication_factor=1)])
+            async with Producer(SERVERS, env=world.client_env("producer")) as producer:
+                await producer.send_many("t", [b"0", b"1", b"2"])
+            with trio.fail_after(1_000):
+                async with Consumer(SERVERS, env=world.client_env("c"), group_id="g", auto_offset_reset="earliest") as consumer:
+                    await story(world, consumer)
+            nursery.cancel_scope.cancel()
+
+    sim_run(1, main)
+
+
+@pytest.mark.parametrize(
+    ("topic", "error", "told"),
+    [
+        (5, TypeError, "a topic's name is text, not int"),
+        (None, TypeError, "a topic's name is text, not NoneType"),
+        (b"t", TypeError, "a topic's name is text, not bytes"),
+        ("", KafkaError, "1 to 249 characters, not 0"),
+        ("x" * 70_000, KafkaError, "1 to 249 characters, not 70000"),
+    ],
+)
+def test_a_topic_that_cannot_be_is_refused_and_the_producer_goes_on(topic: Any, error: type[Exception], told: str) -> None:
+    """No refresh of the metadata carries it: that would fail for ever."""
+
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        with pytest.raises(error, match=told):
+            await producer.send(topic, b"x")
+        await trio.sleep(30)
+        assert (await (await producer.send("t", b"y")).wait()).offset == 0
+
+    tell_producer(story, metadata_max_age_ms=5_000, max_block_ms=1_000)
+
+
+@pytest.mark.parametrize("headers", [5, [1], {"name": b"value"}, ["ab", b""]])
+def test_headers_that_are_no_pairs_are_told_as_that(headers: Any) -> None:
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        with pytest.raises(TypeError, match=r"headers are pairs of a name and bytes|a header is a name"):
+            await producer.send("t", b"x", headers=headers)
+
+    tell_producer(story)
+
+
+def test_flushing_a_producer_that_was_never_opened_has_nothing_to_do() -> None:
+    trio.run(Producer("127.0.0.1:1").flush)
+
+
+@pytest.mark.parametrize(
+    ("topics", "told"),
+    [("orders", "several texts, such as .'orders'., not by one"), ([5], "by texts, not by int"), ([None], "not by NoneType")],
+)
+def test_topics_that_are_no_names_are_not_subscribed(topics: Any, told: str) -> None:
+    """One text would be read as topics of one letter each."""
+
+    async def story(world: World, consumer: Consumer) -> None:
+        await consumer.subscribe(["t"])
+        with pytest.raises(TypeError, match=told):
+            await consumer.subscribe(topics)
+        assert consumer.subscription == {"t"}
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("partition", "error", "told"),
+    [
+        ("t", TypeError, "TopicPartition.topic, number., not 't'"),
+        (("t", 0), TypeError, "TopicPartition.topic, number., not"),
+        (TopicPartition("t", "0"), TypeError, "TopicPartition.topic, number., not"),  # type: ignore[arg-type]
+        (TopicPartition("t", -1), ValueError, "a partition's number is not negative: t--1"),
+    ],
+)
+def test_partitions_that_cannot_be_are_not_assigned(partition: Any, error: type[Exception], told: str) -> None:
+    async def story(world: World, consumer: Consumer) -> None:
+        consumer.assign([T0])
+        with pytest.raises(error, match=told):
+            consumer.assign([partition])
+        with pytest.raises(error, match=told):
+            await consumer.committed([partition])
+        assert [record.value for record in await consumer.poll()] == [b"0", b"1", b"2"]
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("offset", "error"),
+    [
+        (-5, ValueError),
+        (2**63, ValueError),
+        ("5", TypeError),
+        (1.5, TypeError),
+        (True, TypeError),
+        (OffsetAndMetadata(offset=-1), ValueError),
+        (OffsetAndMetadata(offset=1, metadata=b"x"), TypeError),  # type: ignore[arg-type]
+    ],
+)
+def test_offsets_that_cannot_be_are_neither_sought_nor_committed(offset: Any, error: type[Exception]) -> None:
+    """A commit without waiting would fail in the consumer's own task, and take it down; a negative one would be read from later."""
+
+    async def story(world: World, consumer: Consumer) -> None:
+        consumer.assign([T0])
+        with pytest.raises(error):
+            consumer.commit_soon({T0: offset})
+        with pytest.raises(error):
+            await consumer.commit({T0: offset})
+        if not isinstance(offset, OffsetAndMetadata):
+            with pytest.raises(error):
+                await consumer.seek(T0, offset)
+        async with Admin(SERVERS, env=world.client_env("another admin")) as admin:
+            with pytest.raises(error):
+                await admin.alter_group_offsets("h", {T0: offset})
+        assert [record.value for record in await consumer.poll()] == [b"0", b"1", b"2"]
+        assert await consumer.committed([T0]) == {}
+
+    tell(story)
+
+
+CLOSED: dict[str, Callable[[Consumer], Any]] = {
+    "committed": lambda consumer: consumer.committed([T0]),
+    "commit_soon": lambda consumer: consumer.commit_soon({T0: 1}),
+    "seek_to_beginning": lambda consumer: consumer.seek_to_beginning(),
+    "end_offsets": lambda consumer: consumer.end_offsets([T0]),
+    "offsets_for_times": lambda consumer: consumer.offsets_for_times({T0: 1}),
+    "partitions_for": lambda consumer: consumer.partitions_for("t"),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_a_consumer_that_is_closed_says_so_at_once(name: str) -> None:
+    """It neither waits for a cluster that it does not talk to any more, nor drops what is to be committed."""
+
+    async def story(world: World, consumer: Consumer) -> None:
+        other = Consumer(SERVERS, env=world.client_env("other"), group_id="g")
+        for _ in range(2):  # before it is opened, and after it was closed
+            with pytest.raises(KafkaError, match="the consumer is closed"):
+                await CLOSED[name](other)
+            async with other:
+                pass
+
+    tell(story)
+
+
+def test_an_admin_that_is_closed_says_so_at_once() -> None:
+    async def story(world: World, consumer: Consumer) -> None:
+        admin = Admin(SERVERS, env=world.client_env("other"))
+        for _ in range(2):
+            with pytest.raises(KafkaError, match="the admin is closed"):
+                await admin.list_topics()
+            async with admin:
+                assert [each.name for each in await admin.list_topics()] == ["t"]
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda admin: admin.delete_topics("t"),
+        lambda admin: admin.describe_topics("t"),
+        lambda admin: admin.describe_offsets("t"),
+        lambda admin: admin.describe_groups("g"),
+        lambda admin: admin.delete_groups("g"),
+        lambda admin: admin.apply_retention("t"),
+        lambda admin: admin.apply_compaction("t"),
+    ],
+)
+def test_one_name_where_several_are_meant_is_not_taken_letter_by_letter(call: Callable[[Admin], Awaitable[None]]) -> None:
+    async def story(world: World, consumer: Consumer) -> None:
+        async with Admin(SERVERS, env=world.client_env("another admin")) as admin:
+            with pytest.raises(TypeError, match="are named by several texts"):
+                await call(admin)
+            assert [each.name for each in await admin.list_topics()] == ["t"]
+
+    tell(story)
+
+
+def test_a_range_is_not_read_at_an_isolation_level_that_does_not_exist() -> None:
+    """A slip of the pen must not give out what was never committed."""
+
+    async def story(world: World, consumer: Consumer) -> None:
+        with pytest.raises(ConfigError, match="isolation_level must be one of"):
+            await anext(aiter(read_range(consumer, T0, 0, 3, isolation_level="read_commited")))
+
+    tell(story)
