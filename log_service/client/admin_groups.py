@@ -47,7 +47,10 @@ LAST_OFFSET_VERSION_WITH_NAMES = 9
 FIRST_OFFSET_FETCH_VERSION_WITH_GROUPS = 8
 FIRST_OFFSET_FETCH_VERSION_WITH_STABLE = 7
 NO_OFFSET = -1
-MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION})
+MOVED = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
+)
+"""After these the coordinator is looked for again: one that says nothing may be alive for its own kernel alone."""
 
 
 async def list_groups(cluster: ClusterMetadata, timeout_ms: int, states: Sequence[str]) -> list[GroupListing]:

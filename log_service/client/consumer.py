@@ -321,7 +321,7 @@ class Consumer(Positioning):
             await self._is_position_wanted.wait()
             self._is_position_wanted = trio.Event()
             try:
-                await find_positions(self._cluster, self.config, self._subscriptions.without_position())
+                await find_positions(self._cluster, self.config, self._subscriptions.without_position(), is_waiting_for_leaders=False)
                 attempt = 0
             except KafkaError as error:
                 if error.code in MAY_COME:

@@ -20,11 +20,14 @@ RESETS = {"earliest": Start.EARLIEST, "latest": Start.LATEST}
 LOOKED_UP = frozenset({Start.EARLIEST, Start.LATEST, Start.TIME})
 
 
-async def find_positions(cluster: ClusterMetadata, config: ConsumerConfig, states: Iterable[PartitionState]) -> None:
-    """Give every partition that has none a position.
+async def find_positions(
+    cluster: ClusterMetadata, config: ConsumerConfig, states: Iterable[PartitionState], *, is_waiting_for_leaders: bool = True
+) -> None:
+    """Give every partition that has none a position; without ``is_waiting_for_leaders`` only those that have a leader.
 
     Raises:
-        KafkaError: OFFSET_OUT_OF_RANGE, ``auto_offset_reset`` is none and nothing was committed; or what the cluster refused with.
+        KafkaError: LEADER_NOT_AVAILABLE, one has no leader, and the others have their positions; OFFSET_OUT_OF_RANGE, ``auto_offset_reset``
+            is none and nothing was committed; or what the cluster refused with.
     """
     waiting = [state for state in states if not state.has_position]
     await _take_committed(cluster, config, [state for state in waiting if state.start is Start.COMMITTED])
@@ -35,9 +38,13 @@ async def find_positions(cluster: ClusterMetadata, config: ConsumerConfig, state
                 text = f"{state.topic_partition} has no offset to read on at, and auto_offset_reset is none: seek, or set another"
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             state.seek_to(reset)
-    await _take_ends(cluster, config, [state for state in waiting if state.start in LOOKED_UP])
+    looked_up = [state for state in waiting if state.start in LOOKED_UP]
+    leaderless = [] if is_waiting_for_leaders else await _leaderless(cluster, config, looked_up)
+    await _take_ends(cluster, config, [state for state in looked_up if state not in leaderless])
     late = [state for state in waiting if state.start is Start.LATEST]  # no record is as young as the time that was asked for
-    await _take_ends(cluster, config, late)
+    await _take_ends(cluster, config, [state for state in late if state not in leaderless])
+    if leaderless:
+        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{leaderless[0].topic_partition} has no leader")
 
 
 async def committed_offsets(
@@ -70,6 +77,18 @@ async def _take_committed(cluster: ClusterMetadata, config: ConsumerConfig, stat
             state.seek_to(Start.RESET)
         else:
             state.seek(committed.offset, committed.leader_epoch)
+
+
+async def _leaderless(cluster: ClusterMetadata, config: ConsumerConfig, states: list[PartitionState]) -> list[PartitionState]:
+    """Return the partitions that are there, and of which even a new view knows no leader: asking for them keeps others waiting."""
+
+    def found() -> list[PartitionState]:
+        partitions = [(state, state.topic_partition) for state in states]
+        return [state for state, each in partitions if cluster.view.partition(each) is not None and cluster.view.leader_of(each) < 0]
+
+    if found() or any(state.topic_partition.topic not in cluster.view.topics for state in states):
+        await cluster.retry(cluster.refresh, config.default_api_timeout_ms, is_refreshing=False)
+    return found()
 
 
 async def _take_ends(cluster: ClusterMetadata, config: ConsumerConfig, states: list[PartitionState]) -> None:

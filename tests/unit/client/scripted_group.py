@@ -28,7 +28,7 @@ MEMBER_ID = "the member"
 
 
 class Group:
-    """``beats`` holds the answers to the next heartbeats, ``joins`` what was asked, ``is_led_by_member`` who assigns next time."""
+    """``beats`` holds the answers to the next heartbeats (None: none), ``joins`` what was asked, ``is_led_by_member`` who assigns."""
 
     def __init__(self, broker: ScriptedBroker, assigned: int = 1) -> None:
         self.broker = broker
@@ -38,7 +38,8 @@ class Group:
         self.joins: list[Any] = []
         self.leaves: list[Any] = []
         self.commits: list[Any] = []
-        self.beats: deque[ErrorCode] = deque()
+        self.beats: deque[ErrorCode | None] = deque()
+        self.find_count = 0
         self.join_errors: deque[ErrorCode] = deque()
         broker.other |= {
             ApiKey.FIND_COORDINATOR: self._find,
@@ -53,6 +54,7 @@ class Group:
 
     async def _find(self, request: Any, version: int) -> FindCoordinatorResponse:
         await trio.lowlevel.checkpoint()
+        self.find_count += 1
         return FindCoordinatorResponse(
             coordinators=[Coordinator(key=key, node_id=1, host="broker", port=9092) for key in request.coordinator_keys]
         )
@@ -78,9 +80,10 @@ class Group:
         await trio.lowlevel.checkpoint()
         return SyncGroupResponse(protocol_type="consumer", protocol_name=request.protocol_name, assignment=encode_assignment(self.assigned))
 
-    async def _beat(self, request: Any, version: int) -> HeartbeatResponse:
+    async def _beat(self, request: Any, version: int) -> HeartbeatResponse | None:
         await trio.lowlevel.checkpoint()
-        return HeartbeatResponse(error_code=self.beats.popleft() if self.beats else ErrorCode.NONE)
+        code = self.beats.popleft() if self.beats else ErrorCode.NONE
+        return None if code is None else HeartbeatResponse(error_code=code)
 
     async def _leave(self, request: Any, version: int) -> LeaveGroupResponse:
         await trio.lowlevel.checkpoint()

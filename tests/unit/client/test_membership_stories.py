@@ -88,3 +88,17 @@ def test_a_leader_without_a_rack_does_not_care_about_those_of_replicas() -> None
         assert len(group.joins) == 1
 
     tell(story)
+
+
+def test_a_coordinator_that_says_nothing_any_more_is_looked_for_again() -> None:
+    """A broker that hangs takes connections all the same, and another one coordinates the group by then."""
+
+    async def story(group: Group, consumer: Consumer) -> None:
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+        before_count = group.find_count
+        group.beats.append(None)
+        await poll_for(consumer, 20)
+        assert group.find_count > before_count
+        assert len(group.joins) == 1
+
+    tell(story, request_timeout_ms=5_000, enable_auto_commit=False)

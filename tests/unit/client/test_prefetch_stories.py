@@ -276,3 +276,19 @@ def test_a_consumer_that_is_not_open_says_so() -> None:
     tell(story)
     for consumer in closed:
         trio.run(use, consumer)
+
+
+def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read() -> None:
+    """Where nothing was committed, its start cannot be asked for; theirs can."""
+
+    async def story(leader: Leader, consumer: Consumer) -> None:
+        leader.broker.leaders = [1, -1]
+        leader.records(0, [b"0"])
+        leader.records(0, [b"1"], partition=1)
+        started = trio.current_time()
+        assert await values(consumer) == [b"0"]
+        assert trio.current_time() - started < 3
+        leader.broker.leaders = [1, 1]
+        assert await values(consumer) == [b"1"]
+
+    tell(story, partition_count=2)
