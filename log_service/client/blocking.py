@@ -106,6 +106,7 @@ class BlockingConsumer(Blocking[Consumer]):
     commit = blocking(Consumer.commit)
     committed = blocking(Consumer.committed)
     assign = blocking_sync(Consumer.assign)
+    enforce_rebalance = blocking_sync(Consumer.enforce_rebalance)
     pause = blocking_sync(Consumer.pause)
     resume = blocking_sync(Consumer.resume)
     lag = blocking_sync(Consumer.lag)

@@ -74,7 +74,7 @@ class Consumer(Positioning):
         self._meter = ConsumerMeter(self._now_ms, self.config.enable_metrics)
         self._quiet = QuietLogger(logger, self._now_ms)
         self._pattern: Pattern[str] | None = None
-        self._is_woken = False
+        self._is_woken = self._is_polling = False
         self._subscriptions = Subscriptions()
         self._rebalancer: Rebalancer | None = None
         self._membership: Membership | None = None
@@ -111,11 +111,7 @@ class Consumer(Positioning):
 
     @property
     def cluster(self) -> ClusterMetadata:
-        """The client's view of its cluster.
-
-        Raises:
-            KafkaError: INVALID_REQUEST, the consumer is closed.
-        """
+        """The client's view of its cluster. Raises KafkaError (INVALID_REQUEST) once the consumer is closed."""
         self._require_open()
         return self._cluster
 
@@ -188,6 +184,17 @@ class Consumer(Positioning):
             self._cluster.watch_all(is_on=False)
         self._subscriptions.revoke(self._subscriptions.assigned)
 
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """Let the group rebalance when this consumer polls next, as something changed that only the application knows (KIP-568, KIP-800).
+
+        Raises:
+            ConfigError: the consumer is not subscribed.
+        """
+        self._require_open()
+        if self._membership is None:
+            raise ConfigError("the consumer is in no group: subscribe() first")
+        self._membership.request_join(reason or "the application asked for a rebalance")
+
     @property
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read now, sorted."""
@@ -207,14 +214,18 @@ class Consumer(Positioning):
 
         Raises:
             RecordDeserializationError: a deserializer failed; polling again meets the same record, seeking behind it skips it.
-            KafkaError: what a fetch, a position or the group failed with for good.
+            KafkaError: what a fetch, a position or the group failed with for good; INVALID_REQUEST, it is closed, or polled already.
         """
         self._require_open()
+        if self._is_polling:
+            text = "another task or thread polls this consumer, or a callback of its own does: one poll at a time"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         self._meter.note_poll()
         deadline = trio.current_time() + timeout_ms / 1_000
         limit = self.config.max_poll_records if max_records is None else max_records
         if self._membership is not None:
             self._membership.note_poll(is_polling=True)
+        self._is_polling = True
         try:
             while True:
                 self._changed = trio.Event()
@@ -229,6 +240,7 @@ class Consumer(Positioning):
                 if trio.current_time() >= deadline and not self._changed.is_set():
                     return []
         finally:
+            self._is_polling = False
             if self._membership is not None:
                 self._membership.note_poll(is_polling=False)
 
@@ -363,9 +375,7 @@ class Consumer(Positioning):
         return seen
 
     def _to_commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        if positions is None:
-            return self._committer.consumed()
-        return as_offsets(positions)
+        return self._committer.consumed() if positions is None else as_offsets(positions)
 
     def _require_open(self) -> None:
         if not self._is_open:

@@ -1,12 +1,12 @@
 """A member and a coordinator that does what a test tells it: when a member joins again, and when it has no reason to."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import pytest
 import trio
 
-from log_service.client import Consumer
-from log_service.common.errors import ErrorCode
+from log_service.client import ConfigError, Consumer, ErrorCode, KafkaError, TopicPartition
 from tests.sim import World, sim_run
 from tests.unit.client.scripted_broker import ScriptedBroker
 from tests.unit.client.scripted_group import Group
@@ -86,6 +86,48 @@ def test_a_leader_without_a_rack_does_not_care_about_those_of_replicas() -> None
         group.broker.rack = "y"
         await poll_for(consumer, 100)
         assert len(group.joins) == 1
+
+    tell(story)
+
+
+def test_a_rebalance_that_the_application_asks_for_tells_its_reason() -> None:
+    """KIP-568, KIP-800."""
+
+    async def story(group: Group, consumer: Consumer) -> None:
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+        consumer.enforce_rebalance("a new model came")
+        await poll_until(consumer, lambda: len(group.joins) == 2)
+        assert group.joins[1].reason == "a new model came"
+        await consumer.unsubscribe()
+        with pytest.raises(ConfigError, match="in no group"):
+            consumer.enforce_rebalance()
+
+    tell(story)
+
+
+def test_two_tasks_do_not_poll_at_once() -> None:
+    """Each would take part in the group's rebalance, and get the other one's records."""
+
+    async def story(group: Group, consumer: Consumer) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(poll_for, consumer, 10)
+            await trio.sleep(1)
+            with pytest.raises(KafkaError, match="one poll at a time"):
+                await consumer.poll()
+        assert consumer.assignment
+
+    tell(story)
+
+
+def test_a_rebalance_callback_that_polls_is_told_not_to() -> None:
+    async def story(group: Group, consumer: Consumer) -> None:
+        async def poll(partitions: Sequence[TopicPartition]) -> None:
+            await consumer.poll()
+
+        await consumer.subscribe(["t"], on_assigned=poll)
+        with pytest.raises(KafkaError, match="a callback of its own"):
+            await poll_for(consumer, 10)
+        await poll_for(consumer, 1)
 
     tell(story)
 
