@@ -8,11 +8,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
+from types import NoneType
 from typing import Any, Self
 
 from log_service.common.errors import ConfigError
 
 MAX_INT = 2**31 - 1
+MAX_TEXT_BYTES = 2**15 - 1
+KINDS = {str: "text", bool: "True or False", int: "a whole number", tuple: "a text or several"}
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 RESETS = ("earliest", "latest", "none")
 DURATION = re.compile(r"P(?:(\d{1,6})D)?(?:T(?=.)(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?", re.IGNORECASE)
@@ -27,8 +30,9 @@ def _choice(default: str, reason: str, *choices: str) -> Any:
     return field(default=default, metadata={"reason": reason, "choices": choices})
 
 
-def _plain(default: Any, reason: str) -> Any:
-    return field(default=default, metadata={"reason": reason})
+def _plain(default: Any, reason: str, *kinds: type) -> Any:
+    """A setting of the default's type, or of one of ``kinds``."""
+    return field(default=default, metadata={"reason": reason, "kinds": kinds or (type(default),)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +93,7 @@ class ProducerConfig(ClientConfig):
     batch_size: int = _number(16_384, "bytes of one batch before compression; 0 sends each record alone", at_most=1 << 30)
     linger_ms: int = _number(5, "waiting this long fills batches and costs less than it saves (KIP-1030)")
     compression: str = _choice("none", "Kafka's compression.type", *COMPRESSIONS)
-    compression_level: int | None = _plain(None, "None is the codec's own default")
+    compression_level: int | None = _plain(None, "None is the codec's own default", int, NoneType)
     buffer_memory: int = _number(32 << 20, "bytes of records that wait; then send() waits", at_least=1, at_most=2**63 - 1)
     max_block_ms: int = _number(60_000, "how long send() waits for room or metadata")
     metadata_max_idle_ms: int = _number(300_000, "a topic that got no record for so long is asked for no more", at_least=5_000)
@@ -123,8 +127,8 @@ class ProducerConfig(ClientConfig):
 class ConsumerConfig(ClientConfig):
     """Settings of a Consumer."""
 
-    group_id: str | None = _plain(None, "None: no group, no commits; assign() only")
-    group_instance_id: str | None = _plain(None, "a static member keeps its partitions over a restart (KIP-345)")
+    group_id: str | None = _plain(None, "None: no group, no commits; assign() only", str, NoneType)
+    group_instance_id: str | None = _plain(None, "a static member keeps its partitions over a restart (KIP-345)", str, NoneType)
     session_timeout_ms: int = _number(45_000, "a member without heartbeat for so long is dead (KIP-735)", at_least=1)
     heartbeat_interval_ms: int = _number(3_000, "a third of the session at most", at_least=1)
     max_poll_interval_ms: int = _number(300_000, "a member that does not poll for so long leaves (KIP-62)", at_least=1)
@@ -145,6 +149,7 @@ class ConsumerConfig(ClientConfig):
     client_rack: str = _plain("", "lets the broker name a nearer replica (KIP-392)")
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "partition_assignment_strategy", _names(self.partition_assignment_strategy))
         ClientConfig.__post_init__(self)
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ConfigError(
@@ -152,6 +157,8 @@ class ConsumerConfig(ClientConfig):
             )
         if self.group_id == "":
             raise ConfigError("group_id is empty: name the group, or leave it out to read without one")
+        if self.group_instance_id == "":
+            raise ConfigError("group_instance_id is empty: name the member, or leave it out")
         if self.group_instance_id is not None and self.group_id is None:
             raise ConfigError("group_instance_id needs a group_id")
         if not self.partition_assignment_strategy:
@@ -187,14 +194,17 @@ def parse_servers(servers: Any) -> tuple[tuple[str, int], ...]:
     Raises:
         ConfigError: nothing is listed, or an entry is not ``host:port``.
     """
+    if not isinstance(servers, Iterable):
+        raise ConfigError(f"bootstrap_servers is a text or lists texts, not {servers!r}")
     entries = servers.split(",") if isinstance(servers, str) else list(servers)
-    parsed = tuple(entry if isinstance(entry, tuple) else _parse_server(str(entry).strip()) for entry in entries if entry)
+    parsed = tuple(_parse_server(entry) for entry in entries if entry)
     if not parsed:
         raise ConfigError("bootstrap_servers lists no server: give host:port, several separated by commas")
     return parsed
 
 
-def _parse_server(text: str) -> tuple[str, int]:
+def _parse_server(entry: Any) -> tuple[str, int]:
+    text = "{}:{}".format(*entry) if isinstance(entry, tuple) and len(entry) == 2 else str(entry).strip()
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -206,6 +216,19 @@ def _validate(declared: "Field[Any]", value: Any) -> None:
     bounds = declared.metadata.get("bounds")
     if bounds is not None and (isinstance(value, bool) or not isinstance(value, int) or not bounds[0] <= value <= bounds[1]):
         raise ConfigError(f"{declared.name} must be a whole number from {bounds[0]} to {bounds[1]}, not {value!r}")
+    kinds = declared.metadata.get("kinds")
+    if kinds is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+        named = " or ".join("None" if kind is NoneType else KINDS[kind] for kind in kinds)
+        raise ConfigError(f"{declared.name} must be {named}, not {value!r}")
+    if isinstance(value, str) and len(value.encode()) > MAX_TEXT_BYTES:
+        raise ConfigError(f"{declared.name} has more than {MAX_TEXT_BYTES} bytes")
     choices = declared.metadata.get("choices")
     if choices is not None and value not in choices:
         raise ConfigError(f"{declared.name} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def _names(given: Any) -> Any:
+    """Return the names that a list gives, or a text with commas between them, as Kafka writes lists."""
+    if isinstance(given, str):
+        return tuple(name.strip() for name in given.split(",") if name.strip())
+    return tuple(given) if isinstance(given, Iterable) else given

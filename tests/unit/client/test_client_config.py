@@ -28,13 +28,14 @@ def test_defaults_are_those_of_kafka() -> None:
         (["a:1", "b:2"], (("a", 1), ("b", 2))),
         ("[::1]:9092", (("::1", 9092),)),
         ((("a", 1),), (("a", 1),)),
+        ([("::1", "1")], (("::1", 1),)),
     ],
 )
 def test_servers_are_read_in_every_shape(servers: Any, expected: tuple[tuple[str, int], ...]) -> None:
     assert parse_servers(servers) == expected
 
 
-@pytest.mark.parametrize("servers", ["", "a", "a:", ":1", "a:0", "a:65536", "a:b", []])
+@pytest.mark.parametrize("servers", ["", "a", "a:", ":1", "a:0", "a:65536", "a:b", [], None, 5, [("a", 65536)], [("a",)], [("a", "b")]])
 def test_servers_that_are_no_servers_are_refused(servers: Any) -> None:
     with pytest.raises(ConfigError, match="bootstrap_servers"):
         parse_servers(servers)
@@ -53,6 +54,10 @@ def test_servers_that_are_no_servers_are_refused(servers: Any) -> None:
         ({"max_in_flight_requests_per_connection": 6}, "allows 5 requests in flight, not 6"),
         ({"compression": "brotli"}, "compression must be one of none, gzip, snappy, lz4, zstd"),
         ({"delivery_timeout_ms": 10}, "delivery_timeout_ms 10 is less than"),
+        ({"enable_idempotence": "false"}, "enable_idempotence must be True or False, not 'false'"),
+        ({"client_id": 5}, "client_id must be text, not 5"),
+        ({"client_id": "x" * 40_000}, "client_id has more than 32767 bytes"),
+        ({"compression": "zstd", "compression_level": 3.0}, "compression_level must be a whole number or None, not 3.0"),
     ],
 )
 def test_a_wrong_producer_setting_is_named(settings: dict[str, Any], named: str) -> None:
@@ -68,11 +73,21 @@ def test_a_wrong_producer_setting_is_named(settings: dict[str, Any], named: str)
         ({"group_instance_id": "i"}, "needs a group_id"),
         ({"auto_offset_reset": "first"}, "auto_offset_reset must be one of earliest, latest, none"),
         ({"partition_assignment_strategy": ()}, "names no assignor"),
+        ({"partition_assignment_strategy": 5}, "partition_assignment_strategy must be a text or several, not 5"),
+        ({"enable_auto_commit": "false"}, "enable_auto_commit must be True or False, not 'false'"),
+        ({"group_id": 5}, "group_id must be text or None, not 5"),
+        ({"group_id": "g", "group_instance_id": ""}, "group_instance_id is empty"),
+        ({"client_rack": None}, "client_rack must be text, not None"),
     ],
 )
 def test_a_wrong_consumer_setting_is_named(settings: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         ConsumerConfig.of("a:1", settings)
+
+
+@pytest.mark.parametrize("given", ["range,sticky", "range, sticky", ["range", "sticky"], ("range", "sticky")])
+def test_assignors_are_listed_or_separated_by_commas(given: Any) -> None:
+    assert ConsumerConfig.of("a:1", {"partition_assignment_strategy": given}).partition_assignment_strategy == ("range", "sticky")
 
 
 @pytest.mark.parametrize(("acks", "required"), [("all", -1), (-1, -1), (1, 1), ("0", 0)])
