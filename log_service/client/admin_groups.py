@@ -99,12 +99,16 @@ async def delete_groups(cluster: ClusterMetadata, group_ids: Sequence[str], time
         (result,) = response.results
         raise_for(result.error_code, None, f"group {group_id!r}")
 
-    collected = Collected()
-    for group_id in group_ids:
+    async def attempt(group_id: str) -> KafkaError | None:
         try:
             await cluster.retry(partial(with_coordinator, cluster, group_id, partial(ask, group_id)), timeout_ms)
         except KafkaError as error:
-            collected.errors[group_id] = error
+            return error
+        return None
+
+    collected = Collected()
+    failures = await gather(partial(attempt, group_id) for group_id in group_ids)
+    collected.errors = {group_id: error for group_id, error in zip(group_ids, failures, strict=True) if error is not None}
     collected.finish({})
 
 

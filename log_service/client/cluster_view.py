@@ -52,6 +52,10 @@ class TopicView:
         """How many partitions the topic has."""
         return len(self.partitions)
 
+    def has(self, partition: int | None) -> bool:
+        """Whether there is such a partition; None is any."""
+        return partition is None or 0 <= partition < len(self.partitions)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:

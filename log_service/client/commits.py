@@ -94,8 +94,10 @@ class Committer:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
         if not offsets:
             return
-        await self._is_idle.wait()  # what was committed without waiting goes first
-        await self._commit_now(offsets, timeout_ms)
+        left_ms = self._cluster.countdown(timeout_ms)
+        with trio.move_on_after(timeout_ms / 1_000):
+            await self._is_idle.wait()  # what was committed without waiting goes first
+        await self._commit_now(offsets, left_ms)
 
     def commit_soon(self, offsets: Offsets, on_commit: CommitCallback | None) -> None:
         """Commit after all commits before, without waiting; what has not left yet goes out as one request. Nothing is nothing to do."""
@@ -128,7 +130,7 @@ class Committer:
         failure: KafkaError | None = None
         try:
             if soon.offsets:
-                await self._commit_now(soon.offsets, self._config.default_api_timeout_ms)
+                await self._commit_now(soon.offsets, lambda: self._config.default_api_timeout_ms)
         except KafkaError as error:
             failure = error
         if failure is not None and not soon.callbacks:
@@ -136,12 +138,12 @@ class Committer:
         for callback in soon.callbacks:
             callback(failure)
 
-    async def _commit_now(self, offsets: Offsets, timeout_ms: int) -> None:
+    async def _commit_now(self, offsets: Offsets, left_ms: Callable[[], int]) -> None:
         if self._config.group_id is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
         async with self._lock:
             started_ms = self._meter.now_ms()
-            await self._cluster.retry(lambda: self._commit_once(offsets), timeout_ms)
+            await self._cluster.retry(lambda: self._commit_once(offsets), left_ms())
         self._meter.note_commit(started_ms)
         self._committed.update(offsets)
 

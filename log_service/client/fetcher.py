@@ -106,7 +106,7 @@ class Fetcher:
         return self._buffered_bytes
 
     def raise_error(self) -> None:
-        """Raise what a fetch failed with for good, once; the partition is asked again then.
+        """Raise what a fetch failed with for good, once; the partition is asked again a little later: polls may follow at once.
 
         Raises:
             KafkaError: TOPIC_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (with auto_offset_reset none) and others.
@@ -116,7 +116,7 @@ class Fetcher:
             if state is None:
                 raise error
             if self._is_current(state) and state.hold is Hold.TELLING:
-                state.hold = None
+                self._pause(state)
                 raise error
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
@@ -259,6 +259,9 @@ class Fetcher:
         if answer.preferred_read_replica >= 0:
             state.preferred_replica = answer.preferred_read_replica
             state.preferred_until_ms = self._cluster.env.clock.monotonic_ms() + self._config.metadata_max_age_ms
+            if state.preferred_replica not in self._cluster.view.nodes:
+                self._request_refresh()  # the leader knows of a broker that came later than this view
+                self._pause(state)
         elif code is not ErrorCode.NONE and state.preferred_replica >= 0:
             state.preferred_replica = UNKNOWN  # what a follower lacks, the leader may have
             self.wake()
@@ -331,10 +334,13 @@ class Fetcher:
             self._reset(state, error)
         elif error.code in STALE_VIEW or error.is_retriable:
             self._request_refresh()
-            state.hold = Hold.PAUSE
-            self._nursery.start_soon(self._ask_again, state, state.version)
+            self._pause(state)
         else:
             self._fail(state, error)
+
+    def _pause(self, state: PartitionState) -> None:
+        state.hold = Hold.PAUSE
+        self._nursery.start_soon(self._ask_again, state, state.version)
 
     async def _ask_again(self, state: PartitionState, version: int) -> None:
         """End a partition's pause."""

@@ -142,8 +142,7 @@ class Producer:
         value, key = self.serialize_value(value), self.serialize_key(key)
         size_bytes = self.size_of(key, value, pairs)
         view = self.cluster.view.topics.get(topic) if not self.is_closed else None
-        is_unknown = view is None or (partition is not None and not 0 <= partition < len(view.partitions))
-        if view is None or is_unknown or not self.accumulator.has_room_for(size_bytes):
+        if view is None or not view.has(partition) or not self.accumulator.has_room_for(size_bytes):
             self._require_open()
             raise trio.WouldBlock
         return self._append(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
@@ -245,7 +244,7 @@ class Producer:
         size_bytes = self.size_of(key, value, headers)
         view = self.cluster.view.topics.get(topic) if not self.is_closed else None
         limit_ms = self.config.max_block_ms
-        if view is None or (partition is not None and not 0 <= partition < len(view.partitions)):
+        if view is None or (partition is not None and not view.has(partition)):
             started_ms = self.monotonic_ms()
             view = await self.find_topic(topic, partition)
             self._require_open()
@@ -360,10 +359,11 @@ class Producer:
     async def find_topic(self, topic: str, partition: int | None) -> TopicView:
         """Return a topic that has that partition. Raises as ``send``."""
         self._require_open()
-        view = await self.cluster.topic(topic, self.config.max_block_ms)
+        left_ms = self.cluster.countdown(self.config.max_block_ms)
+        view = await self.cluster.topic(topic, left_ms())
         if partition is not None and partition >= len(view.partitions):
-            view = (await self.cluster.refresh([topic])).topics.get(topic, view)
-        if partition is not None and not 0 <= partition < len(view.partitions):
+            view = (await self.cluster.retry(lambda: self.cluster.refresh([topic]), left_ms(), is_refreshing=False)).topics.get(topic, view)
+        if not view.has(partition):
             text = f"topic {topic!r} has partitions 0 to {len(view.partitions) - 1}, not {partition}"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         return view

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.client import ConfigError, Consumer, ErrorCode, KafkaError, TopicPartition
+from log_service.client import Admin, ConfigError, Consumer, ErrorCode, ItemsFailed, KafkaError, TopicPartition
+from log_service.protocol.api_versions import ApiKey
 from tests.sim import World, sim_run
 from tests.unit.client.scripted_broker import ScriptedBroker
 from tests.unit.client.scripted_group import Group
@@ -144,3 +145,34 @@ def test_a_coordinator_that_says_nothing_any_more_is_looked_for_again() -> None:
         assert len(group.joins) == 1
 
     tell(story, request_timeout_ms=5_000, enable_auto_commit=False)
+
+
+def test_a_commit_ends_by_its_deadline_also_behind_one_that_nobody_waits_for() -> None:
+    async def story(group: Group, consumer: Consumer) -> None:
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+        group.broker.other[ApiKey.OFFSET_COMMIT] = silent
+        consumer.commit_soon({TopicPartition("t", 0): 4})
+        await trio.sleep(1)
+        started = trio.current_time()
+        with pytest.raises(KafkaError, match="no answer within"):
+            await consumer.commit({TopicPartition("t", 0): 5})
+        assert trio.current_time() - started < 6
+
+    tell(story, default_api_timeout_ms=5_000, enable_auto_commit=False)
+
+
+def test_deleting_many_groups_takes_no_longer_than_deleting_one() -> None:
+    async def story(group: Group, consumer: Consumer) -> None:
+        group.broker.other[ApiKey.DELETE_GROUPS] = silent
+        async with Admin("broker:9092", env=group.broker.world.client_env("admin"), default_api_timeout_ms=5_000) as admin:
+            started = trio.current_time()
+            with pytest.raises(ItemsFailed) as failed:
+                await admin.delete_groups(["a", "b", "c"])
+            assert trio.current_time() - started < 6
+        assert list(failed.value.errors) == ["a", "b", "c"]
+
+    tell(story)
+
+
+async def silent(request: Any, version: int) -> None:
+    await trio.sleep_forever()

@@ -10,6 +10,7 @@ from log_service.client.record_view import ConsumerRecord
 from log_service.common.errors import ConfigError
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.fetch import PartitionData
 from log_service.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -292,3 +293,33 @@ def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read()
         assert await values(consumer) == [b"1"]
 
     tell(story, partition_count=2)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_a_loop_that_polls_on_after_an_error_does_not_ask_as_fast_as_the_broker_answers(code: ErrorCode) -> None:
+    async def story(leader: Leader, consumer: Consumer) -> None:
+        for _ in range(1_000):
+            leader.error(code)
+        end = trio.current_time() + 10
+        told_count = 0
+        while trio.current_time() < end:
+            with pytest.raises(KafkaError, match=code.name):
+                await consumer.poll(timeout_ms=1_000)
+            told_count += 1
+        assert 5 < told_count <= len(leader.requests) < 300
+
+    tell(story)
+
+
+def test_a_nearer_replica_that_is_not_known_yet_is_asked_about_with_pauses() -> None:
+    """KIP-392: the leader sends the consumer to a broker that its view does not hold, and answers nothing else."""
+
+    async def story(leader: Leader, consumer: Consumer) -> None:
+        for _ in range(10_000):
+            leader.scripts[0].append(PartitionData(preferred_read_replica=7, high_watermark=1))
+        before_count = leader.broker.count(ApiKey.METADATA)
+        await consumer.poll(timeout_ms=10_000)
+        assert len(leader.requests) < 300
+        assert leader.broker.count(ApiKey.METADATA) > before_count + 1
+
+    tell(story, client_rack="x")

@@ -84,3 +84,18 @@ def test_a_topic_that_is_not_there_is_not_asked_for_for_ever() -> None:
         assert asked(broker)[-1] == []
 
     tell(story, max_block_ms=1_000, **SETTINGS)
+
+
+def test_a_partition_that_is_not_known_is_waited_for_no_longer_than_max_block_ms() -> None:
+    async def silent(request: Any, version: int) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        await producer.partitions_for("t")
+        broker.other[ApiKey.METADATA] = silent
+        started = trio.current_time()
+        with pytest.raises(KafkaError, match="no answer within"):
+            await producer.send("t", b"x", partition=5)
+        assert trio.current_time() - started < 2
+
+    tell(story, max_block_ms=1_000)
