@@ -145,13 +145,17 @@ class Membership:
         return is_lost
 
     def raise_error(self) -> None:
-        """Raise what keeps this member from ever joining.
+        """Raise what keeps this member from joining, once: it may pass, so the next poll joins again. A fenced member never does.
 
         Raises:
             KafkaError: FENCED_INSTANCE_ID, INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED and others.
         """
-        if self._error is not None:
-            raise KafkaError(self._error.code, str(self._error))
+        error = self._error
+        if error is None:
+            return
+        if error.code is not ErrorCode.FENCED_INSTANCE_ID:
+            self._error, self.is_join_needed = None, True
+        raise KafkaError(error.code, str(error))
 
     def note_commit_error(self, code: ErrorCode) -> None:
         """A commit was refused: that may mean that the group goes on without this member."""
@@ -212,6 +216,7 @@ class Membership:
                 if not self._is_worth_another_try(error):
                     self._meter.note_rebalance(started_ms, is_failed=True)
                     self._fail(error)
+                    await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)  # polls may follow at once
                     return
                 if error.code in AT_ONCE and at_once_count < MAX_AT_ONCE:
                     at_once_count += 1

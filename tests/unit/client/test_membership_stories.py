@@ -133,6 +133,33 @@ def test_a_rebalance_callback_that_polls_is_told_not_to() -> None:
     tell(story)
 
 
+@pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL])
+def test_a_refusal_that_passes_is_told_and_the_next_poll_joins(code: ErrorCode) -> None:
+    """Somebody grants the right, the others leave: a service that polls on must not be restarted for that. It asks with pauses."""
+
+    async def story(group: Group, consumer: Consumer) -> None:
+        group.join_errors.extend([code] * 20)
+        started = trio.current_time()
+        for _ in range(20):
+            with pytest.raises(KafkaError, match=code.name):
+                await consumer.poll(timeout_ms=60_000)
+        assert trio.current_time() - started > 1
+        await poll_until(consumer, lambda: bool(consumer.assignment))
+
+    tell(story)
+
+
+def test_a_member_whose_name_another_one_has_taken_never_joins_again() -> None:
+    async def story(group: Group, consumer: Consumer) -> None:
+        group.join_errors.append(ErrorCode.FENCED_INSTANCE_ID)
+        for _ in range(5):
+            with pytest.raises(KafkaError, match="FENCED_INSTANCE_ID"):
+                await consumer.poll()
+        assert len(group.joins) == 1
+
+    tell(story, group_instance_id="i")
+
+
 def test_a_coordinator_that_says_nothing_any_more_is_looked_for_again() -> None:
     """A broker that hangs takes connections all the same, and another one coordinates the group by then."""
 
