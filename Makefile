@@ -81,7 +81,7 @@ generate: $(VENV)/installed-dev  ## write the message modules anew from their sc
 bench: $(VENV)/installed-dev  ## every figure in one table
 	$(BIN)/python -m benchmarks
 
-kafka-libs:  ## Apache Kafka's jars, for the tests that compare with it (needs java and mvn); then: export TIDELOG_KAFKA_LIBS=.kafka/libs
+kafka-libs:  ## Apache Kafka's jars, for the tests that compare with it (needs java and mvn); then export TIDELOG_KAFKA_LIBS with the whole path of .kafka/libs
 	mvn --quiet --batch-mode --file tests/apache_kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/libs -DincludeScope=runtime
 
 clean:  ## remove caches and builds; data and the virtual environment stay
