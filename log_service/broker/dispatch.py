@@ -3,7 +3,8 @@
 Decides which failures answer and which close the connection: unknown APIs, unsupported versions and bodies that do not parse close it, as
 they do in Kafka, with one log line (the server's); ApiVersions in an unknown version is answered in version 0, so that the client can
 step down (KIP-511). An exception that nobody expected costs the one connection that caused it (the server closes it and logs the
-traceback), or, in an async handler, becomes the API's own error response. Knows no API.
+traceback), or, in an async handler, becomes the API's own error response. Knows no API but Produce,
+of which requests that came before take a short way.
 """
 
 import logging
@@ -15,6 +16,7 @@ from typing import Any
 
 from log_service.broker.error_response import error_response
 from log_service.broker.handlers.api_versions import unsupported_version_response
+from log_service.broker.handlers.repeated_produce import RepeatedProduces
 from log_service.broker.node import Call, Handler, Later, Node
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.metrics.request_meter import RequestMeter
@@ -22,6 +24,9 @@ from log_service.network.server import Answer, ConnectionContext
 from log_service.protocol.api_versions import SERVED, ApiKey, request_class, response_class
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode
 from log_service.protocol.frames import UnsupportedVersionError, parse_request_header
+
+VERSION_POSITION = 3
+"""Of the low byte of a request's version."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +54,7 @@ class Dispatcher:
         began_ms = node.clock.monotonic_ms()
         self._handlers = handlers
         self._routes: dict[ApiKey, _Route] = {}
+        self._repeated_produces = RepeatedProduces(node)
         self.meters = {key: RequestMeter(SERVED[key].max_version, began_ms) for key in handlers}
         """What was counted of each API's requests."""
 
@@ -75,6 +81,10 @@ class Dispatcher:
             ProtocolError: the connection must be closed.
         """
         started_ns = self._now_ns()
+        answer = self._repeated_produces.answer(context, frame)
+        if answer is not None:
+            self.meters[ApiKey.PRODUCE].note_at_once(frame[VERSION_POSITION], self._now_ns() - started_ns)
+            return answer
         try:
             header, body = parse_request_header(frame)
         except UnsupportedVersionError as error:
@@ -95,6 +105,8 @@ class Dispatcher:
             self._start_task(self._run, call, route, request, response, later)
             return self._answer_later(route.meter, call.version, later, started_ns)
         answer = None if response is None else call.encode(response)
+        if header.api_key is ApiKey.PRODUCE and answer is not None:
+            self._repeated_produces.learn(call, request, response, answer)
         route.meter.note_at_once(header.api_version, self._now_ns() - started_ns)
         return answer
 

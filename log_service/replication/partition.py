@@ -50,19 +50,20 @@ class Partition:
     """One replica on this node, without a log where its directory failed. Created by the replica manager, which alone calls ``become_*``.
 
     ``visible_bytes`` counts the bytes that came below the high watermark since the node started, ``appended_bytes`` all that were appended;
-    the other counts of requests and bytes, too, are since the start and only grow.
+    the other counts of requests and bytes, too, are since the start and only grow. ``is_synced_first`` is ``flush.messages=1``: where it
+    does not hold, what is appended is safe at once.
     """
 
     __slots__ = (
         "_epoch_start_offset",
         "_first_end_offset",
-        "_is_synced_first",
         "append_count",
         "appended_bytes",
         "failed_append_count",
         "failed_read_count",
         "high_watermark",
         "is_leader",
+        "is_synced_first",
         "isr",
         "leader",
         "leader_epoch",
@@ -96,7 +97,7 @@ class Partition:
         self.failed_read_count = 0
         self._epoch_start_offset = 0
         self._first_end_offset = 0 if log is None else log.log_end_offset
-        self._is_synced_first = log is not None and log.config.flush_messages == 1
+        self.is_synced_first = log is not None and log.config.flush_messages == 1
 
     def __repr__(self) -> str:
         role = "offline" if self.is_offline else "leader" if self.is_leader else "follower"
@@ -133,7 +134,7 @@ class Partition:
         """Go by ``config`` from now on; say nothing to those who wait."""
         if self.log is not None:
             self.log.reconfigure(config)
-            self._is_synced_first = config.flush_messages == 1
+            self.is_synced_first = config.flush_messages == 1
 
     def leading_log(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> Log:
         """Return the log if this node may serve the partition to somebody who believes in ``current_leader_epoch`` (-1: does not say).
@@ -206,7 +207,7 @@ class Partition:
         result = log.append_as_leader(validated, leader_epoch=self.leader_epoch, now_ms=now_ms)
         if not result.is_duplicate:
             self.appended_bytes += validated.size_bytes
-            if not self._is_synced_first:
+            if not self.is_synced_first:
                 self.high_watermark = log.log_end_offset
                 self.visible_bytes = self.appended_bytes
         return result
@@ -233,7 +234,7 @@ class Partition:
         log = self.log
         if log is None or not self.is_leader:
             return False
-        reached = log.recovery_point if self._is_synced_first else log.log_end_offset
+        reached = log.recovery_point if self.is_synced_first else log.log_end_offset
         if reached <= self.high_watermark:
             return False
         self.high_watermark = reached

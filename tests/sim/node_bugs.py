@@ -65,11 +65,11 @@ _commit_request = admin_groups.commit_request
 
 
 def _append_as_if_synced(self: Partition, *arguments: Any) -> Any:
-    is_synced_first, self._is_synced_first = self._is_synced_first, False
+    is_synced_first, self.is_synced_first = self.is_synced_first, False
     try:
         return _append_partition(self, *arguments)
     finally:
-        self._is_synced_first = is_synced_first
+        self.is_synced_first = is_synced_first
 
 
 def _append_without_waiting(self: Any, *arguments: Any) -> Any:

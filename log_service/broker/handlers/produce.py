@@ -131,13 +131,25 @@ def handle_produce(node: Node, call: Call, request: ProduceRequest) -> Response:
     if request.acks == ACKS_NONE:
         return _end_unanswered(response)
     if appending.leaders:
-        response.node_endpoints = [
-            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in broker_addresses(node.image(), call.connection.listener_name)
-            if broker.node_id in appending.leaders
-        ]
+        response.node_endpoints = _endpoints(node, call, appending.leaders)
     waiting = [item for item in appending.waiting if not item.maybe_finish()]
     return _delay(node, call, request, response, waiting) if waiting else response
+
+
+def refusal_of_one(node: Node, call: Call, topic: TopicProduceData, partition: Partition, error: KafkaError) -> ProduceResponse:
+    """Return the answer to a request for one partition that did not take its records; ``topic`` names the partition."""
+    appending = _Appending(node.replicas, ACKS_ALL, 0, call.version)
+    answer = appending.refuse(topic.partition_data[0].index, partition, error)
+    answers = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])
+    return ProduceResponse(responses=[answers], node_endpoints=_endpoints(node, call, appending.leaders) if appending.leaders else [])
+
+
+def _endpoints(node: Node, call: Call, leaders: list[int]) -> list[NodeEndpoint]:
+    return [
+        NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+        for broker in broker_addresses(node.image(), call.connection.listener_name)
+        if broker.node_id in leaders
+    ]
 
 
 def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
@@ -192,14 +204,7 @@ class _Appending:
                 _refuse_zstd(records)
             result = self._replicas.append(partition, records, acks=self._acks, now_ms=self._now_ms)
         except KafkaError as error:
-            if partition is None:
-                return _failed(wanted.index, error.code, str(error))
-            partition.failed_append_count += error.code not in _EXPECTED
-            answer = _answer_error(wanted.index, error, partition)
-            if error.code in _STALE_LEADER and self._tells_leader:
-                answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
-                self.leaders.append(partition.leader)
-            return answer
+            return _failed(wanted.index, error.code, str(error)) if partition is None else self.refuse(wanted.index, partition, error)
         self.moved.append(partition)
         answer = PartitionProduceResponse(
             index=wanted.index,
@@ -209,6 +214,15 @@ class _Appending:
         )
         if partition.high_watermark <= result.last_offset:
             self.waiting.append(_Waiting(partition, result.last_offset + 1, answer))
+        return answer
+
+    def refuse(self, index: int, partition: Partition, error: KafkaError) -> PartitionProduceResponse:
+        """Return the answer of a partition that did not take what it was sent, and count it."""
+        partition.failed_append_count += error.code not in _EXPECTED
+        answer = _answer_error(index, error, partition)
+        if error.code in _STALE_LEADER and self._tells_leader:
+            answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+            self.leaders.append(partition.leader)
         return answer
 
 
