@@ -21,23 +21,26 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.records.batch import (
     APPEND_TIME_FLAG,
+    CODEC_MASK,
     CONTROL_FLAG,
     CRC,
     CRC_POSITION,
     HEADER,
     HEADER_SIZE,
+    LOG_OVERHEAD,
     MAGIC,
     MAGIC_POSITION,
     TRANSACTIONAL_FLAG,
     BatchHeader,
     compute_crc,
-    is_crc_valid,
     iterate_headers,
     parse_header,
     replace_records,
 )
 from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, compress, decompress
 from log_service.records.record import MIN_RECORD_BYTES, Record, check_first_record, read_records
+
+_new = tuple.__new__  # a named tuple's own is a function of Python's
 
 FOREVER_MS = (1 << 63) - 1
 PRODUCER_CODEC = "producer"
@@ -99,14 +102,14 @@ def validate_for_append(
         RejectedRecordsError: the same codes, where single records are to blame.
     """
     header = _check_shape(buffer, max_batch_size_bytes)
-    if not is_crc_valid(buffer):  # before anything it covers is believed: what was damaged on its way may be sent again
+    if compute_crc(buffer) != header.crc:  # before anything it covers is believed: what was damaged on its way may be sent again
         text = f"the checksum of the batch of {header.record_count} records does not hold"
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
     if not _are_fields_right(header):
         raise _field_fault(header)
-    if header.is_append_time:
+    if header.attributes & APPEND_TIME_FLAG:
         header = _without_append_time(buffer, header)
-    codec = header.compression
+    codec = header.compression if header.attributes & CODEC_MASK else Codec.NONE
     target = codec if compression_type == PRODUCER_CODEC else Codec.of_name(compression_type)
     earliest_ms, latest_ms = -FOREVER_MS, FOREVER_MS
     if timestamp_type == "CreateTime":
@@ -118,7 +121,8 @@ def validate_for_append(
             buffer, header = _recompress(buffer, compress(target, plain, compression_level), target, max_batch_size_bytes)
     elif codec is Codec.NONE:
         check_first_record(buffer, HEADER_SIZE, header.record_count)
-    return ValidatedBatches(buffer, ((0, header),), len(buffer), header.record_count, header.max_timestamp, header.last_offset_delta)
+    fields = buffer, ((0, header),), len(buffer), header.record_count, header.max_timestamp, header.last_offset_delta
+    return _new(ValidatedBatches, fields)
 
 
 def accept_own_batches(buffer: bytearray | memoryview) -> ValidatedBatches:
@@ -152,7 +156,7 @@ def _check_shape(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
         text = f"records of magic {buffer[MAGIC_POSITION]} are not accepted; magic {MAGIC} exists since Kafka 0.11"
         raise NotOneBatchError(text)
     header = parse_header(buffer)
-    size_bytes = header.size_bytes
+    size_bytes = header.batch_length + LOG_OVERHEAD
     if size_bytes > max_batch_size_bytes:
         raise _too_large(size_bytes, max_batch_size_bytes)
     if size_bytes > len(buffer):

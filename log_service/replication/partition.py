@@ -17,6 +17,7 @@ from enum import IntEnum
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, NO_NODE, NO_TIMESTAMP, TopicId, TopicPartition
 from log_service.config.views import LogConfig
+from log_service.records.batch import TRANSACTIONAL_FLAG
 from log_service.records.validator import PRODUCER_CODEC, ValidatedBatches, validate_for_append
 from log_service.storage.log import AppendResult, Log
 from log_service.storage.log_reader import LogSlice
@@ -175,8 +176,7 @@ class Partition:
         self.append_count += 1
         log = self.leading_log()
         config = log.config
-        needed = min(config.min_insync_replicas, self.replica_count)  # no partition is asked for more than it could ever have
-        if needs_all and len(self.isr) < needed:
+        if needs_all and self.replica_count > len(self.isr) < config.min_insync_replicas:  # nobody is asked for more than could ever be
             text = f"{self.topic_partition} has {len(self.isr)} in-sync replicas where min.insync.replicas is {config.min_insync_replicas}"
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
         validated = validate_for_append(
@@ -190,7 +190,7 @@ class Partition:
             compression_type=config.compression_type,
             compression_level=None if config.compression_type == PRODUCER_CODEC else _compression_level(config),
         )
-        if validated.batches[0][1].is_transactional:
+        if validated.batches[0][1].attributes & TRANSACTIONAL_FLAG:
             text = "transactions are not supported by this broker, and the request names no transactional id"
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
         return self._append(log, validated, now_ms)

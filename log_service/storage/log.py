@@ -27,6 +27,8 @@ from log_service.storage.retention import RetentionOutcome, count_deletable
 from log_service.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from log_service.storage.sync_failures import note_failed_sync
 
+_new = tuple.__new__  # a named tuple's own is a function of Python's
+
 
 class AppendResult(NamedTuple):
     """Where batches went.
@@ -63,7 +65,8 @@ class Log(ReadableLog):
                 return AppendResult(
                     repeated.first_offset, repeated.last_offset, repeated.timestamp, self.log_start_offset, True, self._must_sync()
                 )
-        if self._is_append_time:
+        append_time_ms = now_ms if self.config.message_timestamp_type == "LogAppendTime" else NO_TIMESTAMP
+        if append_time_ms != NO_TIMESTAMP:
             max_timestamp = now_ms
             for batch_position, _ in batches:
                 stamp_append_time(buffer, batch_position, now_ms)
@@ -76,7 +79,7 @@ class Log(ReadableLog):
             self.leader_epochs.lead(leader_epoch, base_offset)
         batch_offset = base_offset
         for batch_position, header in batches:
-            if self._is_append_time:
+            if append_time_ms != NO_TIMESTAMP:
                 header = header._replace(max_timestamp=now_ms)  # noqa: PLW2901 - the header as it is now in the buffer
             last_offset = batch_offset + header.last_offset_delta
             segment.note_batch(position + batch_position, batch_offset, last_offset, header.max_timestamp)
@@ -84,8 +87,8 @@ class Log(ReadableLog):
                 self.producer_state.update(header, batch_offset, now_ms)
             batch_offset = last_offset + 1
         self.log_end_offset = self.producer_state.end_offset = next_offset
-        append_time_ms = now_ms if self._is_append_time else NO_TIMESTAMP
-        return AppendResult(base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False, self._must_sync())
+        fields = base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False, self._must_sync()
+        return _new(AppendResult, fields)
 
     def append_as_follower(self, buffer: Buffer) -> AppendResult:
         """Append batches that carry their offsets and epochs, as a leader stamped them.
@@ -120,10 +123,6 @@ class Log(ReadableLog):
                 self.producer_state.update(header, header.base_offset, now_ms)
         self.log_end_offset = self.producer_state.end_offset = next_offset
         return AppendResult(base_offset, next_offset - 1, NO_TIMESTAMP, self.log_start_offset, False, self._must_sync())
-
-    @property
-    def _is_append_time(self) -> bool:
-        return self.config.message_timestamp_type == "LogAppendTime"
 
     def _must_sync(self) -> bool:
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages

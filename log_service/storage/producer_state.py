@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_SEQUENCE
-from log_service.records.batch import TRANSACTIONAL_FLAG, BatchHeader
+from log_service.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 
 REMEMBERED_BATCH_COUNT = 5
 NO_OFFSET = -1
 _SEQUENCE_COUNT = 1 << 31
+_new = tuple.__new__  # a named tuple's own is a function of Python's
 
 
 class RememberedBatch(NamedTuple):
@@ -131,16 +132,17 @@ class ProducerState:
             entry.epoch = epoch
             entry.batches.clear()
         entry.last_ms = last_ms
+        is_control, first_sequence = header.attributes & CONTROL_FLAG, header.base_sequence
         if header.attributes & TRANSACTIONAL_FLAG:
-            if header.is_control:
+            if is_control:
                 entry.current_txn_first_offset = NO_OFFSET
             elif entry.current_txn_first_offset == NO_OFFSET:
                 entry.current_txn_first_offset = base_offset
-        if header.base_sequence >= 0 and not header.is_control:
-            last_offset = base_offset + header.last_offset_delta
-            entry.batches.append(
-                RememberedBatch(header.base_sequence, header.last_sequence, base_offset, last_offset, header.max_timestamp)
-            )
+        if first_sequence >= 0 and not is_control:
+            delta = header.last_offset_delta
+            last_sequence = (first_sequence + delta) % _SEQUENCE_COUNT
+            fields = first_sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp
+            entry.batches.append(_new(RememberedBatch, fields))
 
     def expire(self, now_ms: int) -> int:
         """Forget producers that wrote too long ago and return how many."""
