@@ -357,7 +357,7 @@ class ServerConnection:
                     await self._stream.send_gathered(chunks)  # type: ignore[arg-type]
                 if self._is_held:
                     self._reader_lot.unpark_all()
-                if not self._queue.is_head_ready:
+                if not self._answers or not self._queue.is_head_ready:
                     break
                 chunks, has_slices = self._queue.take_ready(JOIN_BYTES), True
         finally:

@@ -201,7 +201,12 @@ def check_first_record(buffer: Buffer, position: int, record_count: int) -> None
         KafkaError: INVALID_RECORD.
     """
     try:
-        size, position = read_varint(buffer, position)
+        size, position = buffer[position], position + 1
+        if size > 0x7F:
+            size, position = size + (buffer[position] << 7) - 0x80, position + 1
+            if size > 0x3FFF:
+                size, position = continue_varint(buffer, position, size)
+        size = size >> 1 ^ -(size & 1)
         end = position + size
         room_bytes = len(buffer) - end - (record_count - 1) * MIN_RECORD_BYTES
         if size < MIN_RECORD_BYTES - 1 or room_bytes < 0 or (record_count == 1 and room_bytes):

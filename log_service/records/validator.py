@@ -32,6 +32,7 @@ from log_service.records.batch import (
     MAGIC_POSITION,
     TRANSACTIONAL_FLAG,
     BatchHeader,
+    CorruptBatch,
     compute_crc,
     iterate_headers,
     parse_header,
@@ -41,6 +42,7 @@ from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, compr
 from log_service.records.record import MIN_RECORD_BYTES, Record, check_first_record, read_records
 
 _new = tuple.__new__  # a named tuple's own is a function of Python's
+_unpack_header = HEADER.unpack_from
 
 FOREVER_MS = (1 << 63) - 1
 PRODUCER_CODEC = "producer"
@@ -101,12 +103,7 @@ def validate_for_append(
             UNSUPPORTED_COMPRESSION_TYPE; INVALID_TIMESTAMP; INVALID_PRODUCER_EPOCH, one below 0; INVALID_RECORD for the rest.
         RejectedRecordsError: the same codes, where single records are to blame.
     """
-    header = _check_shape(buffer, max_batch_size_bytes)
-    if compute_crc(buffer) != header.crc:  # before anything it covers is believed: what was damaged on its way may be sent again
-        text = f"the checksum of the batch of {header.record_count} records does not hold"
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
-    if not _are_fields_right(header):
-        raise _field_fault(header)
+    header = _check_header(buffer, max_batch_size_bytes)
     if header.attributes & APPEND_TIME_FLAG:
         header = _without_append_time(buffer, header)
     codec = header.compression if header.attributes & CODEC_MASK else Codec.NONE
@@ -147,35 +144,41 @@ def accept_own_batches(buffer: bytearray | memoryview) -> ValidatedBatches:
 # Header
 
 
-def _check_shape(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
-    """Return the header of the only batch in ``buffer``."""
-    if len(buffer) <= MAGIC_POSITION:
-        text = f"{len(buffer)} bytes are no record batch; a produce request carries one for each partition"
-        raise NotOneBatchError(text)
-    if buffer[MAGIC_POSITION] < MAGIC:
-        text = f"records of magic {buffer[MAGIC_POSITION]} are not accepted; magic {MAGIC} exists since Kafka 0.11"
-        raise NotOneBatchError(text)
-    header = parse_header(buffer)
-    size_bytes = header.batch_length + LOG_OVERHEAD
-    if size_bytes > max_batch_size_bytes:
-        raise _too_large(size_bytes, max_batch_size_bytes)
-    if size_bytes > len(buffer):
-        text = f"the batch announces {size_bytes} bytes, {len(buffer)} are there"
-        raise NotOneBatchError(text)
-    if size_bytes < len(buffer):
-        text = f"{len(buffer) - size_bytes} bytes follow the batch; a produce request carries one batch for each partition"
-        raise NotOneBatchError(text)
+def _check_header(buffer: Buffer, max_batch_size_bytes: int) -> BatchHeader:
+    """Return the header of the only batch in ``buffer``, which has only what a client may put into it."""
+    size_bytes = len(buffer)
+    if size_bytes < HEADER_SIZE:
+        raise _shape_fault(buffer, max_batch_size_bytes)
+    header = _new(BatchHeader, _unpack_header(buffer))
+    (base_offset, length, _, magic, crc, attributes, last_delta, _, _, producer_id, producer_epoch, base_sequence, record_count) = header
+    if magic != MAGIC or last_delta < 0 or record_count < 0 or not length + LOG_OVERHEAD == size_bytes <= max_batch_size_bytes:
+        raise _shape_fault(buffer, max_batch_size_bytes)
+    if compute_crc(buffer) != crc:  # before anything it covers is believed: what was damaged on its way may be sent again
+        text = f"the checksum of the batch of {record_count} records does not hold"
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+    if base_offset != 0 or not 0 < record_count == last_delta + 1 or attributes & CONTROL_FLAG:
+        raise _field_fault(header)
+    if attributes & TRANSACTIONAL_FLAG if producer_id < 0 else producer_epoch < 0 or base_sequence < 0:
+        raise _field_fault(header)
     return header
 
 
-def _are_fields_right(header: BatchHeader) -> bool:
-    """Whether the header has only what a client may put into it."""
-    (base_offset, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, producer_epoch, base_sequence, record_count) = header
-    if base_offset != 0 or not 0 < record_count == last_offset_delta + 1 or attributes & CONTROL_FLAG:
-        return False
-    if producer_id < 0:
-        return not attributes & TRANSACTIONAL_FLAG
-    return bool(producer_id >= 0 <= producer_epoch and base_sequence >= 0)
+def _shape_fault(buffer: Buffer, max_batch_size_bytes: int) -> KafkaError:
+    """Return why ``buffer`` is not one whole batch of a size that is allowed."""
+    if len(buffer) <= MAGIC_POSITION:
+        return NotOneBatchError(f"{len(buffer)} bytes are no record batch; a produce request carries one for each partition")
+    if buffer[MAGIC_POSITION] < MAGIC:
+        return NotOneBatchError(f"records of magic {buffer[MAGIC_POSITION]} are not accepted; magic {MAGIC} exists since Kafka 0.11")
+    try:
+        size_bytes = parse_header(buffer).size_bytes
+    except CorruptBatch as error:
+        return error
+    if size_bytes > max_batch_size_bytes:
+        return _too_large(size_bytes, max_batch_size_bytes)
+    if size_bytes > len(buffer):
+        return NotOneBatchError(f"the batch announces {size_bytes} bytes, {len(buffer)} are there")
+    text = f"{len(buffer) - size_bytes} bytes follow the batch; a produce request carries one batch for each partition"
+    return NotOneBatchError(text)
 
 
 def _field_fault(header: BatchHeader) -> KafkaError:

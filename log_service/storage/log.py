@@ -87,8 +87,8 @@ class Log(ReadableLog):
                 self.producer_state.update(header, batch_offset, now_ms)
             batch_offset = last_offset + 1
         self.log_end_offset = self.producer_state.end_offset = next_offset
-        fields = base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False, self._must_sync()
-        return _new(AppendResult, fields)
+        must_sync = next_offset - self.recovery_point >= self.config.flush_messages
+        return _new(AppendResult, (base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False, must_sync))
 
     def append_as_follower(self, buffer: Buffer) -> AppendResult:
         """Append batches that carry their offsets and epochs, as a leader stamped them.

@@ -164,7 +164,8 @@ class Segment:
             first_timestamp = self.first_timestamp
         return (
             self.size_bytes > config.segment_bytes - size_bytes
-            or (max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - self.created_ms) > config.roll_ms_of(self)
+            or (max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - self.created_ms)
+            > (config.roll_ms_of(self) if config.segment_jitter_ms > 0 else config.roll_ms)
             or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
             or (self._indexes if self._indexes.is_loaded else self.indexes).is_full
         )
