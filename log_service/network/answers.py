@@ -165,7 +165,11 @@ class AnswerQueue:
 
 def memory_bytes(chunks: Sequence[Chunk]) -> int:
     """Bytes of memory that chunks take; slices of files take none."""
-    return sum(len(chunk) for chunk in chunks if isinstance(chunk, BUFFER_TYPES))
+    size_bytes = 0
+    for chunk in chunks:
+        if isinstance(chunk, BUFFER_TYPES):
+            size_bytes += len(chunk)
+    return size_bytes
 
 
 def release_slices(chunks: Sequence[Chunk]) -> None:

@@ -377,8 +377,9 @@ class ServerConnection:
                     await self._stream.send_file(unsent, chunk)
                     unsent = []
                 else:
-                    unsent.append(chunk.read())
-                    read_bytes += len(chunk)
+                    content = chunk.read()
+                    unsent.append(content)
+                    read_bytes += len(content)
                 if read_bytes >= JOIN_BYTES:
                     await self._stream.send_gathered(unsent)
                     unsent, read_bytes = [], 0

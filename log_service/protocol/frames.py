@@ -18,6 +18,7 @@ from log_service.protocol.writer import does_not_fit
 
 SIZE_BYTES = 4
 
+_new = tuple.__new__  # a named tuple's own is a function of Python's
 _REQUEST_HEAD = struct.Struct(">hhih")
 _REQUEST_PREFIX = struct.Struct(">ihhih")
 _RESPONSE_PREFIX = struct.Struct(">ii")
@@ -71,7 +72,7 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
             raise not_text("request header: client_id", 10) from None
     elif client_id_size != -1:
         raise overrun("request header: client_id", client_id_size, len(buffer) - 10)
-    header = RequestHeader(spec.key, version, correlation_id, client_id)
+    header = _new(RequestHeader, (spec.key, version, correlation_id, client_id))
     if not spec.min_version <= version <= spec.max_version:
         raise UnsupportedVersionError(header)
     if version >= spec.first_flexible_version:

@@ -43,7 +43,7 @@ class Watch(Generic[K]):
     @property
     def is_pending(self) -> bool:
         """Neither finished nor cancelled."""
-        return self._timer is not None and self._timer.is_pending
+        return self._timer is not None
 
     def cancel(self) -> None:
         """Wait no longer; the operation is told nothing. Idempotent."""

@@ -16,6 +16,8 @@ from log_service.storage.recent_places import BatchPlace
 from log_service.storage.segment import Segment
 from log_service.storage.segments import Segments
 
+_new = tuple.__new__  # a named tuple's own is a function of Python's
+
 
 class LogSlice(NamedTuple):
     """What a read leases: ``size_bytes`` from ``position`` of the segment that begins at ``segment_base_offset``.
@@ -63,7 +65,8 @@ def read(segments: Segments, start_offset: int, *, max_bytes: int, upper_offset:
             end = upper_place.position
     if end <= position:
         return NOTHING
-    return LogSlice(segment.slice(position, end - position), position, end - position, segment.base_offset)
+    size_bytes = end - position
+    return _new(LogSlice, (segment.slice(position, size_bytes), position, size_bytes, segment.base_offset))
 
 
 def end_offset(segments: Segments, found: LogSlice) -> int:

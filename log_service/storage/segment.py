@@ -23,6 +23,7 @@ from log_service.storage.scanning import SMALL_BYTES, find_indexed, scan_batches
 from log_service.storage.segment_indexes import SegmentIndexes
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
+_new = tuple.__new__  # a named tuple's own is a function of Python's
 _LOOKUP_CHUNK_BYTES = 8 << 10
 
 
@@ -222,7 +223,7 @@ class Segment:
             if index == len(recent.last_offsets):
                 return None
             positions = [*recent.positions[index : index + 2], self.size_bytes]
-            return BatchPlace(positions[0], positions[1] - positions[0])
+            return _new(BatchPlace, (positions[0], positions[1] - positions[0]))
         found = find_indexed(self._read, lambda: self.offset_index.lookup(offset), self._doubt_indexes, self.size_bytes, offset)
         return None if found is None else BatchPlace(*found)
 
