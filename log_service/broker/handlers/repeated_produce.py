@@ -2,8 +2,8 @@
 
 A producer sends the same request to a partition over and over. Two things differ from one to the next, the correlation id and the records,
 and four in the answer: the correlation id and three numbers. So what comes before the records is looked up as it is, and names what the
-ordinary way made of the same bytes: the partition, and the bytes of the answer around those numbers. It saves two fifths of what a small
-request costs in all.
+ordinary way made of the same bytes: the partition, and the bytes of the answer around those numbers. It saves a third of what a small
+request costs a broker in all.
 
 Decides which requests are of that kind; what a batch, a producer and a log allow is decided where it always is. Knows how requests for one
 partition are laid out from the first flexible version on. Everything unusual goes the ordinary way, before anything was done: other
