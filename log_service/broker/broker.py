@@ -89,8 +89,7 @@ class Broker:
         self._stopped = trio.Event()
         self._background_ended = trio.Event()
         self._is_diskless = trio.Event()
-        self._disk_error: OSError | None = None
-        self._failed_directory = config.metadata_log_dir
+        self._disk_failure: StorageError | None = None
         self._background: trio.Nursery
         self._logs: LogManager
         self._controller: ControllerDriver
@@ -179,10 +178,29 @@ class Broker:
     async def _start(self, nursery: trio.Nursery) -> None:
         identity = await identify(self.env, self._config)
         self._logs = self._new_logs(identity)
-        await self._logs.load()
         self._watch_directories()
+        await self._logs.load()
+        if self._disk_failure is not None:
+            raise self._disk_failure
         await self._raft.open()
-        self._background = await nursery.start(self._hold_background)
+        await nursery.start(self._hold_background, identity)
+        nursery.start_soon(warm_up, HANDLERS)
+
+    async def _hold_background(self, identity: NodeIdentity, *, task_status: trio.TaskStatus[None]) -> None:
+        """Start, and hold, everything that uses the logs: it has to end before they are closed.
+
+        The connections are here too: they end with the first room that fails, and keep the nursery open for what they begin. So does the
+        start, which would else find it closed where a disk fails meanwhile.
+        """
+        try:
+            async with trio.open_nursery() as self._background:
+                await self._start_background(identity)
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._background_ended.set()
+
+    async def _start_background(self, identity: NodeIdentity) -> None:
         self._background.start_soon(self._end_without_directories)
         await self._background.start(self._timer_task.run)
         await self._background.start(self._raft.run, lambda: snapshot_records(self.image))
@@ -195,19 +213,6 @@ class Broker:
         await self._serve(dispatcher)
         await self._serve_metrics(node, dispatcher)
         await self._background.start(self._lifecycle.run)
-        nursery.start_soon(warm_up, HANDLERS)
-
-    async def _hold_background(self, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
-        """Hold everything that uses the logs: it has to end before they are closed.
-
-        The connections are here too: they end with the first room that fails, and keep the nursery open for what they begin.
-        """
-        try:
-            async with trio.open_nursery() as nursery:
-                task_status.started(nursery)
-                await trio.sleep_forever()
-        finally:
-            self._background_ended.set()
 
     def _watch_directories(self) -> None:
         """Take note when the last log directory fails, or that of the metadata log; the call may come from a thread of the pool."""
@@ -215,8 +220,8 @@ class Broker:
 
         def on_failed(path: Path, error: OSError) -> None:
             if path == self._config.metadata_log_dir or all(directory.is_offline for directory in self._logs.directories):
-                self._failed_directory = path
-                self._disk_error = error
+                self._disk_failure = StorageError(f"log directory {path} failed: {error}; look at the disk, then start again")
+                self._disk_failure.__cause__ = error
                 token.run_sync_soon(self._is_diskless.set)
 
         self._logs.on_directory_failed = on_failed
@@ -224,8 +229,8 @@ class Broker:
     async def _end_without_directories(self) -> None:
         """End the node: it could only refuse, or not keep its metadata, and somebody has to look at the disk."""
         await self._is_diskless.wait()
-        text = f"log directory {self._failed_directory} failed: {self._disk_error}; look at the disk, then start again"
-        raise StorageError(text) from self._disk_error
+        assert self._disk_failure is not None, "it is noted before the event is set"
+        raise self._disk_failure
 
     def _new_logs(self, identity: NodeIdentity) -> LogManager:
         config = self._config

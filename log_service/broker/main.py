@@ -24,6 +24,7 @@ from log_service.broker.time_slice import shorten_time_slices
 from log_service.common.errors import ConfigError, KafkaError, StorageError, TidelogError
 from log_service.config.server import ServerSettings, parse_server_properties
 from log_service.config.views import NodeConfig
+from log_service.storage.log_directory import is_full_disk
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,6 @@ SWITCH_SECONDS = 0.001
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
-_FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
 _CANNOT_BIND = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES})
 
 
@@ -66,7 +66,7 @@ def serve(properties_path: Path | str | None, overrides: Sequence[str] = ()) -> 
     except ConfigError as error:
         return _end(ExitCode.BAD_CONFIGURATION, str(error))
     except StorageError as error:
-        return _end(_storage_code(error), str(error))
+        return _end(ExitCode.DISK_FULL if is_full_disk(error) else ExitCode.BAD_LOG_DIRECTORY, str(error))
     except KafkaError as error:
         return _end(ExitCode.FAILED, f"the controller does not let this broker in: {error}")
     except TidelogError as error:
@@ -153,16 +153,10 @@ async def _watch_signals(signals: AsyncIterator[int], broker: Broker, nursery: t
         is_first = False
 
 
-def _storage_code(error: StorageError) -> ExitCode:
-    cause = error.__cause__
-    is_full = isinstance(cause, OSError) and cause.errno in _FULL_DISK
-    return ExitCode.DISK_FULL if is_full else ExitCode.BAD_LOG_DIRECTORY
-
-
 def _end_of_system(error: OSError) -> ExitCode:
     if error.errno in _CANNOT_BIND:
         return _end(ExitCode.CANNOT_BIND, f"a listener cannot be bound: {error}; stop what listens there, or change listeners")
-    if error.errno in _FULL_DISK:
+    if is_full_disk(error):
         return _end(ExitCode.DISK_FULL, f"the disk is full: {error}; make room, or name another directory in log.dirs")
     return _end(ExitCode.BAD_LOG_DIRECTORY, f"the node cannot use its files: {error}")
 

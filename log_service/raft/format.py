@@ -22,6 +22,7 @@ from log_service.raft.snapshots import BOOTSTRAP_FILE, SnapshotId, encode_snapsh
 from log_service.raft.snapshots import NAME as SNAPSHOT_NAME
 from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, LOG_SUFFIX, STRAY_DIRECTORY_SUFFIX
+from log_service.storage.log_directory import directory_named
 from log_service.storage.meta_properties import MetaProperties, check_owner, read_meta_properties, write_meta_properties
 from log_service.storage.partition_metadata import format_uuid
 
@@ -64,10 +65,11 @@ def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir:
     """Format what is fresh, check what is not, and return who the node is. Blocks.
 
     Raises:
-        StorageError: a directory belongs to another node or cluster, holds logs that no node owns, or the metadata log is missing.
+        StorageError: a directory belongs to another node or cluster, holds logs that no node owns, or cannot be used; or the metadata log
+            is missing.
     """
     directories = dict.fromkeys((*log_dirs, metadata_log_dir))
-    found = {directory: read_meta_properties(files, directory) for directory in directories}
+    found = {directory: _read_owner(files, directory) for directory in directories}
     known = [properties for properties in found.values() if properties is not None]
     cluster_id = known[0].cluster_id if known else plan.cluster_id or format_uuid(random_id(plan.new_bits))
     for directory, properties in found.items():
@@ -83,15 +85,16 @@ def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir:
             directory_ids[directory] = properties.directory_id
             continue
         directory_ids[directory] = directory_id = random_id(plan.new_bits)
-        if properties is not None:
-            write_meta_properties(files, directory, replace(properties, directory_id=directory_id))
-            continue
-        make_durable_directory(files, directory)
-        if directory == metadata_log_dir and not known:
-            _write_first_snapshot(files, directory, directory_id, plan)
-        files.write_atomically(directory / BOOTSTRAP_FILE, _bootstrap(plan))
-        own = MetaProperties(cluster_id=cluster_id, node_id=plan.node_id, directory_id=directory_id)
-        write_meta_properties(files, directory, own)
+        with directory_named(directory):
+            if properties is not None:
+                write_meta_properties(files, directory, replace(properties, directory_id=directory_id))
+                continue
+            make_durable_directory(files, directory)
+            if directory == metadata_log_dir and not known:
+                _write_first_snapshot(files, directory, directory_id, plan)
+            files.write_atomically(directory / BOOTSTRAP_FILE, _bootstrap(plan))
+            own = MetaProperties(cluster_id=cluster_id, node_id=plan.node_id, directory_id=directory_id)
+            write_meta_properties(files, directory, own)
     return NodeIdentity(node_id=plan.node_id, cluster_id=cluster_id, directory_ids=directory_ids, is_new=not known)
 
 
@@ -99,12 +102,16 @@ def read_bootstrap_records(files: Files, metadata_log_dir: Path) -> tuple[Metada
     """Return the records with which an empty metadata log begins; none where the directory names none.
 
     Raises:
-        StorageError: the file is damaged.
+        StorageError: the file is damaged, or cannot be read.
     """
     path = metadata_log_dir / BOOTSTRAP_FILE
-    if not files.exists(path):
-        return ()
-    return read_snapshot(files, path, SnapshotId(0, 0)).records
+    with directory_named(metadata_log_dir):
+        return read_snapshot(files, path, SnapshotId(0, 0)).records if files.exists(path) else ()
+
+
+def _read_owner(files: Files, directory: Path) -> MetaProperties | None:
+    with directory_named(directory):
+        return read_meta_properties(files, directory)
 
 
 def _check_fresh(files: Files, directory: Path) -> None:
@@ -136,12 +143,13 @@ def _has_metadata_log(files: Files, metadata_log_dir: Path) -> bool:
 
 def _first_log(files: Files, directory: Path) -> str | None:
     """Return the name of a partition's directory that holds records, or None."""
-    for name in files.list_directory(directory):
-        inner = directory / name
-        is_kept = not name.endswith((DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX))
-        if is_kept and files.is_directory(inner) and any(entry.endswith(LOG_SUFFIX) for entry in files.list_directory(inner)):
-            return name
-    return None
+    with directory_named(directory):
+        for name in files.list_directory(directory):
+            inner = directory / name
+            is_kept = not name.endswith((DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX))
+            if is_kept and files.is_directory(inner) and any(entry.endswith(LOG_SUFFIX) for entry in files.list_directory(inner)):
+                return name
+        return None
 
 
 def _write_first_snapshot(files: Files, directory: Path, directory_id: UUID, plan: FormatPlan) -> None:

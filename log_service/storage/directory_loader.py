@@ -20,6 +20,7 @@ from log_service.storage.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
     read_offsets,
 )
 from log_service.storage.clean_shutdown import take_marker
@@ -56,6 +57,7 @@ class LoadedDirectory:
 
     logs: list[Log] = field(default_factory=list)
     damaged: list[DamagedLog] = field(default_factory=list)
+    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     broker_epoch: int | None = None
 
 
@@ -80,7 +82,10 @@ class DirectoryLoader:
         partitions = await self._files.run_in_pool(self._survey)
         recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
-        cleaned_offsets = self._read_cleaned_offsets()
+        cleaned_offsets = self._read_where_whole(CLEANER_OFFSET_CHECKPOINT, "compaction begins at the start of each log")
+        self._loaded.high_watermarks = self._read_where_whole(
+            REPLICATION_OFFSET_CHECKPOINT, "high watermarks begin at the start of each log"
+        )
         is_clean = self._loaded.broker_epoch is not None
         work = [
             (
@@ -145,9 +150,9 @@ class DirectoryLoader:
             self._loaded.broker_epoch = None
             return {}
 
-    def _read_cleaned_offsets(self) -> dict[TopicPartition, int]:
+    def _read_where_whole(self, name: str, otherwise: str) -> dict[TopicPartition, int]:
         try:
-            return read_offsets(self._files, self._directory / CLEANER_OFFSET_CHECKPOINT)
+            return read_offsets(self._files, self._directory / name)
         except StorageError as error:
-            _log.warning("%s; compaction begins at the start of each log", error)
+            _log.warning("%s; %s", error, otherwise)
             return {}

@@ -8,11 +8,12 @@ megabytes.
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from log_service.common.env import Files
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicPartition
 
 SPACE_CHECK_BYTES = 8 << 20
@@ -120,3 +121,18 @@ def is_full_disk(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__
     return isinstance(error, OSError) and error.errno in _FULL_DISK_ERRORS
+
+
+@contextmanager
+def directory_named(path: Path) -> Iterator[None]:
+    """Turn an error of the disk while a node starts into one that names its log directory, and says what to do.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    try:
+        yield
+    except OSError as error:
+        advice = "the disk is full, make room" if is_full_disk(error) else "look at the disk, and at whom the directory belongs to"
+        text = f"log directory {path} cannot be used: {error}; {advice}, then start again"
+        raise StorageError(text) from error

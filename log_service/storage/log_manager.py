@@ -19,7 +19,6 @@ from log_service.common.env import DirectoryLock, NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig, LogManagerConfig
-from log_service.storage import checkpoints
 from log_service.storage.checkpoint_writer import CheckpointWriter
 from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from log_service.storage.cleaner.cleaner import Cleaner
@@ -29,7 +28,7 @@ from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, set_aside_name
 from log_service.storage.future_logs import FutureLogs
 from log_service.storage.log import Log
-from log_service.storage.log_directory import LogDirectory
+from log_service.storage.log_directory import LogDirectory, directory_named
 from log_service.storage.meta_properties import claim_directory
 from log_service.storage.partition_metadata import sync_topic_id, write_topic_id
 from log_service.storage.recovery import OpenedFrom, open_log
@@ -114,7 +113,7 @@ class LogManager:
             if found is not None:
                 loaded.append(found)
         if not loaded:
-            text = f"none of the log directories can be used: {', '.join(map(str, self.config.log_dirs))}"
+            text = f"none of the log directories can be used: {', '.join(str(each.append_refusal) for each in self.directories)}"
             raise StorageError(text)
         await self.futures.look_for_unfinished()
         with_logs = [found for found in loaded if found.logs or found.damaged]
@@ -127,16 +126,14 @@ class LogManager:
     def _take(self, path: Path) -> None:
         """Lock one directory, and see whose it is."""
         files = self.env.files
-        try:
+        with directory_named(path):
             make_durable_directory(files, path)
-            self._locks.append(files.lock_directory(path))
-        except BlockingIOError as error:
-            text = f"log directory {path} is in use by another process: stop that one, or use another directory"
-            raise StorageError(text) from error
-        except OSError as error:
-            text = f"log directory {path} cannot be used: {error}"
-            raise StorageError(text) from error
-        properties = claim_directory(files, path, node_id=self.node_id, cluster_id=self.cluster_id, new_id=self.new_id)
+            try:
+                self._locks.append(files.lock_directory(path))
+            except BlockingIOError as error:
+                text = f"log directory {path} is in use by another process: stop that one, or use another directory"
+                raise StorageError(text) from error
+            properties = claim_directory(files, path, node_id=self.node_id, cluster_id=self.cluster_id, new_id=self.new_id)
         if properties is not None and properties.directory_id is not None:
             self.directory_ids[path] = properties.directory_id
         directory = LogDirectory(path, free_bytes=files.free_bytes, reserve_bytes=self.reserve_bytes)
@@ -166,12 +163,7 @@ class LogManager:
             known = self.logs.get(log.topic_partition)
             self.logs[log.topic_partition] = log if known is None else self.futures.settle(log, known)
         self.damaged.update({damaged.topic_partition: damaged for damaged in found.damaged})
-        try:
-            self.high_watermarks.update(
-                checkpoints.read_offsets(self.env.files, directory.path / checkpoints.REPLICATION_OFFSET_CHECKPOINT)
-            )
-        except StorageError as error:
-            _log.warning("%s; high watermarks begin at the start of each log", error)
+        self.high_watermarks.update(found.high_watermarks)
         return found
 
     def open_at(

@@ -116,7 +116,7 @@ def test_a_crash_while_formatting_is_mended_by_formatting_again(operation: str, 
     machine.files.fail_at(operation, passed_count)
     try:
         machine.format()
-    except OSError:
+    except StorageError:
         machine.files.crash()
         assert read_meta_properties(machine.files, DIRECTORY) is None
     machine.files.crash()

@@ -1,0 +1,148 @@
+"""A disk that fails while a node starts: whenever that is, and whatever else happens then, its log directory is named."""
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from log_service.broker.broker import Broker
+from log_service.broker.main import ExitCode, serve
+from log_service.common.errors import StorageError
+from tests.sim import World, sim_run
+from tests.unit.broker.context import DATA, HOST, batch, configuration, running
+
+TURN_COUNT = 31
+WRITES = {"append", "write", "sync", "truncate", "rename", "remove", "sync_directory", "open", "make_directory"}
+READS = {"read"}
+APART = {"metadata.log.dir": "/data/metadata"}
+OTHER = {"log.dirs": f"{DATA},/data/other"}
+
+
+class FailingIn:
+    """Fails a disk in one turn of the scheduler after the node began to hold its rooms, unless it has started by then."""
+
+    def __init__(self, broker: Broker, turn: int, fail: Callable[[Any], None]) -> None:
+        self.broker: Any = broker
+        self.turn = turn
+        self.fail = fail
+        self.is_started = False
+
+    async def run(self) -> None:
+        while not hasattr(self.broker, "_background"):
+            await trio.lowlevel.checkpoint()
+        for _ in range(self.turn):
+            await trio.lowlevel.checkpoint()
+        self.fail(self.broker)
+
+    def started(self, value: object = None) -> None:
+        self.is_started = True
+
+
+def fail_data(broker: Any) -> None:
+    broker._logs.directories[0].fail(OSError(errno.EIO, "Input/output error"))
+
+
+def fail_metadata(broker: Any) -> None:
+    broker._raft._log.home.fail(OSError(errno.EIO, "Input/output error"))
+    broker._raft._appended.set()  # as an append that finds out does
+
+
+@pytest.mark.parametrize("fail", [fail_data, fail_metadata])
+def test_a_disk_that_fails_in_any_turn_of_a_start_is_what_is_told(fail: Callable[[Any], None]) -> None:
+    """The rooms' nursery closed a turn before the start was cancelled: ``Nursery is closed to new arrivals`` was all that was told."""
+    started_count = 0
+
+    async def main(world: World) -> None:
+        nonlocal started_count
+        config, texts = configuration({})
+        broker = Broker(world.node_env(HOST), config, static_texts=texts)
+        failing = FailingIn(broker, world.seed // 5, fail)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(failing.run)
+            with pytest.raises(StorageError, match=r"/data/kafka.*Input/output error"), trio.fail_after(60):
+                await broker.run(task_status=failing)
+        started_count += failing.is_started
+
+    for seed in range(TURN_COUNT * 5):
+        sim_run(seed, main)
+    assert started_count < TURN_COUNT
+
+
+def start_with_failure(world: World, at: int, kinds: set[str], where: str, properties: dict[str, str]) -> tuple[Broker, list[str]]:
+    """A node whose disk fails for good in the ``at``-th operation of ``kinds`` on paths that begin with ``where``."""
+    config, texts = configuration(properties)
+    env = world.node_env(HOST)
+    files: Any = env.files
+    seen: list[str] = []
+
+    def on_operation(operation: str, path: Path) -> None:
+        if operation in kinds and str(path).startswith(where):
+            seen.append(str(path))
+            if len(seen) >= at:
+                raise OSError(errno.EIO, "Input/output error")
+
+    files.on_operation = on_operation
+    return Broker(env, config, static_texts=texts), seen
+
+
+@pytest.mark.parametrize("is_fresh", [True, False])
+@pytest.mark.parametrize("kinds", [WRITES, READS], ids=["writes", "reads"])
+@pytest.mark.parametrize(
+    ("where", "properties"), [("/data/kafka", {}), ("/data/kafka", APART), ("/data/metadata", APART)], ids=["one", "logs", "metadata"]
+)
+def test_whatever_operation_of_a_start_fails_the_directory_is_named(
+    where: str, kinds: set[str], properties: dict[str, str], *, is_fresh: bool
+) -> None:
+    failure_count = 0
+
+    async def main(world: World) -> None:
+        nonlocal failure_count
+        if not is_fresh:
+            async with running(world, **properties) as node:
+                await node.create_topic("a")
+                await node.produce("a", batch(b"one"))
+        broker, seen = start_with_failure(world, failure_count + 1, kinds, where, properties)
+        with trio.move_on_after(1):
+            try:
+                await broker.run()
+            except StorageError as error:
+                assert where in str(error), error  # noqa: PT017 - a node that started is none
+                failure_count += 1
+                return
+        assert len(seen) <= failure_count, "it went on without its disk"
+        failure_count = -failure_count
+
+    for _ in range(200):
+        sim_run(1, main)
+        if failure_count < 0:
+            break
+    assert failure_count < -3
+
+
+@pytest.mark.parametrize("operation", ["read", "remove"])
+def test_a_disk_that_failed_once_while_the_logs_were_loaded_is_not_taken_for_metadata(operation: str) -> None:
+    """The directory was offline for its logs, and went on with its metadata."""
+
+    async def main(world: World) -> None:
+        async with running(world, **OTHER):
+            pass
+        config, texts = configuration(OTHER)
+        env = world.node_env(HOST)
+        files: Any = env.files
+        files.fail_next(operation, containing=f"{DATA}/.kafka_cleanshutdown")
+        with pytest.raises(StorageError, match="log directory /data/kafka failed"), trio.fail_after(60):
+            await Broker(env, config, static_texts=texts).run()
+
+    sim_run(1, main)
+
+
+def test_a_directory_that_may_not_be_read_is_no_listener_that_cannot_be_bound(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").symlink_to("meta.properties")  # whoever runs this may be root, whom rights do not stop
+    path = tmp_path / "server.properties"
+    path.write_text(f"node.id=1\nlog.dirs={tmp_path}/data\nlisteners=PLAINTEXT://127.0.0.1:0\n")
+    assert serve(path) == ExitCode.BAD_LOG_DIRECTORY
+    assert f"log directory {tmp_path}/data cannot be used" in caplog.text
