@@ -323,7 +323,8 @@ class ReplicaManager:
         if topic_partition in self._doomed:
             self._delete_log(topic_partition)
         try:
-            log = self._logs.create_log(topic_partition, topic.topic_id, self._log_config(topic.name))
+            is_new = topic.partitions[index].leader_epoch == 0  # every start of its leader raises it
+            log = self._logs.create_log(topic_partition, topic.topic_id, self._log_config(topic.name), is_new=is_new)
         except TidelogError as error:
             logger.error("%s is offline: %s", topic_partition, error)
             log = None

@@ -3,8 +3,9 @@
 Decides where a new log goes, whose directories these are, and what becomes of a log that is deleted or of another topic id. Knows nothing
 of leaders and high watermarks (they are handed in). Periodic work is ``upkeep``'s.
 
-Invariants: a log directory is used by one process, of the node and cluster that formatted it. A damaged log is never replaced by an empty
-one. A log is in ``logs`` exactly while it is open. Retention touches only logs that were claimed with their topic's configuration.
+Invariants: a log directory is used by one process, of the node and cluster that formatted it. A log that is damaged, or in a directory
+that failed, is never replaced by an empty one. A log is in ``logs`` exactly while it is open. Retention touches only logs that were
+claimed with their topic's configuration.
 """
 
 import logging
@@ -79,6 +80,7 @@ class LogManager:
         self.futures = FutureLogs(self)
         self._claimed: set[TopicPartition] = set()
         self._renamed_in: set[LogDirectory] = set()
+        self._unread: list[LogDirectory] = []
         self._locks: list[DirectoryLock] = []
         self._upkeep = Upkeep(self)
         self.cleaner = Cleaner(env, config.cleaner, self.logs, self._claimed, self.checkpoint_writer)
@@ -110,7 +112,9 @@ class LogManager:
         loaded: list[LoadedDirectory] = []
         for directory in self.directories:
             found = await self._load_directory(directory)
-            if found is not None:
+            if found is None:
+                self._unread.append(directory)
+            else:
                 loaded.append(found)
         if not loaded:
             text = f"none of the log directories can be used: {', '.join(str(each.append_refusal) for each in self.directories)}"
@@ -203,17 +207,21 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.damaged[topic_partition].error))
         return log
 
-    def create_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
+    def create_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool = True) -> Log:
         """Return the partition's log with ``config``, beginning it where there is none. A log of another topic id is set aside as stray.
 
+        Without ``is_new`` the partition was there before this start: what it holds may lie where nothing could be read.
+
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, no directory takes it, or its log is damaged.
+            KafkaError: KAFKA_STORAGE_ERROR, no directory takes it, or its log is damaged, or perhaps in a directory that failed.
         """
         log = self.get_log(topic_partition)
         if log is not None and log.topic_id is not None and log.topic_id != topic_id:
             self._set_aside(log, STRAY_DIRECTORY_SUFFIX)
             log = None
         if log is None:
+            if self._unread and not is_new:
+                raise self._unread[0].refused()
             log = self._begin_log(topic_partition, topic_id, config)
         elif log.topic_id is None:
             self._adopt(log, topic_id)

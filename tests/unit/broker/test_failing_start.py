@@ -1,7 +1,8 @@
 """A disk that fails while a node starts: whenever that is, and whatever else happens then, its log directory is named."""
 
 import errno
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from log_service.broker.broker import Broker
 from log_service.broker.main import ExitCode, serve
 from log_service.common.errors import StorageError
 from tests.sim import World, sim_run
-from tests.unit.broker.context import DATA, HOST, batch, configuration, running
+from tests.unit.broker.context import DATA, HOST, PORT, RawClient, Story, batch, configuration, running, values_of
 
 TURN_COUNT = 31
 WRITES = {"append", "write", "sync", "truncate", "rename", "remove", "sync_directory", "open", "make_directory"}
@@ -39,6 +40,20 @@ class FailingIn:
 
     def started(self, value: object = None) -> None:
         self.is_started = True
+
+
+@asynccontextmanager
+async def failing_once(world: World, path: str) -> AsyncIterator[Story]:
+    """A node with two disks, one of which fails while a file is read."""
+    config, texts = configuration(OTHER)
+    env = world.node_env(HOST)
+    files: Any = env.files
+    files.fail_next("read", containing=path)
+    broker = Broker(env, config, static_texts=texts)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        yield Story(world, broker, RawClient(await world.client_env().network.connect(HOST, PORT)))
+        await broker.stop()
 
 
 def fail_data(broker: Any) -> None:
@@ -135,6 +150,28 @@ def test_a_disk_that_failed_once_while_the_logs_were_loaded_is_not_taken_for_met
         files.fail_next(operation, containing=f"{DATA}/.kafka_cleanshutdown")
         with pytest.raises(StorageError, match="log directory /data/kafka failed"), trio.fail_after(60):
             await Broker(env, config, static_texts=texts).run()
+
+    sim_run(1, main)
+
+
+@pytest.mark.parametrize("checkpoint", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
+def test_what_lies_on_a_disk_that_failed_at_the_start_is_not_begun_anew(checkpoint: str) -> None:
+    """Its partitions were begun anew on the other disk, empty, and the next start refused to choose between the two."""
+
+    async def main(world: World) -> None:
+        async with running(world, **OTHER) as node:
+            await node.create_topic("a", 2)
+            for index in range(2):
+                await node.produce("a", batch(b"one"), partition=index)
+            lost = next(each for each in node.broker.replicas.partitions.values() if each.leading_log().home.path != DATA)
+        async with failing_once(world, f"/data/other/{checkpoint}") as node:
+            refused = node.broker.replicas.partitions["a", lost.topic_partition.partition]
+            assert refused.is_offline
+            assert (await node.produce("a", batch(b"two"), partition=1 - lost.topic_partition.partition)).error_code == 0
+            await node.create_topic("b")
+            assert (await node.produce("b", batch(b"new"))).error_code == 0
+        async with running(world, **OTHER) as node:
+            assert values_of((await node.fetch("a", 0, partition=lost.topic_partition.partition)).records) == [b"one"]
 
     sim_run(1, main)
 
