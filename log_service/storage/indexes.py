@@ -15,6 +15,7 @@ from struct import Struct
 
 from log_service.common.env import Files
 from log_service.common.types import NO_TIMESTAMP
+from log_service.storage.rebuilt_indexes import RebuiltIndexes
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
@@ -118,9 +119,9 @@ class _Index:
             file.close()
         self._written_bytes = len(entries)
 
-    def replace_file(self) -> None:
-        """Put a synced file with these entries in the place of the one that is there, at once; blocks."""
-        self.files.write_atomically(self.path, bytes(self.entries))
+    def replace_file(self, rebuilt: RebuiltIndexes) -> None:
+        """Have ``rebuilt`` put a durable file with these entries in the place of the one that is there."""
+        rebuilt.write(self.path, self.entries)
         self._written_bytes = len(self.entries)
 
     def unload(self) -> None:

@@ -32,6 +32,7 @@ from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory, directory_named
 from log_service.storage.meta_properties import claim_directory
 from log_service.storage.partition_metadata import sync_topic_id, write_topic_id
+from log_service.storage.rebuilt_indexes import RebuiltIndexes
 from log_service.storage.recovery import OpenedFrom, open_log
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.retention import RetentionOutcome
@@ -110,22 +111,18 @@ class LogManager:
         for path in self.config.log_dirs:
             self._take(path)
         loaded: list[LoadedDirectory] = []
-        for directory in self.directories:
-            found = await self._load_directory(directory)
-            if found is None:
-                self._unread.append(directory)
-            else:
+        for directory, lock in zip(self.directories, self._locks, strict=True):
+            if (found := await self._load_directory(directory, lock)) is not None:
                 loaded.append(found)
+        self._unread = [directory for directory in self.directories if directory.is_offline]
         if not loaded:
             text = f"none of the log directories can be used: {', '.join(str(each.append_refusal) for each in self.directories)}"
             raise StorageError(text)
         await self.futures.look_for_unfinished()
-        with_logs = [found for found in loaded if found.logs or found.damaged]
-        self.had_clean_shutdown = all(found.broker_epoch is not None for found in with_logs)
+        epochs = [found.broker_epoch for found in loaded if found.logs or found.damaged]
+        self.had_clean_shutdown = None not in epochs
         if self.had_clean_shutdown:
-            self.previous_broker_epoch = max(
-                (found.broker_epoch or UNKNOWN_BROKER_EPOCH for found in with_logs), default=UNKNOWN_BROKER_EPOCH
-            )
+            self.previous_broker_epoch = max((epoch or UNKNOWN_BROKER_EPOCH for epoch in epochs), default=UNKNOWN_BROKER_EPOCH)
 
     def _take(self, path: Path) -> None:
         """Lock one directory, and see whose it is."""
@@ -151,15 +148,18 @@ class LogManager:
         """Return a random id."""
         return UUID(int=self.env.rng.getrandbits(128), version=4)
 
-    async def _load_directory(self, directory: LogDirectory) -> LoadedDirectory | None:
+    async def _load_directory(self, directory: LogDirectory, lock: DirectoryLock) -> LoadedDirectory | None:
         """Open the logs of one directory; None where the disk fails."""
+        files = self.env.files
+        rebuilt = RebuiltIndexes(files)
 
         def open_one(path: Path, topic_partition: TopicPartition, known: OpenedFrom) -> Log:
-            return self.open_at(directory, path, topic_partition, self.default_log_config, known=known)
+            return self.open_at(directory, path, topic_partition, self.default_log_config, known=known, rebuilt=rebuilt)
 
-        thread_count = self.config.recovery_threads_per_data_dir
+        loader = DirectoryLoader(files, directory.path, open_one, thread_count=self.config.recovery_threads_per_data_dir)
         try:
-            found = await DirectoryLoader(self.env.files, directory.path, open_one, thread_count=thread_count).load()
+            found = await loader.load()
+            await files.run_in_pool(partial(rebuilt.put_in_place, lock))
         except OSError as error:
             directory.fail(error)
             return None
@@ -179,6 +179,7 @@ class LogManager:
         *,
         known: OpenedFrom,
         topic_id: TopicId | None = None,
+        rebuilt: RebuiltIndexes | None = None,
     ) -> Log:
         """Open, or begin, a log in ``path``; blocks, and raises as ``open_log``. It is nobody's yet."""
         return open_log(
@@ -192,6 +193,7 @@ class LogManager:
             home=directory,
             removals=self.removals,
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            rebuilt=rebuilt,
         )
 
     # Logs

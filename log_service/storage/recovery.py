@@ -39,6 +39,7 @@ from log_service.storage.log_directory import LogDirectory
 from log_service.storage.partition_metadata import PARTITION_METADATA_FILE, read_topic_id, write_topic_id
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
+from log_service.storage.rebuilt_indexes import RebuiltIndexes
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.segment import Segment
 from log_service.storage.segments import Segments
@@ -75,10 +76,11 @@ def open_log(
     home: LogDirectory | None = None,
     removals: PendingRemovals | None = None,
     producer_id_expiration_ms: int = _PRODUCER_ID_EXPIRATION_MS,
+    rebuilt: RebuiltIndexes | None = None,
 ) -> Log:
     """Open the log in ``directory``, recovering it where that is due, or begin an empty one there. Blocks; belongs into the pool.
 
-    ``topic_id`` is written where the directory names none.
+    ``topic_id`` is written where the directory names none. Missing indexes go to ``rebuilt``, to be put in place before the log is used.
 
     Raises:
         StorageError: damage below the recovery point, a directory of another topic id, files that no clean stop leaves.
@@ -99,7 +101,7 @@ def open_log(
     snapshots = ProducerSnapshots(files, directory, offsets.get(SNAPSHOT_SUFFIX, ()))
     epochs_path = directory / LEADER_EPOCH_CHECKPOINT
     epochs = LeaderEpochs.load(files, epochs_path) if LEADER_EPOCH_CHECKPOINT in names else LeaderEpochs(files, epochs_path)
-    loader = _Loader(files, clock.wall_ms(), directory, config, known=known, epochs=epochs)
+    loader = _Loader(files, clock.wall_ms(), directory, config, known=known, epochs=epochs, rebuilt=rebuilt)
     segments, log_end_offset = loader.load(offsets)
     log_start_offset = max(known.log_start_offset, segments[0].base_offset)
     if log_start_offset > log_end_offset:
@@ -158,13 +160,24 @@ def _damage_named(segment: Segment) -> Iterator[None]:
 class _Loader:
     """Loads the segments of one directory, once."""
 
-    def __init__(self, files: Files, now_ms: int, directory: Path, config: LogConfig, *, known: OpenedFrom, epochs: LeaderEpochs) -> None:
+    def __init__(
+        self,
+        files: Files,
+        now_ms: int,
+        directory: Path,
+        config: LogConfig,
+        *,
+        known: OpenedFrom,
+        epochs: LeaderEpochs,
+        rebuilt: RebuiltIndexes | None,
+    ) -> None:
         self._files = files
         self._now_ms = now_ms
         self._directory = directory
         self._config = config
         self._known = known
         self._epochs = epochs
+        self._rebuilt = rebuilt
 
     def load(self, offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
         """Return the segments and the log end offset. ``offsets`` are those of the files that are there, by suffix."""
@@ -229,7 +242,7 @@ class _Loader:
         for segment in segments:
             if segment.size_bytes and segment.base_offset not in indexed:
                 with _damage_named(segment):
-                    segment.rebuild_indexes()
+                    segment.rebuild_indexes(self._rebuilt)
 
     def _recover(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> tuple[Segments, int]:
         """Verify the segments from the recovery point on, and cut the log where they stop being whole."""

@@ -18,6 +18,7 @@ from log_service.config.views import LogConfig
 from log_service.records.batch import BatchHeader, CorruptBatch
 from log_service.storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, file_name
 from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
+from log_service.storage.rebuilt_indexes import RebuiltIndexes
 from log_service.storage.recent_places import RECENT_COUNT, BatchPlace, RecentPlaces
 from log_service.storage.scanning import SMALL_BYTES, find_indexed, scan_batches, scan_headers, walker
 from log_service.storage.segment_indexes import SegmentIndexes
@@ -258,12 +259,14 @@ class Segment:
 
     # Checking and cutting
 
-    def rebuild_indexes(self) -> None:
-        """Build both indexes from the headers of the file, to the last entry, and replace the files. CorruptBatch where there is damage."""
+    def rebuild_indexes(self, rebuilt: RebuiltIndexes | None = None) -> None:
+        """Build both indexes from the headers, to the last entry, and replace the files, now or with ``rebuilt``. CorruptBatch: damage."""
         self._start_over()
         for position, header in self.headers(0):
             self.note_batch(position, header.base_offset, header.last_offset, header.max_timestamp)
-        self._indexes.replace_files()
+        own = RebuiltIndexes(self.files)
+        self._indexes.replace_files(own if rebuilt is None else rebuilt)
+        own.put_in_place()
 
     def _doubt_indexes(self) -> None:
         if not self._indexes.were_doubted:  # once: where batches are damaged nothing helps

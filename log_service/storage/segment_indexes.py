@@ -13,6 +13,7 @@ from log_service.common.types import NO_TIMESTAMP
 from log_service.config.views import LogConfig
 from log_service.storage.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
 from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
+from log_service.storage.rebuilt_indexes import RebuiltIndexes
 
 
 class SegmentIndexes:
@@ -121,11 +122,11 @@ class SegmentIndexes:
             self._append_last_time()
             self.flush()
 
-    def replace_files(self) -> None:
-        """As ``finish``, with files that a loss of power leaves whole or not at all: recovery believes what it finds below its point."""
+    def replace_files(self, rebuilt: RebuiltIndexes) -> None:
+        """As ``finish``, with files that a loss of power leaves whole or not at all, once ``rebuilt`` puts them in place."""
         self._append_last_time()
-        self.offset_index.replace_file()
-        self.time_index.replace_file()
+        self.offset_index.replace_file(rebuilt)
+        self.time_index.replace_file(rebuilt)
 
     def _append_last_time(self) -> None:
         if self.max_timestamp is not None and self.max_timestamp >= 0:
