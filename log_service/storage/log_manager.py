@@ -377,6 +377,7 @@ class LogManager:
         if self._is_closed:
             return
         self._is_closed = True
+        await self._upkeep.restore_vanished()
         for directory, lock in zip(self.directories, self._locks, strict=True):
             changed = [log for log in self.logs.values() if log.home is directory and log.has_changes]
             if not directory.is_offline and not await close_logs(self.env.files, lock, changed):
@@ -395,6 +396,5 @@ class LogManager:
         self.futures.release()
         for log in self.logs.values():
             log.close_files()
-        for lock in self._locks:
-            lock.release()
-        self._locks.clear()
+        while self._locks:
+            self._locks.pop().release()

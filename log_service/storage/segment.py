@@ -32,7 +32,6 @@ class Segment:
     """A segment of a log; the last one of a log is the active one, the only one that is appended to."""
 
     __slots__ = (
-        "_file",
         "_first_timestamp",
         "_indexes",
         "_recent",
@@ -42,6 +41,7 @@ class Segment:
         "directory",
         "files",
         "is_removed",
+        "open_file",
         "size_bytes",
         "synced_bytes",
         "tail",
@@ -72,13 +72,13 @@ class Segment:
         self.was_used = True
         self.are_indexes_synced = size_bytes is not None
         self.size_bytes = self.synced_bytes = size_bytes or 0
-        self._file: File | None = None
+        self.open_file: File | None = None
         self._indexes = SegmentIndexes(files, directory, base_offset, config, tail)
         self._first_timestamp: int | None = None
         self._recent: RecentPlaces | None = None
         if size_bytes is None:
-            self._file = files.open(self.path())
-            self._file.truncate(0)
+            self.open_file = files.open(self.path())
+            self.open_file.truncate(0)
             self._indexes.reset()
             if not tail:
                 self._indexes.offset_index.flush()  # an index alone tells that the file of batches vanished
@@ -93,9 +93,9 @@ class Segment:
     @property
     def file(self) -> File:
         """The file of batches, opened at first use."""
-        file = self._file
+        file = self.open_file
         if file is None:
-            file = self._file = self.files.open(self.path(), create=False)
+            file = self.open_file = self.files.open(self.path(), create=False)
         return file
 
     def _read(self, position: int, size_bytes: int) -> bytes:
@@ -105,7 +105,7 @@ class Segment:
         except OSError as error:
             if error.errno != errno.EBADF:
                 raise
-            self._file = None
+            self.open_file = None
             return self.file.read(position, size_bytes)
 
     @property
@@ -137,7 +137,7 @@ class Segment:
         """Write with one gathered write and return the position; all or, with OSError, nothing. ``note_batch`` follows for each batch."""
         if not self._indexes.is_loaded:
             _ = self.indexes  # loaded now: built again from the file after the write, they would hold batches that are noted once more
-        file = self._file or self.file
+        file = self.open_file or self.file
         self.was_used = True
         self.are_indexes_synced = False
         position = file.append_gathered(buffers)
@@ -231,11 +231,11 @@ class Segment:
     def slice(self, position: int, size_bytes: int) -> FileSlice:
         """Lease a range of the file."""
         try:
-            return (self._file or self.file).slice(position, size_bytes)
+            return (self.open_file or self.file).slice(position, size_bytes)
         except OSError as error:
             if error.errno != errno.EBADF:
                 raise
-            self._file = None
+            self.open_file = None
             return self.file.slice(position, size_bytes)
 
     def batch(self, position: int, size_bytes: int) -> bytes:
@@ -368,14 +368,14 @@ class Segment:
     def maybe_unload(self) -> bool:
         """Unload what nobody used since the last call; says whether it was open."""
         was_used, self.was_used = self.was_used, False
-        if was_used or (self._file is None and not self._indexes.is_loaded):
+        if was_used or (self.open_file is None and not self._indexes.is_loaded):
             return False
         self.unload()
         return True
 
     def close_file(self) -> None:
         """Close the descriptor once its last lease is released."""
-        file, self._file = self._file, None
+        file, self.open_file = self.open_file, None
         if file is not None:
             file.close()
 

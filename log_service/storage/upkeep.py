@@ -1,4 +1,4 @@
-"""The periodic work on all logs: retention, flushes that are due, checkpoints, delayed removals, giving back what lies idle.
+"""The periodic work on all logs: retention, flushes and checkpoints, delayed removals, giving back what lies idle, files that vanished.
 
 Decides when each is due, on the injected clock; what each does is the log's and the manager's. One task, which sleeps until the next
 deadline or until something happened that it has to look at. Nothing here fails the node: an error is one log line, and a disk that failed
@@ -15,6 +15,7 @@ import trio
 
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
+from log_service.storage.vanished import restore_vanished
 
 if TYPE_CHECKING:
     from log_service.storage.log_manager import LogManager
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _LONGEST_SLEEP_MS = 3_600_000
 _IDLE_INTERVAL_MS = 300_000
+_VANISHED_INTERVAL_MS = 10_000
 _FULL_DISK_INTERVAL_MS = 5_000
 
 
@@ -79,7 +81,8 @@ class Upkeep:
             (self._expire_producers, config.producer_id_expiration_check_interval_ms),
             (self._unload_idle, _IDLE_INTERVAL_MS),
         ]
-        return [_Periodic(work, interval_ms, first_ms + min(interval_ms, _LONGEST_SLEEP_MS)) for work, interval_ms in intervals]
+        vanished = _Periodic(self.restore_vanished, _VANISHED_INTERVAL_MS, self._now_ms() + _VANISHED_INTERVAL_MS)
+        return [vanished, *(_Periodic(work, each_ms, first_ms + min(each_ms, _LONGEST_SLEEP_MS)) for work, each_ms in intervals)]
 
     def _now_ms(self) -> int:
         return self._manager.env.clock.monotonic_ms()
@@ -140,6 +143,10 @@ class Upkeep:
         for directory in self._manager.directories:
             await writer.save(directory, partial(writer.write_start_offsets, directory))
             await writer.save(directory, partial(writer.write_cleaned_offsets, directory))
+
+    async def restore_vanished(self) -> None:
+        """Write segments once more whose files somebody removed while they are open."""
+        await restore_vanished(self._manager.env.files, list(self._manager.logs.values()))
 
     async def _expire_producers(self) -> None:
         now_ms = self._manager.env.clock.wall_ms()

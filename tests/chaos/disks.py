@@ -263,6 +263,32 @@ def vanished(suffix: str, which: int, *, is_running: bool, is_clean: bool = True
     return case
 
 
+def written_once_more(*, is_clean: bool) -> Callable[[Path], None]:
+    """A case: the segment that records are written to vanishes, and records follow it; nothing is lost, and the node says what happened."""
+
+    def case(folder: Path) -> None:
+        broker = loaded(folder)
+        try:
+            removed = partition_files(folder / "data", ".log")[-1]
+            removed.unlink()
+            fill(broker.bootstrap, 5, first=FIRST_RECORDS)
+            deadline = time.monotonic() + WAIT_SECONDS
+            while not is_clean and not removed.exists():
+                assert time.monotonic() < deadline, "the node does not notice that a file is gone"
+                time.sleep(0.1)
+            end(broker, is_clean=is_clean)
+            assert f"{removed} vanished" in broker.log
+            assert told(broker.log)
+            broker.start()
+            assert assert_no_silent_gap(broker, FIRST_RECORDS + 5), "records are missing that were acknowledged"
+            fill(broker.bootstrap, 5, first=FIRST_RECORDS + 5)
+            assert assert_no_silent_gap(broker, FIRST_RECORDS + 10)
+        finally:
+            broker.kill()
+
+    return case
+
+
 def vanished_beside(name: str, *, is_clean: bool) -> Callable[[Path], None]:
     """A case: a file of the log directory vanishes while the node is stopped; all is served, or the start is refused with its name."""
 
@@ -301,7 +327,8 @@ CASES: dict[str, Callable[[Path], None]] = {
     "the active segment vanishes": vanished(".log", -1, is_running=False, must_serve=False),
     "the active segment vanishes before a kill": vanished(".log", -1, is_running=False, is_clean=False, must_serve=False),
     "a middle segment vanishes while running": vanished(".log", 1, is_running=True, must_serve=False),
-    "the active segment vanishes while running": vanished(".log", -1, is_running=True, must_serve=False),
+    "the active segment vanishes while running": written_once_more(is_clean=False),
+    "the active segment vanishes before a stop": written_once_more(is_clean=True),
     "the recovery points vanish": vanished_beside("recovery-point-offset-checkpoint", is_clean=True),
     "the recovery points vanish before a kill": vanished_beside("recovery-point-offset-checkpoint", is_clean=False),
     "the log starts vanish": vanished_beside("log-start-offset-checkpoint", is_clean=True),

@@ -1,0 +1,106 @@
+"""Segments that are open and whose files somebody removed: what they hold is read as before, and is gone with the process.
+
+Decides that such a segment is written once more, from what is open, under its old name. An active one rolls first, so that what is copied
+does not grow. Nothing else tells of it: appends and syncs succeed, and the next start misses records that were acknowledged. Knows nothing
+of files that nobody has open; who reads those is told, and so is the next start.
+
+Invariants: a copy gets the name only when it is durable and the segment still part of the log. Where that fails the log directory goes
+offline, unless only room is missing: to go on would be to acknowledge what cannot be kept.
+"""
+
+import errno
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from log_service.common.env import File, Files
+from log_service.common.errors import KafkaError
+from log_service.storage.file_names import TEMPORARY_SUFFIX
+from log_service.storage.log import Log
+from log_service.storage.log_directory import is_full_disk
+from log_service.storage.segment import Segment
+
+_log = logging.getLogger(__name__)
+_COPY_BYTES = 1 << 20
+
+
+async def restore_vanished(files: Files, logs: Iterable[Log]) -> None:
+    """Look for vanished segments of logs that are open, and write them once more."""
+    held = [(log, segment) for log in logs for segment in log.segments if segment.open_file is not None]
+    if not held:
+        return
+    vanished = await files.run_in_pool(lambda: [(log, segment) for log, segment in held if _has_vanished(segment)])
+    for log, segment in vanished:
+        if _is_due(log, segment):
+            _log.error("%s vanished while it was in use: it is written once more from what is open", segment.path())
+            try:
+                await _restore(log, segment)
+            except KafkaError as error:
+                _log.error("%s: %s", log.topic_partition, error)
+
+
+def _has_vanished(segment: Segment) -> bool:
+    try:
+        return segment.open_file is not None and not segment.is_removed and not segment.files.exists(segment.path())
+    except OSError:
+        return False  # nobody knows; who reads or writes there finds out
+
+
+def _is_due(log: Log, segment: Segment) -> bool:
+    return not log.is_closed and not log.home.is_offline and segment in log.segments and _has_vanished(segment)
+
+
+async def _restore(log: Log, segment: Segment) -> None:
+    files = log.files
+    try:
+        if not files.exists(log.directory):
+            raise FileNotFoundError(errno.ENOENT, "the directory of a partition vanished", str(log.directory))
+        if segment is log.segments.active:
+            log.roll()
+        lease = segment.slice(0, segment.size_bytes)
+        try:
+            await _replace(log, segment)
+        finally:
+            lease.release()
+    except OSError as error:
+        if _is_due(log, segment):
+            raise (log.home.answer_to(error) if is_full_disk(error) else log.home.fail(error)) from error
+
+
+async def _replace(log: Log, segment: Segment) -> None:
+    """Copy what is open, and let the copy take its place if nothing changed meanwhile; a lease keeps the old file open."""
+    files, old, size_bytes = log.files, segment.open_file, segment.size_bytes
+    assert old is not None, "it was leased"
+    beside = segment.path().with_name(segment.path().name + TEMPORARY_SUFFIX)
+    copy = await files.run_in_pool(lambda: _copy(files, old, beside, size_bytes))
+    if not _is_due(log, segment) or segment.open_file is not old or segment.size_bytes != size_bytes:
+        copy.close()
+        files.remove(beside)
+        return
+    files.rename(beside, segment.path())
+    segment.open_file = copy
+    old.close()
+    await files.run_in_pool(lambda: files.sync_directory(log.directory))
+
+
+def _copy(files: Files, source: File, path: Path, size_bytes: int) -> File:
+    copy = files.open(path)
+    try:
+        copy.truncate(0)
+        for chunk in _chunks(source, size_bytes):
+            copy.append_gathered([chunk])
+        copy.sync_nowait()
+    except OSError:
+        copy.close()
+        files.remove(path)
+        raise
+    return copy
+
+
+def _chunks(source: File, size_bytes: int) -> Iterator[bytes]:
+    for position in range(0, size_bytes, _COPY_BYTES):
+        wanted_bytes = min(_COPY_BYTES, size_bytes - position)
+        chunk = source.read(position, wanted_bytes)
+        if len(chunk) < wanted_bytes:
+            raise OSError(errno.EIO, "a file that vanished is shorter than it was", str(source.path))
+        yield chunk
