@@ -15,6 +15,7 @@ from pathlib import Path
 from log_service.common.env import Files
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicPartition
+from log_service.storage.segment import Segment
 
 SPACE_CHECK_BYTES = 8 << 20
 _FULL_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -28,6 +29,7 @@ class LogDirectory:
         "_free_bytes",
         "append_refusal",
         "is_offline",
+        "on_doubt",
         "on_failed",
         "on_full",
         "on_rolled",
@@ -50,6 +52,8 @@ class LogDirectory:
         self.on_failed: Callable[[LogDirectory, OSError], None] = lambda _directory, _error: None
         self.on_rolled: Callable[[TopicPartition], None] = lambda _topic_partition: None
         """Called when a log rolled: the segments before the active one are due for a sync in the background."""
+        self.on_doubt: Callable[[Segment], object] = lambda segment: segment.doubt_indexes()
+        """Called where the indexes of a large segment have to be built again, in the pool, before it can be used."""
         self.save_recovery_points: Callable[[], object] = lambda: None
         """Called after a recovery point was lowered and before the bytes behind it go; durable on return."""
 

@@ -138,7 +138,7 @@ class LogManager:
         if properties is not None and properties.directory_id is not None:
             self.directory_ids[path] = properties.directory_id
         directory = LogDirectory(path, free_bytes=files.free_bytes, reserve_bytes=self.reserve_bytes)
-        directory.on_full = self._upkeep.wake
+        directory.on_full, directory.on_doubt = self._upkeep.wake, self._upkeep.rebuild_soon
         directory.on_failed = self._directory_failed
         directory.on_rolled = self._upkeep.sync_soon
         directory.save_recovery_points = partial(self.checkpoint_writer.write_before_cut, directory)

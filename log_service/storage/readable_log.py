@@ -22,6 +22,7 @@ from log_service.storage.log_reader import LogSlice, TimestampOffset
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
 from log_service.storage.removals import PendingRemovals
+from log_service.storage.segment import Segment
 from log_service.storage.segments import Segments
 
 _log = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class ReadableLog:
         """Lease whole batches from the one that holds ``start_offset``, below ``upper_offset`` and of at most ``max_bytes``.
 
         The last batch may be cut off by ``max_bytes``, as clients expect; the first never is: it comes whole, where it is too large only if
-        ``is_one_batch_guaranteed``. The caller releases the lease.
+        ``is_one_batch_guaranteed``. The caller releases the lease. Nothing is found while indexes are built again.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
@@ -113,6 +114,8 @@ class ReadableLog:
         if start_offset >= upper_offset or start_offset == log_end_offset:
             return log_reader.NOTHING
         try:
+            if start_offset < self.segments.active.base_offset and self.is_waiting_for(next(self.segments.from_offset(start_offset))):
+                return log_reader.NOTHING
             found = log_reader.read(
                 self.segments,
                 start_offset,
@@ -126,6 +129,13 @@ class ReadableLog:
             raise self.home.answer_to(error) from error
         else:
             return found
+
+    def is_waiting_for(self, segment: Segment) -> bool:
+        """Whether the indexes of a segment have to be built again first; has that begun, for the event loop must not do it."""
+        if not segment.is_rebuild_due:
+            return False
+        self.home.on_doubt(segment)
+        return True
 
     def aborted_in(self, start_offset: int, found: LogSlice) -> list[tuple[int, int]]:
         """Return (producer id, first offset) of the aborted transactions that may have records in what was read from ``start_offset``.

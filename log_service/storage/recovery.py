@@ -209,7 +209,10 @@ class _Loader:
         recovery_point = self._known.recovery_point
         _log.warning("%s: a sync failed here before; everything above offset %d is written again", self._directory, recovery_point)
         for segment in segments.from_offset(recovery_point):
-            segment.write_again()
+            for position, _, batch in segment.batches(0):
+                segment.file.write_at(position, batch)
+            segment.file.sync_nowait()
+            segment.synced_bytes = segment.size_bytes
             if segment is not segments.active:  # whose indexes are not finished
                 segment.sync_indexes()
         topic_id_path = self._directory / PARTITION_METADATA_FILE

@@ -28,6 +28,9 @@ class RetainedLog(Protocol):
     log_start_offset: int
     log_end_offset: int
 
+    def is_waiting_for(self, segment: Segment) -> bool:
+        """Whether it cannot be told yet how old a segment is."""
+
 
 IsDue = Callable[[Segment, int], bool]
 """(segment, offset after it) -> whether it may go."""
@@ -38,10 +41,22 @@ def count_deletable(log: RetainedLog, now_ms: int, high_watermark: int) -> int:
     rules: list[IsDue] = [lambda _segment, next_offset: next_offset <= log.log_start_offset]
     if log.config.is_deleted:
         if log.config.retention_ms >= 0:
-            rules.append(lambda segment, _next_offset: now_ms - segment.age_timestamp() > log.config.retention_ms)
+            rules.append(_older_than(now_ms - log.config.retention_ms, log))
         if log.config.retention_bytes >= 0:
             rules.append(_over_size(log))
     return max(_count_while(log, rule, high_watermark) for rule in rules)
+
+
+def _older_than(limit_ms: int, log: RetainedLog) -> IsDue:
+    """Return the rule that lets a segment go by its largest timestamp, or by its file's own time where records have none."""
+
+    def is_due(segment: Segment, _next_offset: int) -> bool:
+        if log.is_waiting_for(segment):
+            return False
+        timestamp = segment.max_timestamp
+        return (timestamp if timestamp >= 0 else segment.files.modified_ms(segment.path())) < limit_ms
+
+    return is_due
 
 
 def _over_size(log: RetainedLog) -> IsDue:

@@ -17,13 +17,14 @@ from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.config.views import LogConfig
 from log_service.records.batch import BatchHeader, CorruptBatch
 from log_service.storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, file_name
-from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
+from log_service.storage.indexes import OffsetIndex, TimeIndex
 from log_service.storage.rebuilt_indexes import RebuiltIndexes
 from log_service.storage.recent_places import RECENT_COUNT, BatchPlace, RecentPlaces
 from log_service.storage.scanning import SMALL_BYTES, find_indexed, scan_batches, scan_headers, walker
 from log_service.storage.segment_indexes import SegmentIndexes
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
+SLOWLY_REBUILT_BYTES = 1 << 20
 _new = tuple.__new__  # a named tuple's own is a function of Python's
 _LOOKUP_CHUNK_BYTES = 8 << 10
 
@@ -112,14 +113,19 @@ class Segment:
     def indexes(self) -> SegmentIndexes:
         """The indexes, read (or built again where a file is in doubt) at first use."""
         if not self._indexes.is_loaded:
-            try:
-                if self.size_bytes:
-                    self._indexes.load(self.size_bytes)
-                else:
-                    self._indexes.reset()
-            except IndexInDoubt:
+            if not self.size_bytes:
+                self._indexes.reset()
+            elif not self._indexes.try_load(self.size_bytes):
                 self.rebuild_indexes()
         return self._indexes
+
+    @property
+    def is_rebuild_due(self) -> bool:
+        """Whether a use of the indexes would build them again first, which may take seconds; ``doubt_indexes`` was not tried yet."""
+        indexes = self._indexes
+        if self.size_bytes <= SLOWLY_REBUILT_BYTES or indexes.is_loaded or indexes.were_doubted:
+            return False
+        return not indexes.try_load(self.size_bytes)
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -196,11 +202,6 @@ class Segment:
         """Last offset of the first batch that has ``max_timestamp``; base_offset where there is none."""
         return (self.indexes if self._indexes.max_timestamp is None else self._indexes).max_timestamp_offset
 
-    def age_timestamp(self) -> int:
-        """Return what retention by time goes by: the largest timestamp, or the file's own time where records have none."""
-        timestamp = self.max_timestamp
-        return timestamp if timestamp >= 0 else self.files.modified_ms(self.path())
-
     # Finding
 
     def headers(self, position: int, *, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
@@ -225,7 +226,7 @@ class Segment:
                 return None
             positions = [*recent.positions[index : index + 2], self.size_bytes]
             return _new(BatchPlace, (positions[0], positions[1] - positions[0]))
-        found = find_indexed(self._read, lambda: self.offset_index.lookup(offset), self._doubt_indexes, self.size_bytes, offset)
+        found = find_indexed(self._read, lambda: self.offset_index.lookup(offset), self.doubt_indexes, self.size_bytes, offset)
         return None if found is None else BatchPlace(*found)
 
     def slice(self, position: int, size_bytes: int) -> FileSlice:
@@ -261,17 +262,25 @@ class Segment:
 
     def rebuild_indexes(self, rebuilt: RebuiltIndexes | None = None) -> None:
         """Build both indexes from the headers, to the last entry, and replace the files, now or with ``rebuilt``. CorruptBatch: damage."""
-        self._start_over()
-        for position, header in self.headers(0):
-            self.note_batch(position, header.base_offset, header.last_offset, header.max_timestamp)
+        indexes = self._indexes.anew()
+        try:
+            for position, header in self.headers(0):
+                indexes.note(position, header.last_offset, header.max_timestamp)
+        except CorruptBatch:
+            self._indexes = indexes  # up to the damage they are of use
+            raise
+        self._indexes = indexes  # only now: other threads must not take a part for all
         own = RebuiltIndexes(self.files)
-        self._indexes.replace_files(own if rebuilt is None else rebuilt)
+        indexes.replace_files(own if rebuilt is None else rebuilt)
         own.put_in_place()
 
-    def _doubt_indexes(self) -> None:
-        if not self._indexes.were_doubted:  # once: where batches are damaged nothing helps
-            self._indexes.were_doubted = True
-            self.rebuild_indexes()
+    def doubt_indexes(self) -> None:
+        """Build the indexes again, once: where batches are damaged nothing helps."""
+        if not self._indexes.were_doubted:
+            try:
+                self.rebuild_indexes()
+            finally:
+                self._indexes.were_doubted = True
 
     def recover(self, note_epoch: Callable[[int, int], object]) -> tuple[int, int, str | None]:
         """Verify every batch and build the indexes again; return (valid bytes, next offset, why it ended early or None).
@@ -328,13 +337,6 @@ class Segment:
     def finish_indexes(self) -> None:
         """Give the time index its last entry and write both; for a segment that rolls or closes."""
         self._indexes.finish()
-
-    def write_again(self) -> None:
-        """Write every batch once more, where it is, and make it durable; blocks."""
-        for position, _, batch in self.batches(0):
-            self.file.write_at(position, batch)
-        self.file.sync_nowait()
-        self.synced_bytes = self.size_bytes
 
     def sync_indexes(self) -> None:
         """Make the index files durable; blocks."""

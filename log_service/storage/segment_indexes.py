@@ -6,7 +6,9 @@ batches: whoever meets ``IndexInDoubt`` starts over with ``reset`` and notes eve
 Invariants: loaded both or none; what was noted batch by batch equals what a rebuild notes. The largest timestamp outlives ``unload``.
 """
 
+from copy import copy
 from pathlib import Path
+from typing import Self
 
 from log_service.common.env import Files
 from log_service.common.types import NO_TIMESTAMP
@@ -81,6 +83,14 @@ class SegmentIndexes:
         if self.max_timestamp is None:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, max_timestamp_offset
 
+    def try_load(self, size_bytes: int) -> bool:
+        """Read both files as ``load`` does, if they can be believed; says whether that is so."""
+        try:
+            self.load(size_bytes)
+        except IndexInDoubt:
+            return False
+        return True
+
     def reset(self) -> None:
         """Begin without entries, whatever the files say; they are replaced by the next flush."""
         self.offset_index, self.time_index = self._make()
@@ -90,6 +100,12 @@ class SegmentIndexes:
         self.is_full = False
         self._last_position = 0
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+
+    def anew(self) -> Self:
+        """Return indexes of the same segment without entries; these stay as they are."""
+        fresh = copy(self)
+        fresh.reset()
+        return fresh
 
     def note(self, position: int, last_offset: int, max_timestamp: int) -> None:
         """Take the next batch into account; the indexes are loaded."""

@@ -1,4 +1,4 @@
-"""The periodic work on all logs: retention, flushes and checkpoints, delayed removals, giving back what lies idle, files that vanished.
+"""The work on all logs that nobody waits for: retention, flushes, checkpoints, removals, and files that lie idle, vanish or are in doubt.
 
 Decides when each is due, on the injected clock; what each does is the log's and the manager's. One task, which sleeps until the next
 deadline or until something happened that it has to look at. Nothing here fails the node: an error is one log line, and a disk that failed
@@ -15,6 +15,7 @@ import trio
 
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
+from log_service.storage.segment import Segment
 from log_service.storage.vanished import restore_vanished
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Upkeep:
     def __init__(self, manager: "LogManager") -> None:
         self._manager = manager
         self._rolled: dict[TopicPartition, None] = {}
+        self._doubted: dict[Segment, None] = {}
         self._wake = trio.Event()
 
     def wake(self) -> None:
@@ -53,12 +55,18 @@ class Upkeep:
         self._rolled[topic_partition] = None
         self.wake()
 
+    def rebuild_soon(self, segment: Segment) -> None:
+        """Build the indexes of a segment again in the pool; once."""
+        self._doubted[segment] = None
+        self.wake()
+
     async def run(self, task_status: "trio.TaskStatus[None]") -> None:
         """Work until cancelled."""
         periodic = self._schedule()
         task_status.started()
         while True:
             await self._sync_rolled()
+            await self._rebuild_doubted()
             await self._manager.removals.run_due(self._now_ms())
             for entry in periodic:
                 if entry.due_ms <= self._now_ms():
@@ -116,6 +124,17 @@ class Upkeep:
                     await log.sync_rolled()
                 except KafkaError as error:
                     _log.error("%s: the segments that rolled could not be synced: %s", topic_partition, error)
+
+    async def _rebuild_doubted(self) -> None:
+        while self._doubted:
+            segment = next(iter(self._doubted))
+            _log.warning("%s: its indexes are missing or damaged, and are built again", segment.path())
+            try:
+                await self._manager.env.files.run_in_pool(segment.doubt_indexes)
+            except (KafkaError, OSError) as error:
+                _log.error("the indexes of %s could not be built again: %s", segment.path(), error)
+            finally:
+                del self._doubted[segment]
 
     async def _apply_retention(self) -> None:
         outcomes = await self._manager.apply_retention()
