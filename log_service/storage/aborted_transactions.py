@@ -1,14 +1,15 @@
 """The transactions in a log that readers of committed records must not see: Apache Kafka wrote them before its files came here (KIP-98).
 
-Decides that from Kafka's indexes of them (``.txnindex``) and, where one is damaged, from the log. Knows nothing of readers. This version
-begins no transactions and ends none: what is there when a log is opened is all that there is. One that is open then can never be committed
-here, where nobody knows its coordinator; it counts as aborted.
+Decides that from Kafka's indexes of them (``.txnindex``) and, where one is damaged, from the log. Knows nothing of readers, and of
+compaction only that a cleaned segment has another index than those it replaces. This version begins no transactions and ends none: what is
+there when a log is opened is all that there ever is. One that is open then can never be committed here, where nobody knows its coordinator;
+it counts as aborted for readers, and compaction leaves everything from its first offset on: moved back, Kafka may commit it yet.
 """
 
 import logging
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
-from operator import attrgetter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -24,6 +25,7 @@ _log = logging.getLogger(__name__)
 INDEX_ENTRY = Struct(">hqqqq")
 """One entry of an index: its version, and what ``AbortedTransaction`` holds."""
 _VERSION = 0
+_OPEN_TOLD = 5
 
 
 class AbortedTransaction(NamedTuple):
@@ -50,6 +52,16 @@ class AbortedTransactions:
     def __repr__(self) -> str:
         return f"<AbortedTransactions ended={len(self._ended)} open={len(self._still_open)}>"
 
+    @property
+    def ended(self) -> Sequence[AbortedTransaction]:
+        """Those that have a marker, in the order of their markers."""
+        return self._ended
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the first one began that nobody ended, None where all have ended."""
+        return min((first_offset for _, first_offset in self._still_open), default=None)
+
     def within(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """Return (producer id, first offset) of those that may have records in [start, end)."""
         found = [each for each in self._still_open if each[1] < end_offset]
@@ -61,18 +73,31 @@ class AbortedTransactions:
                 break  # whatever ended later began later, too
         return found
 
+    def replaced(self, start_offset: int, end_offset: int, entries: Sequence[AbortedTransaction]) -> "AbortedTransactions":
+        """Return what there is when the segments of [start, end) have been cleaned and ``entries`` is their index."""
+        first = bisect_left(self._ended, start_offset, key=attrgetter("last_offset"))
+        behind = bisect_left(self._ended, end_offset, key=attrgetter("last_offset"))
+        if self._ended[first:behind] == list(entries):
+            return self
+        return AbortedTransactions([*self._ended[:first], *entries, *self._ended[behind:]], self._still_open)
+
     def write_indexes(self, files: Files, directory: Path, segments: Segments) -> None:
         """Write the indexes beside copied segments, as Kafka has them: each entry with the segment of its marker; durable on return."""
-        by_segment: dict[int, list[bytes]] = {}
+        by_segment: dict[int, list[AbortedTransaction]] = {}
         for each in self._ended:
             if each.last_offset >= segments[0].base_offset:
                 base_offset = segments[segments.index_of(each.last_offset)].base_offset
-                by_segment.setdefault(base_offset, []).append(INDEX_ENTRY.pack(_VERSION, *each))
+                by_segment.setdefault(base_offset, []).append(each)
         for base_offset, entries in by_segment.items():
-            files.write_atomically(directory / file_name(base_offset, TXN_INDEX_SUFFIX), b"".join(entries))
+            files.write_atomically(directory / file_name(base_offset, TXN_INDEX_SUFFIX), pack_index(entries))
 
 
 NO_TRANSACTIONS = AbortedTransactions()
+
+
+def pack_index(entries: Iterable[AbortedTransaction]) -> bytes:
+    """Return the content of a segment's index; ``entries`` in the order of their markers."""
+    return b"".join(INDEX_ENTRY.pack(_VERSION, *each) for each in entries)
 
 
 def load_aborted_transactions(files: Files, segments: Segments, indexed: Collection[int], producers: ProducerState) -> AbortedTransactions:
@@ -83,6 +108,9 @@ def load_aborted_transactions(files: Files, segments: Segments, indexed: Collect
         OSError: the disk failed.
     """
     still_open = [(entry.producer_id, entry.current_txn_first_offset) for entry in producers if entry.current_txn_first_offset != NO_OFFSET]
+    if still_open:
+        told = sorted(still_open, key=itemgetter(1))[:_OPEN_TOLD]
+        _log.warning("%s: transactions that were left open count as aborted: (producer, offset) %s", segments.active.directory, told)
     ended: list[AbortedTransaction] = []
     for path in [segment.path(TXN_INDEX_SUFFIX) for segment in segments if segment.base_offset in indexed]:
         content = files.read_bytes(path)

@@ -202,6 +202,8 @@ class Cleaner:
             if done is not None:
                 outcome = outcome.after(done, self._now_ms() - started_ms)
                 cleanable = self.look(log)
+        if reason is None and not outcome.pass_count:
+            reason = _held_back(log)
         if outcome.pass_count:
             _log.info("%s: compacted %d bytes to %d in %d ms", key, outcome.bytes_before, outcome.bytes_after, outcome.duration_ms)
         return replace(outcome, dirty_ratio_after=cleanable.dirty_ratio, reason=reason)
@@ -210,8 +212,6 @@ class Cleaner:
         """Run one pass; return why it came to nothing, or what it did."""
         key = log.topic_partition
         try:
-            if log.aborted_transactions.within(log.log_start_offset, cleanable.first_uncleanable_offset):
-                return self._give_up(log, "it holds aborted transactions, which this version does not clean"), None
             done = await self._compaction(log, cleanable).run()
         except PassAborted:
             return self._put_off(key, "it changed while it was cleaned"), None
@@ -253,6 +253,14 @@ class Cleaner:
         _log.error("%s is not compacted any more until the next start: %s", log.topic_partition, reason)
         self._given_up[log.topic_partition] = log, reason
         return reason
+
+
+def _held_back(log: Log) -> str | None:
+    """Say what keeps closed segments from ever being compacted."""
+    open_offset = log.aborted_transactions.first_open_offset
+    if open_offset is None or open_offset >= log.segments.active.base_offset:
+        return None
+    return f"nothing from offset {open_offset} on is: Apache Kafka left a transaction open there, and nobody can end it here"
 
 
 class _Asked:

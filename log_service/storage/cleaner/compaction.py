@@ -3,8 +3,8 @@
 Decides the order of reading and writing. Which records stay is ``filtering``'s, how segments are exchanged is ``swap``'s. Works in the
 pool in slices of ``slice_bytes``; between two slices everything else runs, and the log may change: a pass that finds it changed gives up.
 
-Invariants: a record goes only if a later one of its key is in the log, below the offset that the pass ends at. What a pass has exchanged
-stays good when it gives up later.
+Invariants: a record goes only if a later one of its key is in the log, below the offset that the pass ends at, or if its transaction was
+aborted; such a record is later than nothing. What a pass has exchanged stays good when it gives up later.
 """
 
 import errno
@@ -22,6 +22,7 @@ from log_service.storage.cleaner.grouping import group_segments
 from log_service.storage.cleaner.offset_map import OffsetMap
 from log_service.storage.cleaner.selection import Cleanable
 from log_service.storage.cleaner.swap import check_untouched, discard, exchange, new_cleaned_segment
+from log_service.storage.cleaner.transactions import PassTransactions
 from log_service.storage.log import Log
 from log_service.storage.log_directory import SPACE_CHECK_BYTES
 from log_service.storage.segment import Segment
@@ -55,12 +56,14 @@ class Compaction:
         self._slice_bytes = max(slice_bytes, 1)
         self._pace = pace
         self._offsets = OffsetMap(map_bytes)
+        self._transactions = PassTransactions(log.aborted_transactions.ended)
         self._filter = BatchFilter(
             offsets=self._offsets,
             now_ms=now_ms,
             delete_retention_ms=log.config.delete_retention_ms,
             end_offset=cleanable.first_uncleanable_offset,
             last_writes=last_writes(log),
+            transactions=self._transactions,
         )
         self._bytes_before = self._bytes_after = 0
         self._segments_before = self._segments_after = 0
@@ -120,7 +123,8 @@ class Compaction:
         for start, header, batch in batches:
             position = start + header.size_bytes
             if header.last_offset >= start_offset:
-                if not header.is_control and header.record_count and not self._learn_batch(header, batch, start_offset):
+                has_keys = header.record_count and not header.is_control and not self._transactions.is_aborted(header)
+                if has_keys and not self._learn_batch(header, batch, start_offset):
                     return position, True, False
                 self._offsets.advance(header.last_offset)
             if position >= target:
@@ -148,7 +152,7 @@ class Compaction:
         try:
             for segment in group:
                 await self._copy(segment, cleaned, group)
-            await exchange(self._log, group, cleaned)
+            await exchange(self._log, group, cleaned, self._transactions.take_kept())
             is_exchanged = True
         finally:
             if not is_exchanged and cleaned.tail:

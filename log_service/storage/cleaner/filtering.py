@@ -2,11 +2,11 @@
 
 Decides Kafka's rules:
 
-* a record goes where a later record of its key is known, or where it has no key;
+* a record goes where a later record of its key is known, where it has no key, or where its transaction was aborted;
 * a tombstone that is the latest of its key stays until the delete horizon of its batch has come; the first pass that meets it sets that
   horizon, ``delete.retention.ms`` from then (KIP-534);
-* a transaction's marker stays while a batch of its transaction does; then it gets a delete horizon and goes when that has come. Other
-  control records stay;
+* a transaction's marker stays while a batch of its transaction does (``transactions``); then it gets a delete horizon and goes when that
+  has come. Other control records stay;
 * a batch without records stays as a header where it holds the last sequence of an active producer, or the last offset of the pass.
 
 Knows nothing of files and segments.
@@ -19,12 +19,11 @@ from typing import cast
 
 from log_service.common.types import Buffer
 from log_service.records.batch import BatchHeader, plain_records
-from log_service.records.control import ControlType, parse_control_key
+from log_service.records.control import parse_control_key
 from log_service.records.outline import Outline, outline_records
 from log_service.records.rewrite import empty_batch, retain_records
 from log_service.storage.cleaner.offset_map import OffsetMap
-
-_MARKERS = frozenset({ControlType.ABORT, ControlType.COMMIT})
+from log_service.storage.cleaner.transactions import PassTransactions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +54,8 @@ class BatchFilter:
     delete_retention_ms: int
     end_offset: int
     last_writes: Mapping[int, LastWrite]
+    transactions: PassTransactions = field(default_factory=PassTransactions)
     counts: FilterCounts = field(default_factory=FilterCounts)
-    _met_transactions: set[int] = field(default_factory=set)
 
     def apply(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         """Return what to write in place of a batch, the batch itself where it stays as it is, None where nothing stays of it.
@@ -64,10 +63,13 @@ class BatchFilter:
         Raises:
             KafkaError: its records cannot be read.
         """
-        if header.is_transactional and not header.is_control:
-            self._met_transactions.add(header.producer_id)
+        if not header.is_control:
+            self.transactions.note_batch(header)
         if header.record_count == 0:
             return batch if self._is_header_needed(header) else None
+        if self.transactions.is_aborted(header):
+            self.counts.records_read += header.record_count
+            return empty_batch(header) if self._is_header_needed(header) else None
         _, plain = plain_records(batch)
         outline = outline_records(header, plain)
         self.counts.records_read += header.record_count
@@ -110,8 +112,7 @@ class BatchFilter:
 
     def _marker(self, header: BatchHeader, outline: Outline) -> tuple[Sequence[int], bool]:
         """Return the indexes that stay of a control batch, and whether it is to get a delete horizon."""
-        is_needless = parse_control_key(outline.keys[0]) in _MARKERS and header.producer_id not in self._met_transactions
-        self._met_transactions.discard(header.producer_id)
+        is_needless = self.transactions.note_control(header, parse_control_key(outline.keys[0]))
         if is_needless and header.has_delete_horizon and header.base_timestamp <= self.now_ms:
             return [], False
         return range(header.record_count), is_needless

@@ -1,14 +1,16 @@
 """Which part of a compacted log is dirty, how dirty the log is, and whether a pass is due.
 
 Decides what Kafka decides: clean is what lies below the offset up to which the last pass came; cleanable ends before the active segment,
-the high watermark (last stable offset) and the first segment younger than ``min.compaction.lag.ms``, always at the start of a segment; a
-pass is due above ``min.cleanable.dirty.ratio``, or where a dirty record is older than ``max.compaction.lag.ms``. Knows nothing of passes.
+the high watermark, the first offset of a transaction that is open (those two are Kafka's last stable offset) and the first segment younger
+than ``min.compaction.lag.ms``, always at the start of a segment; a pass is due above ``min.cleanable.dirty.ratio``, or where a dirty record
+is older than ``max.compaction.lag.ms``. Knows nothing of passes.
 """
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from log_service.config.views import FOREVER_MS, LogConfig
+from log_service.storage.aborted_transactions import AbortedTransactions
 from log_service.storage.segment import Segment
 from log_service.storage.segments import Segments
 
@@ -21,6 +23,7 @@ class CompactedLog(Protocol):
     log_start_offset: int
     log_end_offset: int
     cleaned_offset: int | None
+    aborted_transactions: AbortedTransactions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,9 @@ def is_due(cleanable: Cleanable, config: LogConfig) -> bool:
 def _first_uncleanable(log: CompactedLog, segments: list[Segment], first_dirty: int, now_ms: int, high_watermark: int) -> int:
     """Return the base offset of the first segment that stays as it is."""
     limit = min(high_watermark, log.segments.active.base_offset)
+    open_offset = log.aborted_transactions.first_open_offset
+    if open_offset is not None:
+        limit = min(limit, open_offset)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in log.segments.from_offset(first_dirty):

@@ -4,8 +4,10 @@ Decides the order, which is Kafka's: the new files are made durable as ``.cleane
 by the next start), the old ones become ``.deleted``, the new ones get their names. Readers that hold an old segment read it to the end:
 its indexes are in memory and its file stays open until its files are removed.
 
-Invariants: a log's segments change in memory and on disk in one step, in which nothing else runs. An exchange begins only below a recovery
-point that is durable, so that no start takes the holes that compaction leaves for records that were lost.
+Invariants: a log's segments, and what it knows of aborted transactions, change in memory and on disk in one step, in which nothing else
+runs. An exchange begins only below a recovery point that is durable, so that no start takes the holes that compaction leaves for records
+that were lost. A new index of aborted transactions beside old batches does no harm, as it leaves out only those of which no batch was left;
+an old one beside new batches might, for it may name some whose marker has gone.
 """
 
 import logging
@@ -16,7 +18,16 @@ from log_service.common.env import Files
 from log_service.common.errors import StorageError
 from log_service.config.views import LogConfig
 from log_service.records.batch import CorruptBatch
-from log_service.storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, file_name, parse_file_name
+from log_service.storage.aborted_transactions import AbortedTransaction, pack_index
+from log_service.storage.file_names import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+    parse_file_name,
+)
 from log_service.storage.log import Log
 from log_service.storage.segment import Segment
 
@@ -53,8 +64,10 @@ def check_untouched(log: Log, segments: Sequence[Segment]) -> None:
         raise PassAborted
 
 
-async def exchange(log: Log, old: Sequence[Segment], new: Segment) -> None:
+async def exchange(log: Log, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction] = ()) -> None:
     """Put ``new`` in place of ``old``, neighbours below the recovery point that were not changed since ``new`` was made.
+
+    ``aborted`` is the index of aborted transactions that ``new`` gets, in the order of their markers.
 
     Raises:
         PassAborted: they were; ``new`` is the caller's to discard.
@@ -68,6 +81,8 @@ async def exchange(log: Log, old: Sequence[Segment], new: Segment) -> None:
         new.file.sync_nowait()
         new.synced_bytes = new.size_bytes
         new.sync_indexes()
+        if aborted:
+            log.files.write_atomically(new.path(TXN_INDEX_SUFFIX), pack_index(aborted))
         log.home.save_recovery_points()
         for segment in old:
             segment.pin()
@@ -78,18 +93,20 @@ async def exchange(log: Log, old: Sequence[Segment], new: Segment) -> None:
     check_untouched(log, old)
     if sizes != [segment.size_bytes for segment in old]:
         raise PassAborted
-    _exchange_now(log, old, new)
+    _exchange_now(log, old, new, aborted)
     await log.files.run_in_pool(lambda: log.files.sync_directory(log.directory))
 
 
-def _exchange_now(log: Log, old: Sequence[Segment], new: Segment) -> None:
+def _exchange_now(log: Log, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
     first = log.segments.index_of(old[0].base_offset)
     due_ms = log.clock.monotonic_ms() + log.config.file_delete_delay_ms
     segments = list(log.segments)
     try:
         paths = [path for segment in old for path in segment.set_aside(is_kept_open=True)]
         new.rename("")
-        log.segments.replace([*segments[:first], new, *segments[first + len(old) :]])
+        following = segments[first + len(old) :]
+        log.segments.replace([*segments[:first], new, *following])
+        log.aborted_transactions = log.aborted_transactions.replaced(new.base_offset, following[0].base_offset, aborted)
         log.is_directory_dirty = True
         log.removals.schedule(paths, due_ms)
         for segment in old:
@@ -122,6 +139,9 @@ def finish_exchanges(files: Files, directory: Path, names: Sequence[str], config
         files.remove(directory / name)
     for name in kept:
         if _offset_of(name, SWAP_SUFFIX) not in base_offsets:  # its batches have their name already, or never will
+            if parse_file_name(name, TXN_INDEX_SUFFIX + SWAP_SUFFIX) is not None:  # which cannot be built again, as the others can
+                files.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
+                continue
             files.remove(directory / name)
             files.remove(directory / name.removesuffix(SWAP_SUFFIX))
     if base_offsets:

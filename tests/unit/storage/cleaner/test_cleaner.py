@@ -17,6 +17,8 @@ from log_service.common.types import GROUP_METADATA_TOPIC, TopicId, TopicPartiti
 from log_service.config.views import CleanerConfig, LogConfig, LogManagerConfig
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.builder import build_batch
+from log_service.records.control import ControlType, build_end_transaction_marker
+from log_service.storage.aborted_transactions import AbortedTransaction, pack_index
 from log_service.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
 from log_service.storage.cleaner.figures import CompactionOutcome
 from log_service.storage.log import Log
@@ -359,16 +361,58 @@ def test_a_pass_that_takes_longer_than_the_timer_is_waited_for_in_peace() -> Non
     play(story, backoff_ms=100)
 
 
-def test_an_aborted_transaction_of_another_program_is_left_alone() -> None:
+def filled_by_kafka(node: Node, *markers: ControlType | None) -> None:
+    """Write transactions into A, each in a segment of its own: the key's next value, and how it ended (None: it did not)."""
+    log = node.create(A)
+    for number, marker in enumerate(markers):
+        header: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_offset": log.log_end_offset}
+        rows = [(EPOCH_MS, b"key", b"%d" % number)]
+        log.append_as_follower(build_batch(rows, base_sequence=number, is_transactional=True, **header))
+        if marker is not None:
+            header["base_offset"] += 1
+            log.append_as_follower(build_end_transaction_marker(marker, coordinator_epoch=0, timestamp_ms=EPOCH_MS, **header))
+        log.roll()
+
+
+def put_index(node: Node, base_offset: int, first_offset: int) -> None:
+    """Write the index that Kafka would leave beside a segment: one transaction, whose marker follows its record."""
+    entry = AbortedTransaction(7, first_offset, first_offset + 1, first_offset)
+    file = node.files.open(ROOT / "a-0" / f"{base_offset:020d}.txnindex")
+    file.append_gathered([pack_index([entry])])
+    file.sync_nowait()
+    node.files.sync_directory(ROOT / "a-0")
+
+
+def test_a_value_of_an_aborted_transaction_is_not_the_latest() -> None:
     async def story(node: Node) -> None:
-        node.create(A)
-        node.fill(A)
-        node.files.open(ROOT / "a-0" / "00000000000000000001.txnindex").append_gathered([bytes(34)])
+        filled_by_kafka(node, ControlType.COMMIT, ControlType.ABORT)
+        put_index(node, 2, 2)
 
     async def restarted(node: Node) -> None:
         node.create(A)
         outcome = await node.cleaned(A)
-        assert "aborted transactions" in (outcome.reason or "")
-        assert len(node.values(A)) == 4
+        assert (outcome.reason, outcome.records_before, outcome.records_after) == (None, 4, 3)
+        assert node.manager.cleaner.uncleanable == {}
+        assert node.values(A) == [b"0", b"\0\0\0\0\0\0", b"\0\0\0\0\0\0"], "the value that was committed, and both markers"
+
+    play(restarted, play(story).files)
+
+
+def test_what_follows_an_open_transaction_stays_and_who_asks_is_told_why() -> None:
+    async def story(node: Node) -> None:
+        filled_by_kafka(node, ControlType.COMMIT, ControlType.COMMIT, None)
+
+    async def restarted(node: Node) -> None:
+        log = node.create(A)
+        node.fill(A)
+        first = await node.cleaned(A)
+        assert (first.pass_count, first.cleaned_offset, first.reason) == (1, 4, None)
+        values = node.values(A)
+        again = await node.cleaned(A)
+        assert (again.pass_count, again.dirty_ratio_after) == (0, 0.0)
+        assert "nothing from offset 4 on" in (again.reason or "")
+        assert node.values(A) == values
+        assert log.aborted_transactions.first_open_offset == 4
+        assert node.manager.cleaner.uncleanable == {}
 
     play(restarted, play(story).files)
