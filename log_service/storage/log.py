@@ -173,7 +173,7 @@ class Log(ReadableLog):
             segment = Segment(self.files, self.directory, base_offset, self.config, created_ms=now_ms)
             self.segments.add(segment)
             self.home.on_rolled(self.topic_partition)
-        self.is_directory_dirty = True
+        self.is_directory_dirty, self._clean_end_offset = True, None  # whoever closes has a name to make durable
         return segment
 
     # Durability

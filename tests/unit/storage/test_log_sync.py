@@ -330,3 +330,17 @@ def test_closing_twice_is_closing_once() -> None:
     trio.run(context.log.close)
     trio.run(context.log.close)
     assert context.files.open_count == 0
+
+
+def test_a_segment_that_was_begun_and_not_written_to_before_a_clean_stop_keeps_its_name() -> None:
+    """Closing wrote nothing, as no offset had changed: what was appended to that segment after the start was lost with its name."""
+    context = LogContext()
+    context.append_records(2)
+    context.reopen_clean()
+    context.log.roll()
+    context.reopen_clean()
+    context.append_records(1)
+    assert trio.run(context.log.sync) == 3
+    context.files.crash()
+    context.open(recovery_point=3)
+    assert context.log.log_end_offset == 3
