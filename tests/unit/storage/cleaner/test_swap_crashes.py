@@ -6,6 +6,7 @@ from random import Random
 import pytest
 import trio
 
+from log_service.records.control import ControlType
 from tests.sim.disk import Crashed, Disk
 from tests.sim.files import MemoryFiles
 from tests.unit.storage.cleaner.context import CompactedLog
@@ -37,9 +38,23 @@ def fill(log: CompactedLog, first: int) -> None:
     trio.run(log.log.sync)
 
 
+def fill_with_transactions(log: CompactedLog, first: int) -> None:
+    """Write what Kafka leaves: values that were committed, the next ones aborted; a marker in a later segment than its transaction."""
+    for number in range(first, first + 3):
+        log.write_in_transaction(2, *[(key, b"%d" % number) for key in KEYS], sequence=8 * number)
+        log.end_transaction(2, ControlType.COMMIT)
+        log.write_in_transaction(2, *[(key, b"aborted") for key in KEYS], sequence=8 * number + 4)
+        if number % 3 == 1:
+            log.log.roll()
+        log.end_transaction(2, ControlType.ABORT)
+        log.write((b"plain", b"%d" % number), producer_id=1, producer_epoch=0, base_sequence=number)
+        log.log.roll()
+    trio.run(log.log.sync)
+
+
 def surviving(log: CompactedLog) -> dict[bytes | None, bytes | None]:
-    """Return the state that a reader builds from the log."""
-    return {key: value for _, key, value in log.rows()}
+    """Return the state that a reader of committed records builds from the log."""
+    return {key: value for _, key, value in log.committed_rows()}
 
 
 def check(log: CompactedLog, expected: dict[bytes | None, bytes | None], end_offset: int) -> None:
@@ -48,6 +63,7 @@ def check(log: CompactedLog, expected: dict[bytes | None, bytes | None], end_off
     assert surviving(log) == expected
     assert log.log.log_end_offset == end_offset
     assert [name for name in log.names() if name.endswith((".cleaned", ".swap", ".deleted"))] == []
+    check_index(log)
     entry = log.log.producer_state.get(1)
     assert entry is not None
     for segment in log.log.segments:
@@ -57,17 +73,38 @@ def check(log: CompactedLog, expected: dict[bytes | None, bytes | None], end_off
     log.write((b"a", b"new"), producer_id=1, producer_epoch=0, base_sequence=(entry.last_sequence + 1))
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("is_default_config", [False, True])
-def test_a_crash_at_any_point_of_a_pass_loses_no_key(seed: int, is_default_config: bool) -> None:
+def with_history(files: MemoryFiles, clock: SettableClock, *, has_transactions: bool) -> CompactedLog:
+    """Return a log before a pass that has everything to do: values, emptied transactions and needless markers."""
+    options = {"segment_bytes": 1_200, "delete_retention_ms": 0} if has_transactions else {"segment_bytes": 500}
+    log = CompactedLog(files, clock=clock, index_interval_bytes=1, **options)
+    write = fill_with_transactions if has_transactions else fill
+    write(log, 0)
+    log.clean()
+    write(log, 3)
+    if has_transactions:
+        log.clean()
+        write(log, 6)
+    return log
+
+
+def check_index(log: CompactedLog) -> None:
+    """Each aborted transaction that the index names has its marker, and each batch that was emptied because of one has its name there."""
+    ended, headers = log.log.aborted_transactions.ended, log.headers()
+    assert {transaction.last_offset for transaction in ended} <= {header.base_offset for header in headers if header.is_control}
+    emptied = [header.base_offset for header in headers if header.is_transactional and not header.is_control and not header.record_count]
+    assert all(any(transaction.first_offset <= offset <= transaction.last_offset for transaction in ended) for offset in emptied)
+
+
+PLAIN = [(seed, False, is_default_config) for seed in range(4) for is_default_config in (False, True)]
+
+
+@pytest.mark.parametrize(("seed", "has_transactions", "is_default_config"), [*PLAIN, (0, True, False), (1, True, True)])
+def test_a_crash_at_any_point_of_a_pass_loses_no_key(seed: int, *, has_transactions: bool, is_default_config: bool) -> None:
     crash_count = 0
     for countdown in range(1, 2_000):
         disk, rng, clock = Disk(is_reordering=seed % 2 == 1), Random(f"{seed} {countdown}"), SettableClock()
         plain = MemoryFiles(disk, rng=rng, clock=clock)
-        log = CompactedLog(plain, clock=clock, segment_bytes=500, index_interval_bytes=1)
-        fill(log, 0)
-        log.clean()
-        fill(log, 3)
+        log = with_history(plain, clock, has_transactions=has_transactions)
         recovery_point, end_offset, expected = log.log.recovery_point, log.log.log_end_offset, surviving(log)
         crashing = CrashingFiles(disk, rng=rng, clock=clock)
         log.files = log.log.files = crashing
@@ -81,7 +118,9 @@ def test_a_crash_at_any_point_of_a_pass_loses_no_key(seed: int, is_default_confi
             crash_count += 1
         else:
             break
-        log.config = log.config if not is_default_config else type(log.config)(segment_bytes=500, index_interval_bytes=1)
+        compacted = log.config
+        if is_default_config:
+            log.config = type(compacted)(segment_bytes=compacted.segment_bytes, index_interval_bytes=1)
         log.files = CrashingFiles(disk, rng=rng, clock=clock)
         log.files.countdown = rng.randint(1, 60)
         try:
@@ -90,6 +129,7 @@ def test_a_crash_at_any_point_of_a_pass_loses_no_key(seed: int, is_default_confi
             log.files = MemoryFiles(disk, rng=rng, clock=clock)
             log.open(recovery_point=recovery_point)
         log.files.countdown = -1
+        log.log.reconfigure(compacted)  # as the topic's configuration says before anybody reads
         check(log, expected, end_offset)
     assert crash_count > 30
 
