@@ -199,7 +199,7 @@ def files_of(node: Node, topic: str, *suffixes: str) -> dict[str, bytes]:
 
 
 def active_offset(node: Node, topic: str) -> int:
-    return max(int(name.partition(".")[0]) for name in files_of(node, topic, ".log"))
+    return max(int(path.stem) for path in (data_of(node) / f"{topic}-0").iterdir() if path.suffix == ".log")
 
 
 def cleaned_offset(node: Node, topic: str) -> int:
