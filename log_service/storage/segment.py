@@ -123,9 +123,8 @@ class Segment:
     def is_rebuild_due(self) -> bool:
         """Whether a use of the indexes would build them again first, which may take seconds; ``doubt_indexes`` was not tried yet."""
         indexes = self._indexes
-        if self.size_bytes <= SLOWLY_REBUILT_BYTES or indexes.is_loaded or indexes.were_doubted:
-            return False
-        return not indexes.try_load(self.size_bytes)
+        is_settled = indexes.is_loaded or indexes.were_doubted or self.size_bytes <= SLOWLY_REBUILT_BYTES
+        return not is_settled and not indexes.try_load(self.size_bytes)
 
     @property
     def offset_index(self) -> OffsetIndex:
