@@ -3,7 +3,7 @@
 Decides which logs belong into which file, and that a file is written only when it would change. Knows nothing of when.
 
 Invariant: writes of one node's checkpoints follow each other, and each takes the offsets when its turn comes: a truncation that lowers a
-recovery point is never overtaken by a write that began before it.
+recovery point is never overtaken by a write that began before it. What a file says of a log was never said of an earlier one.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,17 +12,21 @@ from pathlib import Path
 from threading import Lock
 
 from log_service.common.env import Files
+from log_service.common.errors import StorageError
 from log_service.common.types import TopicPartition
 from log_service.storage.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    read_offsets,
     write_offsets,
 )
 from log_service.storage.clean_shutdown import write_marker
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
+
+_ALL = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT)
 
 
 class CheckpointWriter:
@@ -55,6 +59,26 @@ class CheckpointWriter:
         """Write what a truncation lowers; blocks, durable on return."""
         self.write_recovery_points(directory)
         self.write_cleaned_offsets(directory)
+
+    def forget(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
+        """Take an earlier log of that name out of the directory's files, before another one begins there; blocks, durable on return.
+
+        Or the next start would believe that the new one was durable as far as the old one was, or begins where that began.
+        """
+        for path in [directory.path / name for name in _ALL]:
+            with self._guard:
+                written = self._written.get(path)
+                known = self._read(path) if written is None else written
+                if topic_partition in known or (written is None and known):  # what was read may not be durable
+                    kept = {key: offset for key, offset in known.items() if key != topic_partition}
+                    write_offsets(self._files, path, kept)
+                    self._written[path] = kept
+
+    def _read(self, path: Path) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self._files, path)
+        except StorageError:
+            return {}  # whoever starts believes nothing of it, either
 
     def write_at_end(self, directory: LogDirectory, broker_epoch: int) -> None:
         """Write what the next start needs to believe a directory whose logs were closed in order; blocks, durable on return."""

@@ -245,6 +245,7 @@ class LogManager:
         path = directory.path / str(topic_partition)
         self._sync_renames(directory)
         try:
+            self.checkpoint_writer.forget(directory, topic_partition)
             log = self.open_at(directory, path, topic_partition, config, known=OpenedFrom(is_clean=True), topic_id=topic_id)
         except OSError as error:
             if self.env.files.exists(path):

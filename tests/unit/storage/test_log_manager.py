@@ -381,3 +381,53 @@ def test_a_crash_at_any_time_leaves_a_node_that_starts_with_all_that_was_synced(
     assert again.manager.damaged == {}
     for key, offset in synced.items():
         assert again.manager.logs[key].log_end_offset >= offset
+
+
+def made_again(save: Callable[[Node], None], *, is_restarted: bool = False) -> Node:
+    """A node that was killed after a topic had been deleted and made again; of the first one ``save`` wrote a checkpoint."""
+    node = started(A, count=7)
+    run_sync(node, A)
+    save(node)
+    if is_restarted:
+        node.manager.release()
+        node = Node(node.files)
+        run(node.manager.load)
+    node.manager.delete_log(A)
+    node.manager.create_log(A, ID_B, node.config)
+    node.append(A, 2)
+    run_sync(node, A)
+    node.manager.release()
+    again = Node(node.files)
+    run(again.manager.load)
+    return again
+
+
+def run_sync(node: Node, topic_partition: TopicPartition) -> None:
+    async def main() -> None:
+        await node.manager.logs[topic_partition].sync()
+
+    run(main)
+
+
+def save_recovery_points(node: Node) -> None:
+    node.manager.checkpoint_writer.write_recovery_points(node.manager.directories[0])
+
+
+def save_start(node: Node) -> None:
+    node.manager.logs[A].advance_log_start_offset(5)
+    node.manager.checkpoint_writer.write_start_offsets(node.manager.directories[0])
+
+
+def save_high_watermark(node: Node) -> None:
+    node.manager.checkpoint_writer.write_high_watermarks(node.manager.directories[0], {A: 7})
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("save", [save_recovery_points, save_start, save_high_watermark])
+def test_a_topic_that_is_made_again_is_not_taken_for_the_one_before(save: Callable[[Node], None], is_restarted: bool) -> None:
+    """Recovery would find damage below the old recovery point, or begin at the old start and throw everything away."""
+    again = made_again(save, is_restarted=is_restarted)
+    assert not again.manager.damaged
+    log = again.manager.logs[A]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+    assert again.manager.high_watermarks.get(A, 0) == 0
