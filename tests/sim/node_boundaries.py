@@ -30,6 +30,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from tests.sim.disk import Disk
 from tests.sim.network import Weather
+from tests.sim.node_answers import check_refusals, refusals_noted
 from tests.sim.node_audit import Auditor
 from tests.sim.node_checker import Violation, check
 from tests.sim.node_clients import GROUP, TIMEOUTS, Clients
@@ -132,7 +133,7 @@ class Story:
             host = NodeHost(self.world, nursery, self.plan.config, self.plan.texts)
             auditor = Auditor(host)
             self._note_deaths(host)
-            with exceptions_noted(self.violations):
+            with exceptions_noted(self.violations), refusals_noted(self.history):
                 nursery.start_soon(self._keep_running, host)
                 with trio.move_on_after(STORY_SECONDS) as waiting:
                     await self._tell(host)
@@ -141,7 +142,7 @@ class Story:
             self.violations += auditor.violations
             self.operations = host.operations
             nursery.cancel_scope.cancel()
-        self.violations += [*check(self.history), *check_metadata(self.history)]
+        self.violations += [*check(self.history), *check_metadata(self.history), *check_refusals(self.history)]
 
     @property
     def _death(self) -> Death:

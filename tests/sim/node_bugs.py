@@ -59,7 +59,7 @@ def planted(bug: Bug) -> Iterator[None]:
 
 _append_partition, _become_leader = Partition._append, Partition.become_leader
 _append_request = produce._Appending.append
-_recover, _roll, _answer_to_sync = Segment.recover, Log._roll, LogDirectory.answer_to_sync
+_recover, _roll, _write = Segment.recover, Log._roll, Log._write
 _replay_batch = CoordinatorRuntime._replay_batch
 _commit_request = admin_groups.commit_request
 
@@ -125,6 +125,12 @@ def _roll_without_directory(self: Log, *arguments: Any) -> Any:
     return segment
 
 
+def _refuse_what_would_roll(self: Log, buffer: Any, size_bytes: int, *arguments: Any) -> Any:
+    if self.segments.active.size_bytes + size_bytes > self.config.segment_bytes:
+        raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, "no segment holds this")
+    return _write(self, buffer, size_bytes, *arguments)
+
+
 def _recovery_points_ahead(self: CheckpointWriter, directory: LogDirectory) -> dict[Any, int]:
     return {key: log.log_end_offset for key, log in self._logs_of(directory).items()}
 
@@ -178,6 +184,7 @@ BUGS = (
         needs=Fault.FAILED_SYNC,
     ),
     Bug(name="directory not synced after a roll", replacements=((Log, "_roll", _roll_without_directory),)),
+    Bug(name="batch refused that a new segment would hold", replacements=((Log, "_write", _refuse_what_would_roll),)),
     Bug(name="retention takes too much", replacements=((log_module, "count_deletable", _keep_only_the_active_segment),)),
     Bug(name="change answered and not recorded", replacements=((controller, "incremental_alter_configs", _alter_without_a_record),)),
     Bug(name="commit of a record that was not read", replacements=((commits, "commit_request", _commit_one_too_many),)),

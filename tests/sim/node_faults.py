@@ -13,7 +13,7 @@ import trio
 
 from tests.sim.node_audit import Auditor
 from tests.sim.node_checker import Violation
-from tests.sim.node_history import Died, History
+from tests.sim.node_history import Died, DiskFault, History
 from tests.sim.node_host import HOST, Death, NodeHost
 from tests.sim.node_plan import Fault, Plan, draw_weather
 from tests.sim.world import World
@@ -186,7 +186,7 @@ class Adversary:
         self.world.network.reset_connections(name)
 
     async def _fill_disk(self) -> None:
-        self._is_disk_at_fault = True
+        self._begin_disk_fault()
         self.host.disk.space_bytes = self.rng.choice([0, 100, 3_000, 20_000])
         await self._pause_at_fault(self.rng.uniform(0.5, 5))
         self.host.disk.space_bytes = DISK_BYTES
@@ -197,13 +197,17 @@ class Adversary:
         """A sync fails: final. The operator starts the node again, with or without cutting the power first."""
         incarnation = self.host.current
         assert incarnation is not None
-        self._is_disk_at_fault = True
+        self._begin_disk_fault()
         incarnation.files.fail_next("sync", error=errno.EIO, containing=self.rng.choice(SYNCED_PATHS))
         await self._pause_at_fault(self.rng.uniform(1, 5))
         if self._draw_death() is Death.POWER:
             await self._restart_after_power_loss()
         else:
             await self._restart_after_kill()
+
+    def _begin_disk_fault(self) -> None:
+        self._is_disk_at_fault = True
+        self.history.add(DiskFault())
 
     async def _pause_at_fault(self, seconds: float) -> None:
         incarnation = self.host.current

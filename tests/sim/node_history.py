@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 from tests.sim.node_host import Death
 
@@ -154,6 +155,20 @@ class Died(Entry):
     """The node died."""
 
     death: Death
+
+
+@dataclass(slots=True, kw_only=True)
+class DiskFault(Entry):
+    """The disk began to fail, or to be full."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Refused(Entry):
+    """An answer, or a part of one, with an error code; ``text`` is what it said, or was."""
+
+    api_key: int
+    code: ErrorCode
+    text: str
 
 
 @dataclass(slots=True, kw_only=True)

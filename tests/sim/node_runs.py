@@ -23,6 +23,7 @@ import trio
 
 from log_service.common.errors import KafkaError, TidelogError
 from tests.sim.disk import Disk
+from tests.sim.node_answers import check_refusals, refusals_noted
 from tests.sim.node_audit import Auditor, check_lookups
 from tests.sim.node_checker import Violation, check
 from tests.sim.node_clients import Clients
@@ -83,11 +84,11 @@ class Run:
             auditor = Auditor(host)
             adversary = Adversary(self.world, self.plan, host, auditor, self.history)
             self.faults = adversary.counts
-            with exceptions_noted(self.violations):
+            with exceptions_noted(self.violations), refusals_noted(self.history):
                 await self._play_to_the_end(host, adversary)
             self.violations += [*adversary.failures, *auditor.violations]
             nursery.cancel_scope.cancel()
-        self.violations += [*check(self.history), *check_metadata(self.history)]
+        self.violations += [*check(self.history), *check_metadata(self.history), *check_refusals(self.history)]
 
     async def _play_to_the_end(self, host: NodeHost, adversary: Adversary) -> None:
         try:
