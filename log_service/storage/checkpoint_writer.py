@@ -65,14 +65,31 @@ class CheckpointWriter:
 
         Or the next start would believe that the new one was durable as far as the old one was, or begins where that began.
         """
-        for path in [directory.path / name for name in _ALL]:
-            with self._guard:
-                written = self._written.get(path)
-                known = self._read(path) if written is None else written
-                if topic_partition in known or (written is None and known):  # what was read may not be durable
-                    kept = {key: offset for key, offset in known.items() if key != topic_partition}
-                    write_offsets(self._files, path, kept)
-                    self._written[path] = kept
+        for name in _ALL:
+            self._change(directory.path / name, topic_partition, None)
+
+    def remember(self, log: Log) -> None:
+        """Write at once how far a log that came here is durable, and where it starts; blocks, durable on return.
+
+        Or the next start would take what compaction left of it for a log with a hole, and undo what DeleteRecords did.
+        """
+        self._change(log.home.path / RECOVERY_POINT_CHECKPOINT, log.topic_partition, log.recovery_point)
+        if log.log_start_offset > log.segments[0].base_offset:
+            self._change(log.home.path / LOG_START_OFFSET_CHECKPOINT, log.topic_partition, log.log_start_offset)
+
+    def _change(self, path: Path, topic_partition: TopicPartition, offset: int | None) -> None:
+        """Replace one entry of a file; None takes it out."""
+        with self._guard:
+            written = self._written.get(path)
+            offsets = self._read(path) if written is None else written.copy()
+            is_doubtful = written is None and bool(offsets)  # what was read may not be durable
+            if offsets.get(topic_partition) != offset or is_doubtful:
+                if offset is None:
+                    offsets.pop(topic_partition, None)
+                else:
+                    offsets[topic_partition] = offset
+                write_offsets(self._files, path, offsets)
+                self._written[path] = offsets
 
     def _read(self, path: Path) -> dict[TopicPartition, int]:
         try:

@@ -4,22 +4,30 @@ Decides the order of a move: a ``-future`` directory is filled until it is caugh
 then the old directory is renamed away. Knows no requests and no leaders: whoever serves the partition is told by what ``move`` returns.
 
 Invariants: at every moment one directory of the partition's name holds everything that the log held durably; a crash between the two
-renames leaves two of them, told apart by ``moved-here`` in the copy, whose content is then the better one; a copy that was not finished is
-thrown away at the next start and begun again. The last step (the rest of the copy, one sync, two renames) blocks the event loop, a few
-milliseconds once per move, so that nothing is appended beside it.
+renames leaves two of them, told apart by ``moved-here`` in the copy, whose content is then the better one, unless the last step failed and
+the old log went on; a copy that was not finished is thrown away at the next start and begun again, and no copy is without ``moved-here``:
+nobody would know whose it is. A copy ends where its log ends, also where compaction took the last records. The last step (the rest of the
+copy, one sync, two renames) blocks the event loop, a few milliseconds once per move, so that nothing is appended beside it.
 """
 
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicPartition
 from log_service.records.batch import iterate_headers
-from log_service.storage.file_names import FUTURE_DIRECTORY_SUFFIX, is_set_aside, parse_directory_name, set_aside_name
+from log_service.storage.file_names import (
+    DELETE_DIRECTORY_SUFFIX,
+    FUTURE_DIRECTORY_SUFFIX,
+    is_set_aside,
+    parse_directory_name,
+    set_aside_name,
+)
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 from log_service.storage.recovery import OpenedFrom
@@ -76,31 +84,52 @@ class FutureLogs:
             if copy.log_end_offset < log.log_start_offset:  # retention was faster
                 self._drop(copy)
                 copy = await self._begin(log, copy.home)
-            elif _left_bytes(log, copy) > QUIET_BYTES:
-                copy.append_as_follower(await self._read(log, copy.log_end_offset, CHUNK_BYTES))
+            elif _left_bytes(log, copy) > QUIET_BYTES and (chunk := await self._read(log, copy.log_end_offset, CHUNK_BYTES)):
+                copy.append_as_follower(chunk)
             else:
                 await copy.sync()
-                if _is_open(log) and _left_bytes(log, copy) <= QUIET_BYTES:
+                if _is_open(log) and (_left_bytes(log, copy) <= QUIET_BYTES or not _has_more(log, copy)):
                     return self._replace(log, copy)
         return None
 
     async def _begin(self, log: Log, target: LogDirectory) -> Log:
         manager, topic_partition = self._manager, log.topic_partition
+        await self._forget_last_move(log)
         first = await self._read(log, log.log_start_offset, 1)
-        base_offset = next((header.base_offset for _, header in iterate_headers(first)), log.log_start_offset)
-        path = target.path / set_aside_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, manager.new_id())
+        base_offset = min([log.log_start_offset, *(header.base_offset for _, header in iterate_headers(first))])
+        name, files = set_aside_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, manager.new_id()), manager.env.files
+        path = target.path / name
 
         def begin() -> Log:
+            manager.checkpoint_writer.forget(target, topic_partition)
+            nameless = _removed_at_start(path)
+            files.make_directory(nameless)
+            files.write_atomically(nameless / MOVED_HERE, b"")
+            files.rename(nameless, path)
             known = OpenedFrom(is_clean=True, log_start_offset=base_offset, recovery_point=base_offset)
             copy = manager.open_at(target, path, topic_partition, log.config, known=known, topic_id=log.topic_id)
             self.logs[topic_partition] = copy  # here, so that whoever is cancelled while waiting drops it
-            manager.env.files.write_atomically(path / MOVED_HERE, b"")
+            copy.append_as_follower(first)  # now it ends behind the log's start, which may lie inside a batch
             return copy
 
         try:
-            return await manager.env.files.run_in_pool(begin)
+            return await files.run_in_pool(begin)
         except OSError as error:
+            self._discard(target, path, _removed_at_start(path))
             raise target.answer_to(error) from error
+
+    async def _forget_last_move(self, log: Log) -> None:
+        """Take durably from a log what says that it was moved here itself: a loss of power may have brought it back."""
+        files = self._manager.env.files
+
+        def forget() -> None:
+            files.remove(log.directory / MOVED_HERE)
+            files.sync_directory(log.directory)
+
+        try:
+            await files.run_in_pool(forget)
+        except OSError as error:
+            raise log.home.answer_to(error) from error
 
     async def _read(self, log: Log, offset: int, chunk_bytes: int) -> bytes:
         """Return whole batches from ``offset`` on, at least one where there is one."""
@@ -117,19 +146,23 @@ class FutureLogs:
             copy.append_as_follower(chunk)
         final = copy.home.path / str(topic_partition)
         files = manager.env.files
+        known = OpenedFrom(
+            is_clean=True,
+            log_start_offset=log.log_start_offset,
+            recovery_point=log.log_end_offset,
+            cleaned_offset=log.cleaned_offset,
+        )
         try:
             log.aborted_transactions.write_indexes(files, copy.directory, copy.segments)
-            _finish(copy)
+            _finish(copy, log)
             files.rename(copy.directory, final)
             files.sync_directory(copy.home.path)
+            replacement = manager.open_at(copy.home, final, topic_partition, log.config, known=known, topic_id=log.topic_id)
+            manager.checkpoint_writer.remember(replacement)
         except OSError as error:
+            self._discard(copy.home, final, _removed_at_start(copy.directory))
             raise copy.home.answer_to(error) from error
         del self.logs[topic_partition]
-        known = OpenedFrom(is_clean=True, log_start_offset=log.log_start_offset, recovery_point=log.log_end_offset)
-        try:
-            replacement = manager.open_at(copy.home, final, topic_partition, log.config, known=known, topic_id=log.topic_id)
-        except OSError as error:
-            raise copy.home.answer_to(error) from error
         self._take_place(log, replacement)
         _log.info("%s was moved from %s to %s", topic_partition, log.home.path, copy.home.path)
         return replacement
@@ -146,8 +179,17 @@ class FutureLogs:
     def _drop(self, copy: Log) -> None:
         """Close a copy, and have its files removed."""
         copy.close_files()
-        if not copy.home.is_offline:
-            copy.removals.schedule([copy.directory], copy.clock.monotonic_ms())
+        self._discard(copy.home, copy.directory, _removed_at_start(copy.directory))
+
+    def _discard(self, home: LogDirectory, path: Path, target: Path) -> None:
+        """Have a copy's directory removed; as ``target``, so that what is left of it after half of its removal is known as nobody's."""
+        files = self._manager.env.files
+        try:
+            if not home.is_offline and files.exists(path):
+                files.rename(path, target)
+                self._manager.removals.schedule([target], self._manager.env.clock.monotonic_ms())
+        except OSError as error:
+            _log.warning("%s is left of a move that was given up; the next start removes it: %s", path, error)
 
     # Starting
 
@@ -166,14 +208,18 @@ class FutureLogs:
         files, found = self._manager.env.files, []
         for name in files.list_directory(directory.path):
             topic_partition = parse_directory_name(name.removesuffix(FUTURE_DIRECTORY_SUFFIX).rpartition(".")[0])
-            is_copy = is_set_aside(name, FUTURE_DIRECTORY_SUFFIX) and topic_partition in self._manager.logs
-            if is_copy and files.exists(directory.path / name / MOVED_HERE):
-                files.remove_tree(directory.path / name)
-                found.append(cast("TopicPartition", topic_partition))
+            if is_set_aside(name, FUTURE_DIRECTORY_SUFFIX) and files.exists(directory.path / name / MOVED_HERE):
+                nameless = _removed_at_start(directory.path / name)
+                files.rename(directory.path / name, nameless)
+                files.remove_tree(nameless)
+                if topic_partition is not None and topic_partition in self._manager.logs:
+                    found.append(topic_partition)
         return found
 
     def settle(self, one: Log, other: Log) -> Log:
         """Return which of two directories stays that a crash in the last step of a move left; the other is set aside.
+
+        It is the copy, unless the old log has more: then the last step failed, and the old log was written on.
 
         Raises:
             StorageError: neither says that it was moved here.
@@ -184,6 +230,8 @@ class FutureLogs:
         if len(moved) != 1:
             raise StorageError(f"{one.topic_partition} is in {one.directory} and in {other.directory}: move one of them away")
         stays, goes = (one, other) if moved[0] is one else (other, one)
+        if goes.log_end_offset > stays.log_end_offset:
+            stays, goes = goes, stays
         self._take_place(goes, stays)
         return stays
 
@@ -213,11 +261,26 @@ def _is_open(log: Log) -> bool:
     return not log.is_closed
 
 
-def _finish(copy: Log) -> None:
-    """Make a copy durable, with what the next opening reads, and close its files; blocks."""
+def _removed_at_start(path: Path) -> Path:
+    """Return the name that a directory has while it is no copy yet, or no more; the next start removes what is called so."""
+    return path.with_name(path.name.removesuffix(FUTURE_DIRECTORY_SUFFIX) + DELETE_DIRECTORY_SUFFIX)
+
+
+def _has_more(log: Log, copy: Log) -> bool:
+    """Whether the log has a batch that the copy lacks; behind its last one compaction may have left nothing."""
+    return bool(next(log.read_batches(copy.log_end_offset, chunk_bytes=1), b""))
+
+
+def _finish(copy: Log, log: Log) -> None:
+    """Make a copy durable, with what the next opening reads, and close its files; blocks. It ends where ``log`` ends."""
+    copy.producer_state = log.producer_state  # which knows producers whose batches retention took, too
+    if copy.log_end_offset < log.log_end_offset:  # compaction took the last records, and their offsets are never handed out again
+        copy._roll(log.log_end_offset, copy.clock.wall_ms())  # noqa: SLF001 - as for an append far behind the last one
+        copy.log_end_offset = log.log_end_offset
     for segment in copy.segments.from_offset(copy.recovery_point):
         segment.sync()
     copy._write_for_next_start()  # noqa: SLF001 - what closing does, without waiting
+    copy.files.sync_directory(copy.directory)
     copy.close_files()
 
 

@@ -1,5 +1,6 @@
 """A log that moves to another directory of its node, and what a crash or a broken disk leaves of the move (KIP-113)."""
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -13,7 +14,8 @@ from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 from tests.sim.disk import Crashed, Disk
 from tests.sim.files import MemoryFiles
-from tests.unit.storage.context import NOW_MS, SettableClock, idempotent, validated
+from tests.sim.node_boundaries import Least
+from tests.unit.storage.context import NOW_MS, SettableClock, batch, idempotent, validated
 from tests.unit.storage.test_crash_points import CrashingFiles
 from tests.unit.storage.test_log_manager import FIRST, ID_A, SECOND, A, Node, run
 
@@ -119,7 +121,7 @@ def when_the_copy_begins(node: Node, act: Callable[[], object]) -> None:
     """Act once, as soon as something is written below the second directory."""
 
     def look(operation: str, path: Path) -> None:
-        if operation == "rename" and "-future" in str(path):
+        if operation == "open" and "-future" in str(path):
             node.files.on_operation = lambda _operation, _path: None
             act()
 
@@ -239,7 +241,178 @@ def test_a_crash_before_any_operation_of_a_move_keeps_all_that_was_durable(seed:
         assert log.log_end_offset == (8 if is_done else max(log.log_end_offset, 7)), (countdown, log)
         places = [path for path in BOTH if "a-0" in again.files.list_directory(path)]
         assert places == [log.home.path], countdown
+        assert not [name for path in BOTH for name in copies(again.files, path)], countdown
         again.manager.release()
         if is_done:
             break
     assert crash_count > 25
+
+
+# What the simulation found
+
+
+def killed_and_started(node: Node) -> Node:
+    node.manager.release()
+    again = Node(node.files, dirs=BOTH)
+    run(again.manager.load)
+    return again
+
+
+def without_power(node: Node) -> Node:
+    node.files.crash(Least(0))
+    again = Node(node.files, dirs=BOTH)
+    run(again.manager.load)
+    return again
+
+
+def drop_segments(log: Log, *, first: bool = False, last: bool = False) -> None:
+    """Take records away at the ends of a log, as compaction does; the active segment is empty."""
+    log.roll()
+    segments = list(log.segments)
+    log.segments.replace(segments[1 if first else 0 : -2 if last else -1] + segments[-1:])
+
+
+def test_a_log_that_starts_inside_a_batch_moves() -> None:
+    """The copy began below the log's start, was taken for one that retention had overtaken, and begun again for ever."""
+    node = filled(count=0)
+    log = node.manager.logs[A]
+    log.append_as_leader(validated(batch(3)), leader_epoch=0, now_ms=NOW_MS)
+    log.advance_log_start_offset(2)
+    replaced: list[Log] = []
+
+    async def main() -> None:
+        with trio.fail_after(20):
+            await node.manager.futures.move(log, second(node), replaced.append)
+
+    run(main)
+    assert [(each.log_start_offset, each.log_end_offset) for each in replaced] == [(2, 3)]
+
+
+@pytest.mark.parametrize("quiet_bytes", [0, 4 << 20])
+def test_no_offset_is_handed_out_again_where_compaction_took_the_last_records(quiet_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(future_logs, "QUIET_BYTES", quiet_bytes)
+    node = filled(count=6)
+    drop_segments(node.manager.logs[A], last=True)
+    replaced: list[Log] = []
+
+    async def main() -> None:
+        with trio.fail_after(20):
+            await node.manager.futures.move(node.manager.logs[A], second(node), replaced.append)
+
+    run(main)
+    [log] = replaced
+    assert log.log_end_offset == 6
+    write(log, 6)
+    assert without_power_after_sync(node).log_end_offset == 7
+
+
+def without_power_after_sync(node: Node) -> Log:
+    async def main() -> None:
+        await node.manager.logs[A].sync()
+
+    run(main)
+    return without_power(node).manager.logs[A]
+
+
+def test_a_log_whose_first_records_compaction_took_starts_where_it_started() -> None:
+    node = filled(count=6)
+    drop_segments(node.manager.logs[A], first=True)
+    [log] = moved(node)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 6)
+
+
+def test_a_move_is_durable_with_all_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments that the last step began were not."""
+    monkeypatch.setattr(future_logs, "CHUNK_BYTES", 200)
+    monkeypatch.setattr(future_logs, "QUIET_BYTES", 500)
+    node = filled(count=20)
+    before = content(node.manager.logs[A])
+    moved(node)
+    log = without_power(node).manager.logs[A]
+    assert (log.home.path, log.log_end_offset) == (SECOND, 20)
+    assert content(log) == before
+
+
+def test_a_start_that_was_moved_durably_does_not_go_back_with_a_move() -> None:
+    node = filled()
+    node.manager.logs[A].advance_log_start_offset(3)
+    node.manager.checkpoint_writer.write_start_offsets(node.manager.directories[0])
+    moved(node)
+    log = killed_and_started(node).manager.logs[A]
+    assert (log.home.path, log.log_start_offset) == (SECOND, 3)
+
+
+@pytest.mark.parametrize("is_rename_failing", [False, True])
+def test_a_last_step_that_fails_does_not_bring_the_copy_back_at_the_next_start(is_rename_failing: bool) -> None:
+    """What was acknowledged since was thrown away with the old directory."""
+    node = filled()
+
+    def refuse(operation: str, path: Path) -> None:
+        if (operation == "read" and path.parent == SECOND / "a-0") or (
+            is_rename_failing and operation == "rename" and path == SECOND / "a-0"
+        ):
+            raise OSError(errno.EMFILE, "no descriptor is left")
+
+    node.files.on_operation = refuse
+    with pytest.raises(KafkaError):
+        moved(node)
+    node.files.on_operation = lambda _operation, _path: None
+    assert ("a-0" in node.files.list_directory(SECOND)) == is_rename_failing
+    assert node.manager.logs[A].home.path == FIRST
+    write(node.manager.logs[A], 7)
+    log = killed_and_started(node).manager.logs[A]
+    assert (log.home.path, log.log_end_offset) == (FIRST, 8)
+    assert "a-0" not in node.files.list_directory(SECOND)
+
+
+def test_a_loss_of_power_that_brings_the_mark_of_an_earlier_move_back_does_not_stop_a_start() -> None:
+    """Two directories that both said to be the copy were refused."""
+    node = filled()
+    [log] = moved(node)
+    node.files.write_atomically(log.directory / future_logs.MOVED_HERE, b"")
+    node.files.fail_next("rename", containing="/second/a-0")
+    assert moved_to(node, FIRST)
+    assert "a-0" in node.files.list_directory(SECOND)
+    assert killed_and_started(node).manager.logs[A].home.path == FIRST
+
+
+def test_a_copy_of_a_topic_that_is_gone_is_thrown_away() -> None:
+    node = filled()
+    node.manager.delete_log(A)
+    name = f"a-0.{'0a' * 16}-future"
+    node.files.make_directory(SECOND / name)
+    node.files.write_atomically(SECOND / name / future_logs.MOVED_HERE, b"")
+    again = killed_and_started(node)
+    assert not copies(again.files, SECOND)
+    assert again.manager.futures.unfinished == {}
+
+
+def test_a_producer_whose_batches_retention_took_is_remembered() -> None:
+    """Its last batch, sent again, was appended once more."""
+    node = filled()
+    log = node.manager.logs[A]
+    log.advance_log_start_offset(7)
+    log.apply_retention(NOW_MS, 7)
+    [log] = moved(node)
+    repeated = log.append_as_leader(validated(idempotent(7, 6, value=b"6")), leader_epoch=0, now_ms=NOW_MS)
+    assert (repeated.is_duplicate, repeated.base_offset, log.log_end_offset) == (True, 6, 7)
+
+
+def test_a_topic_that_is_made_again_is_not_taken_for_one_that_lived_where_it_moves() -> None:
+    node = filled()
+    trio.run(node.manager.logs[A].sync)
+    node.manager.checkpoint_writer.write_recovery_points(node.manager.directories[0])
+    moved(node)
+    node.manager.logs[A].truncate_to(2)
+    [log] = moved_to(node, FIRST)
+    assert killed_and_started(node).manager.logs[A].log_end_offset == log.log_end_offset == 2
+
+
+def moved_to(node: Node, path: Path) -> list[Log]:
+    replaced: list[Log] = []
+
+    async def main() -> None:
+        await node.manager.futures.move(node.manager.logs[A], node.manager.futures.find_target(str(path)), replaced.append)
+
+    run(main)
+    return replaced
