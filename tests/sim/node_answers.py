@@ -86,7 +86,8 @@ def refusals_noted(history: History) -> Iterator[None]:
 
 def refusals(part: Any) -> Iterator[Any]:
     """Yield the parts of an answer that carry an error code."""
-    has_code, inner = _places_of_codes(type(part))
+    kind: type = type(part)
+    has_code, inner = _places_of_codes(kind)
     if has_code and part.error_code != ErrorCode.NONE:
         yield part
     for name, is_array in inner:
@@ -96,7 +97,7 @@ def refusals(part: Any) -> Iterator[Any]:
 
 
 @cache
-def _places_of_codes(kind: type[Message]) -> tuple[bool, tuple[tuple[str, bool], ...]]:
+def _places_of_codes(kind: Any) -> tuple[bool, tuple[tuple[str, bool], ...]]:
     """Return whether a part of an answer has an error code, and its members that have some: (name, whether it is a list)."""
     fields = kind.SCHEMA.fields
     inner = tuple((each.name, each.is_array) for each in fields if each.struct is not None and any(_places_of_codes(each.struct)))

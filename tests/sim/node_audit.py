@@ -22,6 +22,7 @@ from log_service.storage.segment import Segment
 from tests.sim.disk import Directory, Disk, Inode
 from tests.sim.node_checker import Violation
 from tests.sim.node_host import DATA_DIRECTORIES, Death, Incarnation, NodeHost
+from tests.sim.node_moves import check_places
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 
@@ -87,6 +88,9 @@ class Auditor:
         now = stored_logs(self._host.disk)
         if record is not None:
             self.violations += self._compare(record, now, incarnation)
+        self.violations += check_places(self._host.disk, is_calm=False)
+        for damaged in incarnation.broker._logs.damaged.values():
+            self.violations.append(Violation("recovery", f"{damaged.directory} is refused: {damaged.error}"))
         for log in logs_of(incarnation):
             self.checked_log_count += 1
             self.violations += check_indexes(self._host.disk, log)
@@ -104,7 +108,7 @@ class Auditor:
                     yield Violation("recovery", f"{key.path} lost its topic id")
                 continue  # another topic of that name
             compare = _compare_compacted if _is_compacted(incarnation, partition) else _compare_log
-            yield from compare(key.path, before, now.get(key, []), record, record.floors.get(key, 0))
+            yield from compare(key.path, before, _found_again(key, now), record, record.floors.get(key, 0))
             if before and key.name != METADATA_DIRECTORY:
                 live = incarnation.broker.replicas.partitions[tuple(partition)]  # type: ignore[index]  # a pair
                 if live.leader_epoch <= before[-1].leader_epoch:
@@ -130,6 +134,12 @@ class Auditor:
             if partition.log.config.flush_messages == 1 and not partition.is_offline:
                 floor = max(floor, partition.high_watermark)
             self._floors[found] = floor
+
+
+def _found_again(key: LogKey, now: dict[LogKey, list[StoredBatch]]) -> list[StoredBatch]:
+    """What there is of a log: where it was, or where the last step of a move brought it."""
+    moved = next((other for other in now if (other.name, other.identity) == (key.name, key.identity)), key)
+    return now.get(key if key in now else moved, [])
 
 
 def _id_text(key: LogKey) -> str:

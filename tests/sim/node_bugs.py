@@ -12,6 +12,7 @@ from unittest import mock
 
 from log_service.broker.handlers import produce
 from log_service.client import admin_groups, commits
+from log_service.client.subscriptions import PartitionState, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller import brokers, configs, controller
 from log_service.coordinator.group.records import OffsetRecord
@@ -23,27 +24,35 @@ from log_service.storage import log as log_module
 from log_service.storage import log_reader
 from log_service.storage.checkpoint_writer import CheckpointWriter
 from log_service.storage.cleaner.offset_map import OffsetMap
+from log_service.storage.future_logs import FutureLogs
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 from log_service.storage.producer_state import ProducerState
 from log_service.storage.segment import Segment
-from tests.sim.node_plan import Fault
+from tests.sim.node_plan import Fault, Plan
 
 Replacement = tuple[Any, str, Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """A planted bug: what is replaced, which fault it needs, and within how many seeds with that fault it has to be noticed."""
+    """A planted bug: what is replaced, which seeds have what it is about, and within how many of these it has to be noticed."""
 
     name: str
     replacements: tuple[Replacement, ...]
     seed_limit: int = 20
-    needs: Fault | None = None
-    is_compaction_needed: bool = False
+    fits: Callable[[Plan], bool] = lambda _plan: True
 
     def __str__(self) -> str:
         return self.name
+
+
+def is_compacting(plan: Plan) -> bool:
+    return any(topic.is_compacted for topic in plan.topics)
+
+
+def is_moving(plan: Plan) -> bool:
+    return plan.are_logs_moved
 
 
 @contextmanager
@@ -60,6 +69,7 @@ def planted(bug: Bug) -> Iterator[None]:
 _append_partition, _become_leader = Partition._append, Partition.become_leader
 _append_request = produce._Appending.append
 _recover, _roll, _write = Segment.recover, Log._roll, Log._write
+_replace_log = FutureLogs._replace
 _replay_batch = CoordinatorRuntime._replay_batch
 _commit_request = admin_groups.commit_request
 
@@ -167,6 +177,27 @@ def _superseded_by_any(self: OffsetMap, keys: Any, offsets: Any) -> list[int]:
     return [index for index, key in enumerate(keys) if self._offsets.get(key, offsets[index]) != offsets[index]]
 
 
+def _revoke_in_part(self: Subscriptions, partitions: Any) -> None:
+    """What went to another member is read no more, and committed on."""
+    for each in partitions:
+        self._partitions[each].is_paused = True
+
+
+def _assign_besides(self: Subscriptions, partitions: Any, start: Any) -> None:
+    for each in partitions:
+        state = self._partitions.get(each)
+        self._partitions[each] = PartitionState(each, start) if state is None or state.is_paused else state
+
+
+def _leave_copies(_self: FutureLogs, _directory: LogDirectory) -> list[Any]:
+    return []
+
+
+def _replace_before_the_rest(self: FutureLogs, log: Log, copy: Log) -> Log:
+    with mock.patch.object(log, "read_batches", return_value=()):
+        return _replace_log(self, log, copy)
+
+
 BUGS = (
     Bug(name="acknowledged before the sync", replacements=((produce._Appending, "append", _append_without_waiting),)),
     Bug(name="high watermark past what is synced", replacements=((Partition, "_append", _append_as_if_synced),)),
@@ -181,7 +212,7 @@ BUGS = (
         name="failed sync tried again",
         replacements=((LogDirectory, "answer_to_sync", _try_sync_again),),
         seed_limit=40,
-        needs=Fault.FAILED_SYNC,
+        fits=lambda plan: Fault.FAILED_SYNC in plan.faults,
     ),
     Bug(name="directory not synced after a roll", replacements=((Log, "_roll", _roll_without_directory),)),
     Bug(name="batch refused that a new segment would hold", replacements=((Log, "_write", _refuse_what_would_roll),)),
@@ -191,12 +222,19 @@ BUGS = (
     Bug(
         name="compaction takes the latest too",
         replacements=((OffsetMap, "superseded", _supersede_the_latest_too),),
-        is_compaction_needed=True,
+        fits=is_compacting,
     ),
     Bug(
         name="compaction keeps the first",
         replacements=((OffsetMap, "add", _take_the_latest_for_old), (OffsetMap, "superseded", _superseded_by_any)),
-        is_compaction_needed=True,
+        fits=is_compacting,
     ),
+    Bug(
+        name="partitions committed on that went to another member",
+        replacements=((Subscriptions, "revoke", _revoke_in_part), (Subscriptions, "assign", _assign_besides)),
+        fits=lambda plan: plan.is_member_late and plan.member_count > 1 and plan.are_offsets_synced,
+    ),
+    Bug(name="copy in place before its rest", replacements=((FutureLogs, "_replace", _replace_before_the_rest),), fits=is_moving),
+    Bug(name="unfinished copies left", replacements=((FutureLogs, "_throw_away", _leave_copies),), fits=is_moving),
     Bug(name="recovery point ahead", replacements=((CheckpointWriter, "_recovery_points", _recovery_points_ahead),)),
 )

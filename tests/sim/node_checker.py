@@ -287,20 +287,36 @@ def _is_commit_safe(case: Case, commit: Commit, until: int) -> bool:
 
 
 def group_goes_on_where_it_committed(case: Case) -> Iterator[Violation]:
-    """A member that gets a partition begins at or before what its group had read, and not before what it had committed."""
+    """A member that gets a partition begins at or before what its group had read, and not before what it had committed.
+
+    Not before what was acknowledged to any member until this one got the partition: a commit never goes back over a rebalance.
+    """
+    commits: dict[tuple[str, TopicPartition], list[Commit]] = defaultdict(list)
+    for commit in sorted(case.history.of(Commit), key=lambda commit: -commit.offset):
+        commits[commit.group, commit.partition].append(commit)
     furthest: dict[tuple[str, TopicPartition], int] = defaultdict(int)
-    begins: set[tuple[str, TopicPartition]] = set()
+    begins: dict[tuple[str, TopicPartition], int] = {}
     for entry in case.history.entries:
         if isinstance(entry, Positioned):
-            begins.add((entry.consumer, entry.partition))
+            begins[entry.consumer, entry.partition] = entry.at
         elif isinstance(entry, Poll) and entry.group:
             key, topic = (entry.group, entry.partition), case.topic(entry.partition.topic)
             first = entry.records[0].offset
+            begun_at = begins.pop((entry.consumer, entry.partition), None)
             is_cut = topic.is_trimmed or topic.is_compacted or not case.is_lossless(topic.name, until=entry.at)
-            if (entry.consumer, entry.partition) in begins and first > furthest[key] and not is_cut:
+            if begun_at is not None and first > furthest[key] and not is_cut:
                 yield Violation("group goes on", f"{entry.consumer} begins {entry.partition} at {first}; the group came to {furthest[key]}")
-            begins.discard((entry.consumer, entry.partition))
+            safe = 0 if begun_at is None else _safe_commit(case, commits[key], begun_at, entry.at)
+            if first < safe:
+                yield Violation("group goes on", f"{entry.consumer} begins {entry.partition} at {first}; the group committed {safe}")
             furthest[key] = max(furthest[key], entry.records[-1].offset + 1)
+
+
+def _safe_commit(case: Case, commits: list[Commit], before: int, until: int) -> int:
+    """The largest of the commits, which come in that order, that was acknowledged ``before`` a place and stands."""
+    return next(
+        (commit.offset for commit in commits if commit.is_ok and commit.ended_at < before and _is_commit_safe(case, commit, until)), 0
+    )
 
 
 def deleted_stays_within_bounds(case: Case) -> Iterator[Violation]:

@@ -35,6 +35,7 @@ from tests.sim.node_history import (
     Send,
 )
 from tests.sim.node_host import BOOTSTRAP
+from tests.sim.node_passing import write_some
 from tests.sim.node_plan import Plan
 from tests.sim.world import World
 
@@ -281,13 +282,14 @@ class Clients:
 
     async def churn(self, name: str) -> None:
         """Create, grow, change, describe and delete one topic of its own."""
-        env = self.world.client_env(name)
+        env, count = self.world.client_env(name), 1
         rng = env.rng
-        count = 1
         async with Admin(BOOTSTRAP, env=env, **TIMEOUTS) as admin:
             while not self.is_over:
                 try:
                     count = await self._change(admin, name, count, rng)
+                    if self.plan.are_churned_written:
+                        await write_some(env, name, **TIMEOUTS)
                 except KafkaError as error:
                     self.world.log(name, error)
                 await self.describe(admin, name)

@@ -26,8 +26,9 @@ BOOTSTRAP = f"{HOST}:{PORT}"
 DATA_DIRECTORIES = (Path("/data"), Path("/data2"))
 """Where logs may be; the second only for nodes that are configured with it."""
 
+NODE_ID = 1
 PROPERTIES = {
-    "node.id": "1",
+    "node.id": str(NODE_ID),
     "listeners": f"PLAINTEXT://{HOST}:{PORT}",
     "log.dirs": str(DATA_DIRECTORIES[0]),
     "cluster.id": "cluster-in-virtual-time",

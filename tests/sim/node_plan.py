@@ -39,7 +39,12 @@ OTHER = (Fault.CUT, Fault.CLIENT_DIES, Fault.FULL_DISK, Fault.FAILED_SYNC, Fault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One seed's mix. Times in seconds of virtual time. ``automatic_count`` members of a second group leave commits to the client."""
+    """One seed's mix. Times in seconds of virtual time. ``automatic_count`` members of a second group leave commits to the client.
+
+    ``are_logs_moved`` between two log directories, in chunks of a size, with so much left to the last step; ``are_churned_written``:
+    records go also to the topics that come and go; ``is_member_late``: the last member of the first group comes late, leaves, and comes
+    again.
+    """
 
     seed: int
     seconds: float
@@ -62,6 +67,11 @@ class Plan:
     assignors: tuple[str, ...]
     are_members_static: bool
     automatic_count: int
+    are_logs_moved: bool
+    are_churned_written: bool
+    chunk_bytes: int
+    quiet_bytes: int
+    is_member_late: bool
 
 
 def draw_plan(seed: int) -> Plan:
@@ -69,7 +79,9 @@ def draw_plan(seed: int) -> Plan:
     rng = Random(f"plan {seed}")
     is_all_synced = rng.random() < 0.5
     compaction = Random(f"compaction {seed}")
-    config, texts = _draw_config(rng, compaction, is_all_synced=is_all_synced)
+    later = Random(f"moves {seed}")  # apart from the rest, so that a seed without moves is what it was
+    are_churned_written = later.random() < 0.3
+    config, texts = _draw_config(rng, compaction, is_all_synced=is_all_synced, are_topics_made_by_asking=not are_churned_written)
     return Plan(
         seed=seed,
         seconds=rng.uniform(8, 30),
@@ -92,6 +104,11 @@ def draw_plan(seed: int) -> Plan:
         assignors=rng.choice([("range",), ("cooperative-sticky",), ("range", "cooperative-sticky")]),
         are_members_static=rng.random() < 0.2,
         automatic_count=rng.choice([0, 0, 1, 2]),
+        are_logs_moved=later.random() < 0.6 and len(config.log_manager.log_dirs) > 1,
+        are_churned_written=are_churned_written,
+        chunk_bytes=later.choice([1, 1_000, 1 << 20]),
+        quiet_bytes=later.choice([0, 2_000, 1 << 20]),
+        is_member_late=later.random() < 0.3,
     )
 
 
@@ -148,7 +165,9 @@ def _draw_rewriting(rng: Random) -> dict[str, str]:
     return rng.choice([{}, {}, {"compression.type": rng.choice(["zstd", "gzip"])}, {"message.timestamp.type": "LogAppendTime"}])
 
 
-def _draw_config(rng: Random, compaction: Random, *, is_all_synced: bool) -> tuple[NodeConfig, dict[str, str]]:
+def _draw_config(
+    rng: Random, compaction: Random, *, is_all_synced: bool, are_topics_made_by_asking: bool
+) -> tuple[NodeConfig, dict[str, str]]:
     """Small segments and short intervals, so that minutes show what takes weeks."""
     properties = {
         "log.retention.check.interval.ms": rng.choice(["1000", "5000"]),
@@ -161,6 +180,8 @@ def _draw_config(rng: Random, compaction: Random, *, is_all_synced: bool) -> tup
         "log.cleaner.backoff.ms": compaction.choice(["300", "2000", "15000"]),
         "metadata.log.max.record.bytes.between.snapshots": rng.choice(["300", "3000", "20971520"]),
     }
+    if not are_topics_made_by_asking:
+        properties["auto.create.topics.enable"] = "false"
     if rng.random() < 0.3:
         properties["log.dirs"] = ",".join(map(str, DATA_DIRECTORIES))
     if is_all_synced:

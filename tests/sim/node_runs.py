@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 import trio
 
 from log_service.common.errors import KafkaError, TidelogError
+from log_service.common.types import TopicPartition
 from tests.sim.disk import Disk
 from tests.sim.node_answers import check_refusals, refusals_noted
 from tests.sim.node_audit import Auditor, check_lookups
@@ -31,11 +32,14 @@ from tests.sim.node_faults import Adversary, NodeLost
 from tests.sim.node_history import Entry, History, Send
 from tests.sim.node_host import HOST, NodeHost
 from tests.sim.node_metadata_checker import check_metadata
+from tests.sim.node_moves import Mover, check_places, copied_in_steps
 from tests.sim.node_plan import Plan, draw_plan
 from tests.sim.world import World, sim_world
 
 SETTLE_LIMIT_SECONDS = 240
 STOP_LIMIT_SECONDS = 30
+OTHER_PARTITIONS = (TopicPartition("__consumer_offsets", 0), TopicPartition("__consumer_offsets", 1), TopicPartition("churn-0", 0))
+"""What may be moved beside the plan's topics."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +76,7 @@ class Run:
         self.history.topics = {topic.name: topic for topic in plan.topics}
         self.history.are_offsets_synced = plan.are_offsets_synced
         self.clients = Clients(world, plan, self.history)
+        self.mover = Mover(world, [*self.clients.partitions, *OTHER_PARTITIONS])
         self.violations: list[Violation] = []
         self.faults: Counter[str] = Counter()
 
@@ -84,7 +89,8 @@ class Run:
             auditor = Auditor(host)
             adversary = Adversary(self.world, self.plan, host, auditor, self.history)
             self.faults = adversary.counts
-            with exceptions_noted(self.violations), refusals_noted(self.history):
+            steps = copied_in_steps(self.plan.chunk_bytes, self.plan.quiet_bytes)
+            with exceptions_noted(self.violations), refusals_noted(self.history), steps:
                 await self._play_to_the_end(host, adversary)
             self.violations += [*adversary.failures, *auditor.violations]
             nursery.cancel_scope.cancel()
@@ -106,11 +112,13 @@ class Run:
                 self._cast(senders, readers, adversary)
                 await adversary.strike(self.plan.seconds)
                 await adversary.calm()
-                self.clients.is_over = True
+                self.clients.is_over = self.mover.is_over = True
                 senders.cancel_scope.deadline = trio.current_time() + SETTLE_LIMIT_SECONDS
             if senders.cancel_scope.cancelled_caught:
                 self.violations.append(Violation("liveness", f"senders did not end within {SETTLE_LIMIT_SECONDS} s of calm"))
             with trio.move_on_after(SETTLE_LIMIT_SECONDS) as waiting:
+                if self.plan.are_logs_moved:
+                    await self.mover.settle(self.clients.partitions)
                 await self._drain()
             if waiting.cancelled_caught:
                 self.violations.append(Violation("liveness", f"not all was read and committed within {SETTLE_LIMIT_SECONDS} s of calm"))
@@ -119,10 +127,14 @@ class Run:
         await self.clients.end_trimming()
         await self._stop(host)
         await adversary.keep_running()
-        await self.clients.read_to_the_end()
+        with trio.move_on_after(SETTLE_LIMIT_SECONDS) as reading:
+            await self.clients.read_to_the_end()
+        if reading.cancelled_caught:
+            self.violations.append(Violation("liveness", f"the logs could not be read to their ends within {SETTLE_LIMIT_SECONDS} s"))
         assert host.current is not None
         self.violations += check_lookups(host.disk, host.current)
         await self._stop(host)
+        self.violations += check_places(host.disk, is_calm=True)
 
     async def _stop(self, host: NodeHost) -> None:
         """Stop in order, within bounds, and leave nothing open."""
@@ -145,7 +157,8 @@ class Run:
         for number in range(plan.producer_count):
             begin(senders, clients.produce, f"producer-{number}")
         for number in range(plan.member_count):
-            begin(readers, clients.join, f"member-{number}")
+            is_late = plan.is_member_late and number > 0 and number == plan.member_count - 1
+            begin(readers, self._come_and_go if is_late else clients.join, f"member-{number}")
         for number in range(plan.automatic_count):
             begin(readers, clients.join_automatically, f"automatic-{number}")
         for number in range(plan.reader_count):
@@ -154,7 +167,17 @@ class Run:
             begin(senders, clients.churn, f"churn-{number}", is_mortal=False)
         if any(topic.is_trimmed for topic in plan.topics):
             begin(senders, clients.trim, "trimmer")
+        if plan.are_logs_moved:
+            begin(senders, self.mover.move, "mover")
         begin(readers, clients.watch_commits, "watcher")
+
+    async def _come_and_go(self, name: str) -> None:
+        """Be a member that comes late, leaves, and comes again, so that partitions change hands while records are committed."""
+        await trio.sleep(self.plan.seconds * 0.3)
+        with trio.move_on_after(self.plan.seconds * 0.4):
+            await self.clients.join(name)
+        await trio.sleep(self.plan.seconds * 0.1)
+        await self.clients.join(f"{name}.again")
 
     async def _live(self, adversary: Adversary, act: Callable[[str], Awaitable[None]], name: str, is_mortal: bool) -> None:
         """Run a client; one that was killed comes back as another."""
@@ -271,8 +294,11 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Simulate a node and its clients, one world per seed.")
     parser.add_argument("--seeds", type=parse_seeds, default=parse_seeds("0-99"), help="17, 0-99 or 1,5,9-12")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--moving", action="store_true", help="of these only the seeds in which logs move between directories")
     parser.add_argument("--trace", action="store_true", help="print what happened, step by step")
     options = parser.parse_args(None if arguments is None else list(arguments))
+    if options.moving:
+        options.seeds = [seed for seed in options.seeds if draw_plan(seed).are_logs_moved]
     begun = time.perf_counter()
     failed, total = [], Outcome(seed=-1, violations=[])
     for outcome in _play_all(options.seeds, options.jobs, is_traced=options.trace):

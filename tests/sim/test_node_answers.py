@@ -1,4 +1,4 @@
-"""What a simulated client may be refused: the table bites, a disk at fault excuses its own code, and every part of an answer is looked at."""
+"""What a simulated client may be refused: the table bites, a disk at fault excuses its own code, every part of an answer is looked at."""
 
 from itertools import count
 

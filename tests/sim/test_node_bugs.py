@@ -6,18 +6,13 @@ from itertools import count, islice
 import pytest
 
 from tests.sim.node_bugs import BUGS, Bug, planted
-from tests.sim.node_plan import Plan, draw_plan
+from tests.sim.node_plan import draw_plan
 from tests.sim.node_runs import play
 
 
 def seeds_for(bug: Bug) -> Iterator[int]:
-    """The first seeds that have the fault which the bug is about."""
-
-    def is_fitting(plan: Plan) -> bool:
-        is_compacting = any(topic.is_compacted for topic in plan.topics)
-        return (bug.needs is None or bug.needs in plan.faults) and (is_compacting or not bug.is_compaction_needed)
-
-    return islice((seed for seed in count() if is_fitting(draw_plan(seed))), bug.seed_limit)
+    """The first seeds that have what the bug is about."""
+    return islice((seed for seed in count() if bug.fits(draw_plan(seed))), bug.seed_limit)
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=str)

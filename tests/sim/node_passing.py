@@ -1,0 +1,24 @@
+"""Writes records to topics that come and go. Of the records nothing is promised: whoever asks gets none of them, and they may do no harm.
+
+What they are for is what is left of them on the disk, in checkpoints above all, when another topic of the same name begins.
+"""
+
+from typing import Any
+
+from log_service.client import Producer
+from log_service.common.env import Env
+from log_service.common.errors import KafkaError
+from tests.sim.node_host import BOOTSTRAP
+
+DELIVERY_TIMEOUT_MS = 6_000
+
+
+async def write_some(env: Env, topic: str, **timeouts: Any) -> None:
+    """Write a few records; a topic that is gone takes none, and is not made by that."""
+    settings = {**timeouts, "delivery_timeout_ms": DELIVERY_TIMEOUT_MS, "max_block_ms": 1_000}
+    async with Producer(BOOTSTRAP, env=env, **settings) as producer:
+        for _ in range(env.rng.randint(1, 20)):
+            try:
+                await producer.send(topic, value=b"passing")
+            except KafkaError:
+                return
