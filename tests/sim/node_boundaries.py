@@ -1,6 +1,7 @@
 """A crash at every single operation of the disk in one short story of a node and its clients: none is left to chance.
 
     python -m tests.sim.node_boundaries              every boundary, every kind of death, with figures
+    python -m tests.sim.node_boundaries --moving     the same with a story of logs that move between two log directories
     python -m tests.sim.node_boundaries --at 211 --ending torn     one again, with its trace
 
 The story has everything that writes: topics made, grown, cut and deleted, records of an idempotent producer over several segments, commits,
@@ -21,6 +22,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
+from pathlib import Path
 from random import Random
 
 import trio
@@ -36,13 +39,15 @@ from tests.sim.node_checker import Violation, check
 from tests.sim.node_clients import GROUP, TIMEOUTS, Clients
 from tests.sim.node_faults import START_LIMIT_SECONDS
 from tests.sim.node_history import Create, Delete, DeleteRecords, Died, Grow, History, Send, TopicPlan
-from tests.sim.node_host import BOOTSTRAP, HOST, Death, NodeHost, node_config
+from tests.sim.node_host import BOOTSTRAP, DATA_DIRECTORIES, HOST, Death, NodeHost, node_config
 from tests.sim.node_metadata_checker import check_metadata
+from tests.sim.node_moves import Mover, check_places, copied_in_steps
 from tests.sim.node_plan import Plan, draw_plan
 from tests.sim.node_runs import described, exceptions_noted
 from tests.sim.world import World, sim_world
 
 STORY_SECONDS = 600
+ASKED_AGAIN_SECONDS = 20
 RECORDS = 12
 """Of each topic and part of the story: several segments."""
 SECOND_DEATHS = 37
@@ -114,7 +119,7 @@ class Story:
         self.world = world
         self.at = at
         self.ending = ending
-        self.plan = story_plan()
+        self.plan = self.draw_plan()
         self.history = History(trio.current_time)
         self.history.topics = {topic.name: topic for topic in self.plan.topics}
         self.clients = Clients(world, self.plan, self.history)
@@ -122,6 +127,9 @@ class Story:
         self.operations: list[str] = []
         self.operation = ""
         self.death_count = 0
+
+    def draw_plan(self) -> Plan:
+        return story_plan()
 
     async def play(self) -> None:
         """Everything: the story, with its death, and what is left of it."""
@@ -179,13 +187,8 @@ class Story:
 
     async def _tell(self, host: NodeHost) -> None:
         clients = self.clients
-        try:
-            await clients.create_topics()
-        except ItemsFailed as failed:  # the answer was lost, and the question asked again
-            self.world.log("create", failed)
-            if {error.code for error in failed.errors.values()} != {ErrorCode.TOPIC_ALREADY_EXISTS}:
-                raise
-        async with Producer(BOOTSTRAP, env=self.world.client_env("producer"), delivery_timeout_ms=120_000, **TIMEOUTS) as producer:
+        await self._create_topics()
+        async with self._producer() as producer:
             await self._produce(producer, 0)
             await self._administer()
             await self._consume("early")
@@ -197,6 +200,17 @@ class Story:
         await trio.sleep(3)
         await clients.end_trimming()  # power that was lost brings back what retention removed, and it would remove that while it is read
         await clients.read_to_the_end()
+
+    async def _create_topics(self) -> None:
+        try:
+            await self.clients.create_topics()
+        except ItemsFailed as failed:  # the answer was lost, and the question asked again
+            self.world.log("create", failed)
+            if {error.code for error in failed.errors.values()} != {ErrorCode.TOPIC_ALREADY_EXISTS}:
+                raise
+
+    def _producer(self) -> Producer:
+        return Producer(BOOTSTRAP, env=self.world.client_env("producer"), delivery_timeout_ms=120_000, **TIMEOUTS)
 
     async def _produce(self, producer: Producer, first: int) -> None:
         for number in range(first, first + RECORDS):
@@ -251,14 +265,50 @@ class Story:
             await clients.ask_commits(admin)
 
 
-def play(at: int, ending: Ending = Ending.KILL) -> tuple[Verdict, Story, World]:
+class MovingStory(Story):
+    """Partitions move to one log directory and to the other, while records of an idempotent producer go to them."""
+
+    def draw_plan(self) -> Plan:
+        plan = story_plan()
+        directories = replace(plan.config.log_manager, log_dirs=DATA_DIRECTORIES)
+        return replace(plan, config=replace(plan.config, log_manager=directories))
+
+    async def _tell(self, host: NodeHost) -> None:
+        await self._create_topics()
+        async with self._producer() as producer:
+            await self._produce(producer, 0)
+            for number, path in enumerate(DATA_DIRECTORIES, 1):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._bring, path)
+                    await self._produce(producer, number * RECORDS)
+            await trio.sleep(3)
+            await host.stop()
+            await self._produce(producer, 3 * RECORDS)
+        await self.clients.end_trimming()
+        await self.clients.read_to_the_end()
+        self.violations += check_places(host.disk, is_calm=True)
+
+    async def _bring(self, path: Path) -> None:
+        """Ask until all are there: what was asked of a node that died may be forgotten."""
+        mover = Mover(self.world, [])
+        while True:
+            try:
+                with trio.fail_after(ASKED_AGAIN_SECONDS), copied_in_steps(200, 400):
+                    await mover.bring(dict.fromkeys(self.clients.partitions, path.as_posix()))
+            except (KafkaError, trio.TooSlowError):
+                await trio.sleep(0.2)
+            else:
+                return
+
+
+def play(at: int, ending: Ending = Ending.KILL, kind: type[Story] = Story) -> tuple[Verdict, Story, World]:
     """Play the story with a death before its ``at``-th operation, or without any."""
     stories: list[Story] = []
     seconds = 0.0
 
     async def main(world: World) -> None:
         nonlocal seconds
-        stories.append(Story(world, at, ending))
+        stories.append(kind(world, at, ending))
         await stories[0].play()
         seconds = trio.current_time()
 
@@ -268,9 +318,9 @@ def play(at: int, ending: Ending = Ending.KILL) -> tuple[Verdict, Story, World]:
     return verdict, story, world
 
 
-def count_operations() -> list[str]:
+def count_operations(kind: type[Story] = Story) -> list[str]:
     """The operations of the story that change the disk, in order, when nothing happens to the node."""
-    verdict, story, _ = play(0)
+    verdict, story, _ = play(0, kind=kind)
     assert not verdict.violations, verdict
     return story.operations
 
@@ -283,10 +333,10 @@ def boundaries(count: int, *, stride: int = 1) -> list[tuple[int, Ending]]:
     return [(at, endings[index % len(endings)]) for index, at in enumerate(range(1, count + 1, stride))]
 
 
-def judge(boundary: tuple[int, Ending]) -> Verdict:
+def judge(boundary: tuple[int, Ending], kind: type[Story] = Story) -> Verdict:
     """Play one crash."""
     try:
-        return play(*boundary)[0]
+        return play(*boundary, kind)[0]
     except Exception as error:  # noqa: BLE001 - a client that raises what it never should is a finding
         return Verdict(at=boundary[0], ending=boundary[1], violations=[Violation("no surprise", described(error))])
 
@@ -301,16 +351,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--at", type=int, help="one operation")
     parser.add_argument("--ending", type=Ending, default=Ending.KILL, help=", ".join(ending.value for ending in Ending))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--moving", action="store_true", help="the story in which logs move between two log directories")
     options = parser.parse_args(arguments)
+    kind = MovingStory if options.moving else Story
     if options.at:
-        verdict, story, world = play(options.at, options.ending)
+        verdict, story, world = play(options.at, options.ending, kind)
         print("\n".join([*world.trace, *map(str, story.history.entries)]))
         print(verdict)
         return 1 if verdict.violations else 0
     begun = time.perf_counter()
-    operations = count_operations()
+    operations = count_operations(kind)
     crashes = boundaries(len(operations), stride=options.stride)
-    failed = [verdict for verdict in _judge_all(crashes, options.jobs) if verdict.violations]
+    failed = [verdict for verdict in _judge_all(crashes, options.jobs, kind) if verdict.violations]
     for verdict in failed:
         print(verdict, flush=True)
     seconds = time.perf_counter() - begun
@@ -320,12 +372,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _judge_all(crashes: list[tuple[int, Ending]], jobs: int) -> Iterator[Verdict]:
+def _judge_all(crashes: list[tuple[int, Ending]], jobs: int, kind: type[Story]) -> Iterator[Verdict]:
     if jobs == 1:
-        yield from map(judge, crashes)
+        yield from map(partial(judge, kind=kind), crashes)
     else:
         with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-            yield from pool.imap_unordered(judge, crashes, chunksize=4)
+            yield from pool.imap_unordered(partial(judge, kind=kind), crashes, chunksize=4)
 
 
 if __name__ == "__main__":

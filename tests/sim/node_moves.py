@@ -49,9 +49,12 @@ class Mover:
 
     async def settle(self, partitions: list[TopicPartition]) -> None:
         """Have each partition come to a directory that is drawn for it, and wait until it has."""
-        env = self.world.client_env("settler")
-        targets = {each: env.rng.choice(DATA_DIRECTORIES).as_posix() for each in partitions}
-        async with Admin(BOOTSTRAP, env=env, **TIMEOUTS) as admin:
+        rng = self.world.client_env("drawer").rng
+        await self.bring({each: rng.choice(DATA_DIRECTORIES).as_posix() for each in partitions})
+
+    async def bring(self, targets: dict[TopicPartition, str]) -> None:
+        """Have each partition come to its directory, and wait until it has."""
+        async with Admin(BOOTSTRAP, env=self.world.client_env("settler"), **TIMEOUTS) as admin:
             await self._ask(admin, targets)
             while await self._on_their_way(admin, targets):  # noqa: ASYNC110 - nothing tells that a move has ended
                 await trio.sleep(LOOK_SECONDS)

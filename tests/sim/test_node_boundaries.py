@@ -10,9 +10,10 @@ from unittest import mock
 from log_service.storage.segment import Segment
 from tests.sim.disk import Disk
 from tests.sim.files import MemoryFiles
-from tests.sim.node_boundaries import Ending, Least, boundaries, count_operations, judge, play
+from tests.sim.node_boundaries import Ending, Least, MovingStory, boundaries, count_operations, judge, play
 
 STRIDE = 9
+MOVING_STRIDE = 41
 
 
 def test_no_death_at_any_boundary_breaks_a_promise() -> None:
@@ -49,3 +50,12 @@ def test_the_least_that_a_disk_may_keep_is_nothing() -> None:
         files.open(path).append_gathered([b"1234"])
         files.crash(Least(seed))
         assert files.read_bytes(path) == b""
+
+
+def test_no_death_at_any_boundary_of_a_move_breaks_a_promise() -> None:
+    operations = count_operations(MovingStory)
+    crashes = boundaries(len(operations), stride=MOVING_STRIDE)
+    assert {ending for _, ending in crashes} == set(Ending)
+    assert sum("-future" in name for name in operations) > len(operations) / 10
+    failed = [verdict for verdict in (judge(crash, MovingStory) for crash in crashes) if verdict.violations]
+    assert not failed, "\n".join(map(str, failed[:5]))

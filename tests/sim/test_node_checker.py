@@ -261,6 +261,17 @@ def group_that_skips(told: Told) -> None:
     told.final((0, "a"), (1, "b"))
 
 
+def group_that_begins_before_what_it_committed(told: Told) -> None:
+    told.send("a", None)
+    told.send("b", None)
+    told.begin()
+    told.poll((0, "a"), (1, "b"), group="g")
+    told.commit(2)
+    told.begin()
+    told.poll((0, "a"), (1, "b"), group="g")
+    told.final((0, "a"), (1, "b"))
+
+
 @pytest.mark.parametrize(
     ("story", "rule"),
     [
@@ -286,6 +297,7 @@ def group_that_skips(told: Told) -> None:
         (commit_that_nobody_made, "commits stay"),
         (commit_that_power_took, "commits stay"),
         (group_that_skips, "group goes on"),
+        (group_that_begins_before_what_it_committed, "group goes on"),
     ],
     ids=lambda part: part.__name__ if callable(part) else "",
 )
