@@ -65,6 +65,26 @@ def test_topics_by_id(duel: Duel, version: int) -> None:
     duel.compare(asked("nowhere"), version, ignore={"rack"})
 
 
+@pytest.mark.parametrize("version", [10, 11, 12, 13])
+def test_names_say_nothing_beside_ids(duel: Duel, version: int) -> None:
+    """Not even that a topic shall be created."""
+    topic = f"beside-{version}"
+    ready_topic(duel, topic)
+    by_name = [MetadataRequestTopic(name=topic), MetadataRequestTopic(name=f"{topic}-not")]
+
+    def asked(*more: MetadataRequestTopic) -> object:
+        def build(cluster: Cluster) -> MetadataRequest:
+            by_id = MetadataRequestTopic(topic_id=cluster.topic_id(topic), name=None)
+            return MetadataRequest(topics=[*by_name, by_id, *more], include_topic_authorized_operations=True)
+
+        return build
+
+    duel.compare(asked(), version, ignore={"rack"})
+    duel.compare(asked(MetadataRequestTopic(topic_id=STRANGE_ID, name=None)), version, ignore={"rack"})
+    if version < 12:
+        duel.compare(MetadataRequest(topics=[*by_name, MetadataRequestTopic(name=None)]), version, ignore={"rack"})
+
+
 @pytest.mark.parametrize("version", [1, 4, 9, 12, 13])
 def test_asking_creates(duel: Duel, version: int) -> None:
     """The first answer says that the leader is not there yet; then it is."""

@@ -11,7 +11,6 @@ refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (KIP-430; 
 """
 
 from collections.abc import Iterable
-from uuid import UUID
 
 from log_service.broker.auto_creation import create_missing_topics, is_valid_topic_name
 from log_service.broker.cluster_view import (
@@ -44,12 +43,16 @@ FIRST_VERSION_BY_ID = 12
 
 def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> Response:
     """Answer at once, or after the topics that are missing were created."""
-    if call.version < FIRST_VERSION_BY_ID and any(topic.topic_id != NO_TOPIC_ID for topic in request.topics or ()):
+    if call.version < FIRST_VERSION_BY_ID and any(_is_by_id(topic) for topic in request.topics or ()):
         return _refuse_ids(request)
     missing = _missing_topics(node, request)
     if not missing:
         return _describe(node, call, request, {})
     return _create_and_describe(node, call, request, missing)
+
+
+def _is_by_id(topic: MetadataRequestTopic) -> bool:
+    return topic.name is None or topic.topic_id != NO_TOPIC_ID
 
 
 def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
@@ -70,7 +73,7 @@ def _missing_topics(node: Node, request: MetadataRequest) -> list[str]:
     if not request.topics or not request.allow_auto_topic_creation or not node.config.topics.is_auto_created:
         return []
     by_name = node.image().topics.by_name
-    names = {topic.name for topic in request.topics if topic.name and topic.topic_id == NO_TOPIC_ID}
+    names = {topic.name for topic in _asked_for(request.topics) if topic.name}
     return sorted(name for name in names if name not in by_name and is_valid_topic_name(name))
 
 
@@ -98,46 +101,37 @@ def _describe_topics(
     if request.topics is None or (not request.topics and call.version < FIRST_VERSION_WITH_NULL):
         return [_describe_topic(image, topic, listener_name, operations) for _, topic in sorted(image.topics.by_name.items())]
     answers = []
-    for wanted in _distinct(request.topics):
-        topic = _find(image, call, wanted)
+    for wanted in _asked_for(request.topics):
+        topic = _find(image, wanted)
         if topic is None:
-            answers.append(_unknown(call, wanted, errors, operations))
+            answers.append(_unknown(wanted, errors, operations))
         else:
             answers.append(_describe_topic(image, topic, listener_name, operations))
     return answers
 
 
-def _distinct(topics: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
-    """Return each topic once, named by its id where it has both; a name beside an id says nothing."""
-    found: dict[str | UUID | None, MetadataRequestTopic] = {}
-    for topic in topics:
-        if topic.topic_id == NO_TOPIC_ID:
-            found.setdefault(topic.name, topic)
-        else:
-            found.setdefault(topic.topic_id, MetadataRequestTopic(topic_id=topic.topic_id, name=None))
-    return found.values()
+def _asked_for(topics: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
+    """Return each topic once; where one is asked for by id, names say nothing."""
+    ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != NO_TOPIC_ID)
+    if ids:
+        return [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
+    return {topic.name: topic for topic in topics}.values()
 
 
-def _find(image: MetadataImage, call: Call, wanted: MetadataRequestTopic) -> TopicImage | None:
-    if wanted.name is not None:
-        return image.topics.by_name.get(wanted.name)
-    return image.topics.by_id.get(TopicId(wanted.topic_id)) if call.version >= FIRST_VERSION_BY_ID else None
-
-
-def _unknown(call: Call, wanted: MetadataRequestTopic, errors: dict[str, ErrorCode], operations: int) -> MetadataResponseTopic:
+def _find(image: MetadataImage, wanted: MetadataRequestTopic) -> TopicImage | None:
     if wanted.name is None:
-        code = ErrorCode.UNKNOWN_TOPIC_ID if call.version >= FIRST_VERSION_BY_ID else ErrorCode.INVALID_REQUEST
-    elif not is_valid_topic_name(wanted.name):
-        code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    else:
-        code = errors.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    name = "" if wanted.name is None and call.version < FIRST_VERSION_BY_ID else wanted.name
-    topic_id = wanted.topic_id if wanted.name is None else NO_TOPIC_ID
+        return image.topics.by_id.get(TopicId(wanted.topic_id))
+    return image.topics.by_name.get(wanted.name)
+
+
+def _unknown(wanted: MetadataRequestTopic, errors: dict[str, ErrorCode], operations: int) -> MetadataResponseTopic:
+    if wanted.name is None:
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
+    is_valid = is_valid_topic_name(wanted.name)
     return MetadataResponseTopic(
-        error_code=code,
-        name=name,
-        topic_id=topic_id,
-        is_internal=is_internal(name or ""),
+        error_code=errors.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION,
+        name=wanted.name,
+        is_internal=is_internal(wanted.name),
         topic_authorized_operations=operations,
     )
 
