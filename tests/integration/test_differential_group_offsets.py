@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 
@@ -15,7 +16,7 @@ from log_service.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.integration.differential import Duel
+from tests.integration.differential import Cluster, Duel
 from tests.integration.group_cast import UNKNOWN_ID, Cast, coordinators_are_there, subscription, told
 
 PROPERTIES = {"group.min.session.timeout.ms": "300", "offset.metadata.max.bytes": "10"}
@@ -397,3 +398,32 @@ def test_positions_go_with_their_topic_and_do_not_come_back(duel: Duel) -> None:
     duel.until(everything, 8, lambda answer: len(answer.groups[0].topics) == 1)
     duel.create_topic("gone")
     duel.compare_told(told(look))
+
+
+@pytest.mark.parametrize("version", [2, 9, 10])
+def test_commits_of_topics_that_are_named_twice_or_are_not_there(duel: Duel, version: int) -> None:
+    """What is refused comes first, and each topic once where anything is."""
+
+    def commit(*topics: tuple[str, tuple[int, ...]]) -> None:
+        def build(side: Cluster) -> OffsetCommitRequest:
+            return OffsetCommitRequest(
+                group_id=f"committer-{version}",
+                generation_id_or_member_epoch=-1,
+                topics=[
+                    OffsetCommitRequestTopic(
+                        name=name,
+                        topic_id=side.topic_ids.get(name, UUID(int=len(name))),
+                        partitions=[OffsetCommitRequestPartition(partition_index=index, committed_offset=1) for index in indexes],
+                    )
+                    for name, indexes in topics
+                ],
+            )
+
+        duel.compare(build, version, ordered=True)
+
+    commit(("orders", (0,)), ("orders", (1, 0)))
+    commit(("orders", (0,)), ("orders", (1, 0, 5)))
+    commit(("orders", ()), ("missing", ()), ("bills", (0, 9)), ("missing", (3,)), ("orders", (0,)))
+    commit(("orders", ()))
+    commit(("missing", ()))
+    commit()

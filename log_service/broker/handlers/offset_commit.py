@@ -10,6 +10,7 @@ ids (KIP-848).
 
 from dataclasses import replace
 from functools import partial
+from uuid import UUID
 
 from log_service.broker.node import Call, Later, Node
 from log_service.common.errors import ErrorCode
@@ -25,6 +26,8 @@ from log_service.protocol.messages.offset_commit import (
 
 FIRST_VERSION_BY_ID = 10
 
+Answers = dict[tuple[str, UUID], OffsetCommitResponseTopic]
+
 
 def handle_offset_commit(node: Node, call: Call, request: OffsetCommitRequest) -> Later:
     """Answer what cannot be, and have the coordinator answer the rest."""
@@ -32,27 +35,32 @@ def handle_offset_commit(node: Node, call: Call, request: OffsetCommitRequest) -
     image = node.image()
     is_by_id = call.version >= FIRST_VERSION_BY_ID
     known: list[OffsetCommitRequestTopic] = []
-    refused: list[OffsetCommitResponseTopic] = []
+    refused: Answers = {}
     for wanted in request.topics:
         _sort_out(image, wanted, known, refused, is_by_id=is_by_id)
 
-    if known or not refused:
+    if known:
         request.topics = known
         node.groups.offset_commit(request, call.client(), partial(_complete, later, refused) if refused else later.complete)
     else:
-        later.complete(OffsetCommitResponse(topics=refused))
+        later.complete(OffsetCommitResponse(topics=list(refused.values())))
     return later
 
 
-def _complete(later: Later, refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse) -> None:
-    later.complete(replace(response, topics=merge(response.topics, refused)))
+def _complete(later: Later, refused: Answers, response: OffsetCommitResponse) -> None:
+    """Name each topic once, and what was refused here first."""
+    for topic in response.topics:
+        there = refused.setdefault((topic.name, topic.topic_id), topic)
+        if there is not topic:
+            there.partitions.extend(topic.partitions)
+    later.complete(replace(response, topics=list(refused.values())))
 
 
 def _sort_out(
     image: MetadataImage,
     wanted: OffsetCommitRequestTopic,
     known: list[OffsetCommitRequestTopic],
-    refused: list[OffsetCommitResponseTopic],
+    refused: Answers,
     *,
     is_by_id: bool,
 ) -> None:
@@ -64,23 +72,10 @@ def _sort_out(
     missing = [partition.partition_index for partition in wanted.partitions if partition.partition_index not in indexes]
     if there:
         known.append(OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=there))
-    if missing:
-        answers = [OffsetCommitResponsePartition(partition_index=index, error_code=code) for index in missing]
-        refused.append(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=answers))
+    if missing or topic is None:
+        answers = refused.setdefault((name, topic_id), OffsetCommitResponseTopic(name=name, topic_id=topic_id)).partitions
+        answers += [OffsetCommitResponsePartition(partition_index=index, error_code=code) for index in missing]
 
 
 def _find(image: MetadataImage, wanted: OffsetCommitRequestTopic, *, is_by_id: bool) -> TopicImage | None:
     return image.topics.by_id.get(TopicId(wanted.topic_id)) if is_by_id else image.topics.by_name.get(wanted.name)
-
-
-def merge(answered: list[OffsetCommitResponseTopic], refused: list[OffsetCommitResponseTopic]) -> list[OffsetCommitResponseTopic]:
-    """Join both answers so that each topic is named once."""
-    topics = {(topic.name, topic.topic_id): topic for topic in answered}
-    merged = list(answered)
-    for topic in refused:
-        there = topics.get((topic.name, topic.topic_id))
-        if there is None:
-            merged.append(topic)
-        else:
-            there.partitions.extend(topic.partitions)
-    return merged
