@@ -138,6 +138,7 @@ class FetchContext:
     targets: tuple[FetchTarget, ...]
     session: FetchSession | None
     is_incremental: bool
+    is_by_id: bool
 
     @property
     def session_id(self) -> int:
@@ -171,7 +172,7 @@ class FetchSessionCache:
             self._take(request.session_id)
         targets = targets_of(request.topics, is_by_id=is_by_id)
         session = self._maybe_start(targets, now_ms, is_by_id=is_by_id) if request.session_epoch == INITIAL_EPOCH else None
-        return FetchContext(targets=tuple(targets.values()), session=session, is_incremental=False)
+        return FetchContext(targets=tuple(targets.values()), session=session, is_incremental=False, is_by_id=is_by_id)
 
     def _open_incremental(self, request: FetchRequest, now_ms: int, *, is_by_id: bool) -> FetchContext:
         session = self._sessions.get(request.session_id)
@@ -185,11 +186,11 @@ class FetchSessionCache:
         session.accept(request, now_ms)
         if not session.targets:  # its last request is answered as one without a session
             targets = targets_of(request.topics, is_by_id=is_by_id)
-            return FetchContext(targets=tuple(targets.values()), session=None, is_incremental=False)
+            return FetchContext(targets=tuple(targets.values()), session=None, is_incremental=False, is_by_id=is_by_id)
         if request.topics and self.partition_count + len(session.targets) > MAX_CACHED_PARTITION_COUNT:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._put_last(session)
-        return FetchContext(targets=tuple(session.targets.values()), session=session, is_incremental=True)
+        return FetchContext(targets=tuple(session.targets.values()), session=session, is_incremental=True, is_by_id=is_by_id)
 
     def _put_last(self, session: FetchSession) -> None:
         self._sessions[session.session_id] = session

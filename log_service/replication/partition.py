@@ -285,14 +285,17 @@ class Partition:
         known = f"{log.log_start_offset} to {log.log_end_offset}"
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} has offsets {known}, not {start_offset}")
 
-    def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
+    def diverging_epoch(
+        self, last_fetched_epoch: int, fetch_offset: int, current_leader_epoch: int = NO_LEADER_EPOCH
+    ) -> tuple[int, int] | None:
         """Return (epoch, end offset) where a reader's log parted from this one, None where it did not (KIP-320, KIP-595).
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, the reader's epoch is unknown here.
+            KafkaError: OFFSET_OUT_OF_RANGE, the reader's epoch is unknown here, or its offset is gone; what ``leading_log`` raises.
         """
-        epoch, end_offset = self._epoch_end(self._online_log(), last_fetched_epoch)
-        if end_offset == UNKNOWN_OFFSET:
+        log = self.leading_log(current_leader_epoch)
+        epoch, end_offset = self._epoch_end(log, last_fetched_epoch)
+        if end_offset == UNKNOWN_OFFSET or fetch_offset < log.log_start_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < fetch_offset else None
 

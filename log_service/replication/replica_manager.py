@@ -103,7 +103,7 @@ class ReplicaManager:
         """Return a partition by its topic's name, or, where the name is empty, by its topic's id.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER (it exists, on other nodes).
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (an id was given), NOT_LEADER_OR_FOLLOWER (it exists, on other nodes).
         """
         partition = self.partitions.get((topic, index)) if topic else self.partitions_by_id.get((topic_id, index))
         return self._find_unopened(topic, TopicId(topic_id), index) if partition is None else partition
@@ -122,7 +122,7 @@ class ReplicaManager:
         raise self._not_here(topic, topic_id, index, known)
 
     def _not_here(self, topic: str, topic_id: TopicId, index: int, known: TopicImage | None) -> KafkaError:
-        if known is None and not topic:
+        if known is None and not topic and topic_id != NO_TOPIC_ID:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id}")
         if known is None or index not in known.partitions:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic or topic_id}-{index}")

@@ -122,10 +122,8 @@ def offset_for_timestamp(segments: Segments, timestamp: int, start_offset: int) 
 
 
 def offset_of_max_timestamp(segments: Segments) -> TimestampOffset | None:
-    """Return the first record that has the largest timestamp of all segments, also where the log's start lies above it."""
+    """Return the first record that has the largest timestamp of all segments, also where that is none, or the log's start lies above it."""
     timestamp, segment = max(((segment.max_timestamp, segment) for segment in segments), key=lambda pair: pair[0])
-    if timestamp < 0:
-        return None
     for position, header in segment.headers(segment.offset_index.lookup(segment.max_timestamp_offset)):
         if header.max_timestamp >= timestamp:
             return _latest_record(segment, position, header)

@@ -5,6 +5,7 @@ exist as read_uncommitted, where Apache Kafka answers UNKNOWN_SERVER_ERROR.
 """
 
 import time
+from itertools import product
 from typing import Any
 
 import pytest
@@ -72,6 +73,17 @@ def test_offsets_and_epochs_that_are_not_there(duel: Duel, version: int) -> None
     duel.compare(fetch_request(topic, wanted(1), wanted(0), wanted(-1)), version)
 
 
+@pytest.mark.parametrize("version", [12, 18])
+def test_epochs_of_reader_and_leader_are_both_looked_at(duel: Duel, version: int) -> None:
+    topic = f"epochs-{version}"
+    filled(duel, topic, 1, 2)
+    trimmed = [DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])]
+    duel.on_both(DeleteRecordsRequest(topics=trimmed, timeout_ms=10_000), 2)
+    for current, last, offset in product((-1, 0, 1), (0, 1), (0, 2, 9)):
+        asked = wanted(0, offset, current_leader_epoch=current, last_fetched_epoch=last)
+        duel.compare(fetch_request(topic, asked, isolation_level=READ_COMMITTED), version)
+
+
 def test_below_the_start(duel: Duel) -> None:
     filled(duel, "trimmed", 1, 4)
     topics = [DeleteRecordsTopic(name="trimmed", partitions=[DeleteRecordsPartition(partition_index=0, offset=3)])]
@@ -117,6 +129,27 @@ def test_a_partition_that_is_named_twice(duel: Duel) -> None:
 
 
 # Sizes
+
+
+@pytest.mark.parametrize("version", [4, 12])
+def test_a_topic_without_a_name(duel: Duel, version: int) -> None:
+    duel.compare(fetch_request(""), version)
+    duel.compare(fetch_request("", wanted(0), wanted(1)), version)
+
+
+@pytest.mark.parametrize("version", [11, 17])
+def test_partitions_are_told_in_the_order_they_were_asked_for(duel: Duel, version: int) -> None:
+    """A topic has as many heads as that takes; what is not there comes last."""
+    first, second = f"first-{version}", f"second-{version}"
+    for topic in (first, second):
+        filled(duel, topic, 2, 1)
+
+    def build(cluster: Cluster) -> FetchRequest:
+        asked = ((first, 0), (first, 7), (second, 0), (first, 1), (second, 1), (second, 9), (first, 8))
+        topics = [FetchTopic(topic=name, topic_id=cluster.topic_id(name), partitions=[wanted(index)]) for name, index in asked]
+        return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics)
+
+    duel.compare(build, version, ordered=True)
 
 
 def test_the_first_batch_is_always_returned_and_no_part_of_another(duel: Duel) -> None:

@@ -79,6 +79,16 @@ def test_times_over_segments(duel: Duel, codec: Codec) -> None:
         duel.compare(request, 7)
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_records_without_a_time(duel: Duel, codec: Codec) -> None:
+    topic = f"timeless-{codec.name.lower()}"
+    ready_topic(duel, topic)
+    for times in ((-1, -1), (-1,), (THEN, THEN + 5)):
+        duel.on_both(produce_request(topic, batch(*times, codec=codec)), 12)
+        for request in offsets_request(topic, -3, 0, THEN):
+            duel.compare(request, 7)
+
+
 def test_topics_with_their_own_time(duel: Duel) -> None:
     """Every record of a batch has its time: the first is the answer."""
     ready_topic(duel, "own-time", message_timestamp_type="LogAppendTime")
@@ -107,6 +117,20 @@ def test_what_cannot_be_answered(duel: Duel, version: int) -> None:
         for epoch, time in product((0, 1, 99, -2), (-1, -2, -3, THEN)):
             for request in offsets_request(topic, time, leader_epoch=epoch):
                 duel.compare(request, version)
+
+
+def test_topics_without_a_name_or_without_partitions(duel: Duel) -> None:
+    ready_topic(duel, "nothing-of")
+    for version in (1, 5, 11):
+        for request in offsets_request("", -1, -2, THEN):
+            duel.compare(request, version)
+    nameless = OffsetForLeaderTopic(topic="", partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)])
+    for version in (2, 4):
+        duel.compare(OffsetForLeaderEpochRequest(replica_id=-1, topics=[nameless]), version)
+    for version in (0, 2):
+        duel.compare(delete_before("", 0), version)
+        for name in ("nothing-of", "nowhere", ""):
+            duel.compare(delete_before(name), version)
 
 
 @pytest.mark.parametrize("replica_id", [-2, 0, 1, 77])

@@ -84,6 +84,17 @@ def test_a_topic_that_is_not_there_is_told_by_name_and_by_id(duel: Duel) -> None
     compare(duel, produce_by_id("here", batch(), batch(), batch()), 13)
     compare(duel, produce_request("", batch(), topic_id=STRANGE_ID), 13)
     compare(duel, produce_request("", batch()), 13)
+    for version in (3, 12):
+        compare(duel, produce_request("", batch()), version)
+        compare(duel, produce_request("here", batch(), batch(), batch(), acks=2), version)
+
+
+def test_a_topic_without_partitions_is_not_answered(duel: Duel) -> None:
+    ready_topic(duel, "alone")
+    for version in (3, 9, 12):
+        compare(duel, produce_request("alone"), version)
+        compare(duel, produce_request("nowhere"), version)
+    compare(duel, produce_by_id("alone"), 13)
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100, -32768])

@@ -28,6 +28,7 @@ def handle_delete_records(node: Node, call: Call, request: DeleteRecordsRequest)
         topics=[
             DeleteRecordsTopicResult(name=name, partitions=[_delete(node, name, wanted) for wanted in partitions.values()])
             for name, partitions in topics.items()
+            if partitions
         ]
     )
 

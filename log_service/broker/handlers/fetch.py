@@ -198,7 +198,7 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
         reading.add(target, found, size_bytes)
         left_bytes -= size_bytes
     for target, code in absent:  # last, as Kafka orders them
-        reading.add(target, _not_there(node, target, code), 0)
+        reading.add(target, _not_there(node, target, code, is_by_id=context.is_by_id), 0)
     return reading
 
 
@@ -225,9 +225,9 @@ def _read_one(
     is_first = reading.record_bytes == 0
     try:
         if target.last_fetched_epoch >= 0:
-            diverging = partition.diverging_epoch(target.last_fetched_epoch, target.fetch_offset)
+            diverging = partition.diverging_epoch(target.last_fetched_epoch, target.fetch_offset, target.current_leader_epoch)
             if diverging is not None:
-                return _diverged(partition, target, diverging, is_committed_only=is_committed_only), 0
+                return _diverged(partition, target, diverging), 0
         found = partition.read(
             target.fetch_offset,
             max_bytes=min(target.max_bytes, left_bytes) if left_bytes > 0 else 0,
@@ -265,24 +265,26 @@ def _aborted_in(partition: Partition, target: FetchTarget, found: LogSlice | Non
     return [AbortedTransaction(producer_id=producer_id, first_offset=first_offset) for producer_id, first_offset in pairs]
 
 
-def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, int], *, is_committed_only: bool) -> PartitionData:
+def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, int]) -> PartitionData:
     return PartitionData(
         partition_index=target.partition,
         high_watermark=partition.high_watermark,
         last_stable_offset=partition.last_stable_offset,
         log_start_offset=partition.log_start_offset,
         diverging_epoch=EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
-        aborted_transactions=[] if is_committed_only else None,
+        aborted_transactions=None,
         records=NO_RECORDS,
     )
 
 
-def _not_there(node: Node, target: FetchTarget, code: ErrorCode) -> PartitionData:
+def _not_there(node: Node, target: FetchTarget, code: ErrorCode, *, is_by_id: bool) -> PartitionData:
     """Answer for a partition that is not found; a session that found its topic by id knows what became of it."""
     topics = node.image().topics
     if not target.name:
         known = topics.by_id.get(TopicId(target.topic_id))
         target.name = "" if known is None else known.name
+        if is_by_id and known is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
     elif code is ErrorCode.UNKNOWN_TOPIC_ID:
         is_replaced = topics.partition(target.name, target.partition) is not None
         code = ErrorCode.INCONSISTENT_TOPIC_ID if is_replaced else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -299,10 +301,9 @@ def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -
 
 
 def answer(node: Node, call: Call, context: FetchContext, reading: Reading) -> FetchResponse:
-    """Build the response: all partitions, or those that changed since the session's last answer."""
+    """Build the response: all partitions, or those that changed since the session's last answer, neighbours of one topic under one head."""
     response = FetchResponse(session_id=context.session_id)
-    topics: dict[str | UUID, FetchableTopicResponse] = {}
-    is_by_id = call.version >= FIRST_VERSION_BY_ID
+    key: str | UUID | None = None
     session = context.session
     reading.count_sent()
     for target, found, size_bytes in reading.results:
@@ -314,12 +315,10 @@ def answer(node: Node, call: Call, context: FetchContext, reading: Reading) -> F
                 session.move_to_end(target)
         if found.current_leader is not None:
             _tell_leader(node, call, response, found, is_replica=reading.is_for_replica)
-        key = target.topic_id if is_by_id else target.topic
-        topic = topics.get(key)
-        if topic is None:
-            topic = topics[key] = FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id)
-            response.responses.append(topic)
-        topic.partitions.append(found)
+        last_key, key = key, target.topic_id if context.is_by_id else target.topic
+        if key != last_key:
+            response.responses.append(FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id))
+        response.responses[-1].partitions.append(found)
     return response
 
 

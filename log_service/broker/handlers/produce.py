@@ -18,7 +18,7 @@ from uuid import UUID
 from log_service.broker.cluster_view import broker_addresses, is_internal
 from log_service.broker.node import Call, Later, Node, Response
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
-from log_service.common.types import TopicPartition
+from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from log_service.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -39,6 +39,7 @@ from log_service.replication.replica_manager import ReplicaManager
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_LEADER = 10
+FIRST_VERSION_BY_ID = 13
 
 _STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _EXPECTED = frozenset(
@@ -114,18 +115,15 @@ class DelayedProduce:
 
 def handle_produce(node: Node, call: Call, request: ProduceRequest) -> Response:
     """Append what the request carries, and answer now, later or never."""
-    code, text = _refusal(request)
-    appending = _Appending(node.replicas, request.acks, node.clock.wall_ms(), call.version)
+    appending = _Appending(node.replicas, request, node.clock.wall_ms(), call.version)
     response = ProduceResponse()
     topics = request.topic_data
     if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
         topics = _each_once(topics)
     for topic in topics:
-        answers = [
-            appending.append(topic, wanted) if code is ErrorCode.NONE else _failed(wanted.index, code, text)
-            for wanted in topic.partition_data
-        ]
-        response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+        answers = [appending.append(topic, wanted) for wanted in topic.partition_data]
+        if answers:
+            response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if appending.moved:
         node.replicas.announce(appending.moved)
     if request.acks == ACKS_NONE:
@@ -138,7 +136,7 @@ def handle_produce(node: Node, call: Call, request: ProduceRequest) -> Response:
 
 def refusal_of_one(node: Node, call: Call, topic: TopicProduceData, partition: Partition, error: KafkaError) -> ProduceResponse:
     """Return the answer to a request for one partition that did not take its records; ``topic`` names the partition."""
-    appending = _Appending(node.replicas, ACKS_ALL, 0, call.version)
+    appending = _Appending(node.replicas, ProduceRequest(), 0, call.version)
     answer = appending.refuse(topic.partition_data[0].index, partition, error)
     answers = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])
     return ProduceResponse(responses=[answers], node_endpoints=_endpoints(node, call, appending.leaders) if appending.leaders else [])
@@ -166,24 +164,26 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
     ]
 
 
-def _refusal(request: ProduceRequest) -> tuple[ErrorCode, str | None]:
-    """Say why nothing of a request can be appended, NONE if something can."""
+def _refusal(request: ProduceRequest) -> tuple[ErrorCode, str] | None:
+    """Say why nothing of a request can be appended to what there is, None if something can."""
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {request.acks}"
     if request.transactional_id is not None:
         return ErrorCode.INVALID_REQUEST, "transactions are not supported by this broker"
-    return ErrorCode.NONE, None
+    return None
 
 
 class _Appending:
     """One request on its way into the logs: what was appended, what of it is not safe yet, and which leaders its answer names."""
 
-    __slots__ = ("_acks", "_knows_zstd", "_now_ms", "_replicas", "_tells_leader", "leaders", "moved", "waiting")
+    __slots__ = ("_acks", "_is_by_id", "_knows_zstd", "_now_ms", "_refusal", "_replicas", "_tells_leader", "leaders", "moved", "waiting")
 
-    def __init__(self, replicas: ReplicaManager, acks: int, now_ms: int, version: int) -> None:
+    def __init__(self, replicas: ReplicaManager, request: ProduceRequest, now_ms: int, version: int) -> None:
         self._replicas = replicas
-        self._acks = acks
+        self._acks = request.acks
+        self._refusal = _refusal(request)
         self._now_ms = now_ms
+        self._is_by_id = version >= FIRST_VERSION_BY_ID
         self._knows_zstd = version >= FIRST_VERSION_WITH_ZSTD
         self._tells_leader = version >= FIRST_VERSION_WITH_LEADER
         self.waiting: list[_Waiting] = []
@@ -193,18 +193,23 @@ class _Appending:
     def append(self, topic: TopicProduceData, wanted: PartitionProduceData) -> PartitionProduceResponse:
         """Append one partition's batch and return its answer, which is final unless it is in ``waiting``."""
         records = wanted.records
-        if not isinstance(records, memoryview):
-            return _failed(wanted.index, ErrorCode.INVALID_RECORD, "the request carries no records for the partition")
         partition: Partition | None = None
         try:
             partition = self._replicas.find(topic.name, topic.topic_id, wanted.index)
+            if self._refusal is not None:
+                return _failed(wanted.index, *self._refusal)
+            if not isinstance(records, memoryview):
+                return _failed(wanted.index, ErrorCode.INVALID_RECORD, "the request carries no records for the partition")
             if is_internal(partition.topic_partition.topic):
                 return _failed(wanted.index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
             if not self._knows_zstd:
                 _refuse_zstd(records)
             result = self._replicas.append(partition, records, acks=self._acks, now_ms=self._now_ms)
         except KafkaError as error:
-            return _failed(wanted.index, error.code, str(error)) if partition is None else self.refuse(wanted.index, partition, error)
+            if partition is not None:
+                return self.refuse(wanted.index, partition, error)
+            names_nothing = self._is_by_id and topic.topic_id == NO_TOPIC_ID
+            return _failed(wanted.index, ErrorCode.UNKNOWN_TOPIC_ID if names_nothing else error.code, str(error))
         self.moved.append(partition)
         answer = PartitionProduceResponse(
             index=wanted.index,
