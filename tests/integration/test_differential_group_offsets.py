@@ -110,6 +110,20 @@ def static_member_returns_while_others_wait(cast: Cast) -> None:
     third.hear_join()
 
 
+def an_id_that_was_handed_out_is_of_no_static_member(cast: Cast) -> None:
+    a, b = cast.member(instance="one"), cast.member()
+    a.join()
+    a.sync({a: b"1"})
+    b.ask_id()
+    for instance in ("one", "two"):
+        b.instance_id = instance
+        b.join()
+    b.instance_id = None
+    cast.describe()
+    b.leave()
+    a.heartbeat()
+
+
 def static_members_are_removed(cast: Cast) -> None:
     a, b = cast.member(instance="one"), cast.member(instance="two")
     a.join()
@@ -346,6 +360,28 @@ def deleting_offsets(cast: Cast) -> None:
     cast.is_listed()
 
 
+def deleting_offsets_between_two_generations(cast: Cast) -> None:
+    """What the earlier generation read is in use."""
+    a, b = cast.member(protocols=CONSUMER), cast.member(protocols=[("range", subscription("bills"))])
+    for topic in ("orders", "bills"):
+        a.commit(1, topic=topic)
+    a.join()
+    a.sync({a: b""})
+    b.ask_id()
+    b.send_join()
+    _delete(cast, {"orders": [0], "bills": [0]})
+    a.join()
+    b.hear_join()
+    _delete(cast, {"orders": [0], "bills": [0]})
+    a.leave()
+    b.leave()
+    a.ask_id()
+    b.member_id = ""
+    b.ask_id()
+    _delete(cast, {"orders": [0], "bills": [0]})
+    cast.fetch()
+
+
 def deleting_offsets_of_unreadable_members(cast: Cast) -> None:
     a = cast.member(protocols=[("range", b"")])
     a.join()
@@ -371,7 +407,9 @@ def deleting_offsets_of_unreadable_members(cast: Cast) -> None:
         fetching_offsets,
         offsets_by_topic_id,
         deleting_offsets,
+        deleting_offsets_between_two_generations,
         deleting_offsets_of_unreadable_members,
+        an_id_that_was_handed_out_is_of_no_static_member,
     ],
 )
 def test_positions_and_places_are_kept_as_with_apache_kafka(duel: Duel, story: Callable[[Cast], None]) -> None:

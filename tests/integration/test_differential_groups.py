@@ -277,6 +277,19 @@ def pending_member_leaves_a_stable_group(cast: Cast) -> None:
     cast.describe()
 
 
+def a_member_is_removed_while_it_joins(cast: Cast) -> None:
+    a, b, admin = cast.member(), cast.member(), cast.member()
+    a.join()
+    a.sync({a: b"1"})
+    b.ask_id()
+    b.send_join()
+    admin.leave(members=[MemberIdentity(member_id=b.member_id, group_instance_id=None)])
+    b.hear_join()
+    a.heartbeat()
+    a.join()
+    cast.describe()
+
+
 def pending_member_leaves_an_empty_group(cast: Cast) -> None:
     b = cast.member()
     b.ask_id()
@@ -407,6 +420,7 @@ def empty_group_changes_its_type(cast: Cast) -> None:
         rebalances_of_many_reasons,
         leaving,
         pending_member_leaves_a_stable_group,
+        a_member_is_removed_while_it_joins,
         pending_member_leaves_an_empty_group,
         pending_member_holds_up_a_rebalance,
         pending_member_expires,

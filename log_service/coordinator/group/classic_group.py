@@ -84,6 +84,8 @@ class ClassicGroup:
     static_members: dict[str, str] = field(default_factory=dict)
     pending_join_members: dict[str, None] = field(default_factory=dict)
     pending_sync_members: set[str] = field(default_factory=set)
+    subscribed_topics: frozenset[str] | None = None
+    """What the generation's consumers want; None where that is not known: other members, no generation, or metadata that is none."""
     was_empty: bool = True
     has_new_member_joined: bool = False
     initial_delay_remaining_ms: int | None = None
@@ -213,14 +215,11 @@ class ClassicGroup:
         """Whether the members are consumers, whose metadata can be read."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
-    def subscribed_topics(self) -> frozenset[str] | None:
-        """Return the topics that consumers want; None where that is not known: other members, no protocol yet, or metadata that is none."""
-        if not self.is_of_consumers:
-            return None
-        if not self.members:
-            return frozenset()
-        if self.protocol_name is None:
-            return None
+    def note_subscriptions(self) -> None:
+        """Read what the members of a new generation want, which holds until the next one."""
+        self.subscribed_topics = self._read_subscriptions() if self.is_of_consumers else None
+
+    def _read_subscriptions(self) -> frozenset[str] | None:
         try:
             metadata = [member.metadata_for(self.protocol_name) for member in self.members.values()]
             return frozenset(topic for each in metadata for topic in subscribed_topics_of(each))
@@ -229,7 +228,7 @@ class ClassicGroup:
 
     def subscription_test(self) -> Callable[[str], bool]:
         """Return a test of topics: whether consumers want one, or may want it because they cannot be read."""
-        topics = self.subscribed_topics()
+        topics = self.subscribed_topics
         return (lambda _: self.is_of_consumers) if topics is None else topics.__contains__
 
     def begin_next_generation(self, wall_ms: int) -> None:
@@ -244,6 +243,7 @@ class ClassicGroup:
             self.leader_id = None
             self.pending_sync_members.clear()
             self.transition_to(GroupState.EMPTY, wall_ms)
+        self.note_subscriptions()
 
     def subscription_bytes(self) -> int:
         """Size of what a generation's record holds beside assignments and names."""

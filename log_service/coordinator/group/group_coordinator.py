@@ -287,7 +287,7 @@ class GroupCoordinatorShard:
     def _expire(self, group_id: str, decision: GroupDecision) -> None:
         group = self._groups.get(group_id)
         is_empty = group is not None and group.is_in(GroupState.EMPTY)
-        if group is None or not (is_empty or (group.is_in(GroupState.STABLE) and group.subscribed_topics() is not None)):
+        if group is None or not (is_empty or (group.is_in(GroupState.STABLE) and group.subscribed_topics is not None)):
             return
         since_ms = group.state_since_ms if is_empty and group.protocol_type is not None else None
         expired = self._offsets.expired(group_id, group.subscription_test(), wall_ms=decision.wall_ms, since_ms=since_ms)
@@ -314,6 +314,7 @@ def restored(group_id: str, stored: StoredGeneration) -> ClassicGroup:
         group.add(restored_member(member, stored))
     group.protocol_type = stored.protocol_type or None
     group.leader_id = stored.leader_id if stored.leader_id in group.members else group.leader_id
+    group.note_subscriptions()
     return group
 
 

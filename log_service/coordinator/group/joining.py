@@ -35,6 +35,9 @@ def sync_timer(group_id: str) -> tuple[str, str]:
     return ("sync", group_id)
 
 
+_TOLD_WITHOUT_ID = frozenset({ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR})
+
+
 def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
     """Key of the timer that removes a silent member."""
     return ("session", group_id, member_id)
@@ -51,7 +54,7 @@ class Joining:
         """Answer at once, or keep the request open until the join phase ends."""
         error = self._validate_joiner(group, request)
         if error is not ErrorCode.NONE:
-            member_id = "" if error is ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id
+            member_id = "" if error in _TOLD_WITHOUT_ID else request.member_id
             decision.reply(context.reply_to, refused(member_id, error))
         elif request.member_id == "":
             self._join_without_id(group, request, context, decision)
@@ -67,6 +70,8 @@ class Joining:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.group_instance_id is not None and request.member_id in group.pending_join_members:
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # what Kafka says: no id that was handed out belongs to a static member
         announced_bytes = sum(len(protocol.metadata) for protocol in request.protocols)
         if group.metadata_bytes() + announced_bytes > ANNOUNCED_RECORDS * self._config.max_metadata_record_bytes:
             return ErrorCode.GROUP_MAX_SIZE_REACHED

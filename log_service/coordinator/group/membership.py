@@ -149,7 +149,7 @@ class Membership:
     def _remove(self, group: ClassicGroup, member: ClassicMember, decision: GroupDecision) -> None:
         decision.cancel_timer(session_timer(group.group_id, member.member_id))
         if member.awaiting_join is not None:
-            decision.reply(member.awaiting_join, refused(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+            decision.reply(member.awaiting_join, refused("", ErrorCode.UNKNOWN_MEMBER_ID))
         if member.awaiting_sync is not None:
             decision.reply(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member)
