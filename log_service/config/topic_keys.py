@@ -29,9 +29,10 @@ WEEK_MS = 7 * 24 * HOUR_MS
 
 
 def throttled_replicas(value: Value) -> str | None:
-    """Accept ``*`` or a list of partition:broker pairs."""
+    """Accept ``*`` or a list of partition:broker pairs; empty items say nothing."""
     assert isinstance(value, tuple)
-    if value == ("*",) or all(_is_pair(item) for item in value):
+    items = [item for item in value if item]
+    if items == ["*"] or all(_is_pair(item) for item in items):
         return None
     return "it must be * or a list such as 0:101,1:102 (partition:broker)"
 

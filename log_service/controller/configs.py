@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.broker import BrokerChange, validate_broker_change
-from log_service.config.definition import ConfigKey, ConfigType, split_list
+from log_service.config.definition import ConfigKey, ConfigType
 from log_service.config.describe import broker_key, format_value
 from log_service.config.resolve import Layers, holding
 from log_service.config.resource_keys import (
@@ -54,6 +54,7 @@ class Operation(IntEnum):
 
 
 OPERATIONS = frozenset(Operation)
+CONFIGURED = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS})
 
 
 class Change(NamedTuple):
@@ -133,13 +134,19 @@ def _decide(
 def _alter(image: MetadataImage, asked: _Asked, static_texts: Mapping[str, str]) -> list[MetadataRecord]:
     resource = asked.resource
     _check_changes(asked.changes)
-    check_resource(image, resource)
+    if resource.type not in CONFIGURED:
+        raise _invalid_request(f"resources of type {resource.type} have no configuration in the metadata")
+    if resource.type == ResourceType.BROKER:
+        _check_broker(image, resource.name)
     present = image.configs.of(*resource)
     changed: dict[str, str | None] = dict.fromkeys(present) if asked.replaces else {}
     changed |= {change.name: _new_text(resource, change, present, static_texts) for change in asked.changes}
+    _check_name(resource)
     result = {name: text for name, text in {**present, **changed}.items() if text is not None}
     set_names = frozenset(name for name, text in changed.items() if text is not None)
     _validate(image, resource, result, set_names, static_texts)
+    if resource.type == ResourceType.TOPIC and resource.name not in image.topics.by_name:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name}")
     return [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=text)
         for name, text in changed.items()
@@ -159,33 +166,24 @@ def _check_changes(changes: Sequence[Change]) -> None:
             raise _invalid_request(f"{change.name} has no value; only DELETE goes without one")
 
 
-def check_resource(image: MetadataImage, resource: Resource) -> None:
-    """Refuse a resource that is not there, or that has no configuration in the metadata.
+def _check_broker(image: MetadataImage, name: str) -> None:
+    """Refuse a broker that is not there."""
+    if name and not (name.isascii() and name.isdecimal()):
+        raise _invalid_request(f"a broker is named by its number, not {name!r}")
+    if name and int(name) not in image.cluster.brokers:
+        raise _invalid_request(f"broker {name} is not this broker, nor one that is registered")
 
-    Raises:
-        KafkaError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION.
-    """
-    name = resource.name
-    match resource.type:
-        case ResourceType.TOPIC:
-            if not name:
-                raise _invalid_request("there is no default for all topics; change the brokers' defaults instead")
-            validate_topic_name(name)
-            if name not in image.topics.by_name:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-        case ResourceType.BROKER:
-            if name and not (name.isascii() and name.isdecimal()):
-                raise _invalid_request(f"a broker is named by its number, not {name!r}")
-            if name and int(name) not in image.cluster.brokers:
-                raise _invalid_request(f"broker {name} is not this broker, nor one that is registered")
-        case ResourceType.GROUP:
-            if not name:
-                raise _invalid_request("there is no default for all groups; change the brokers' defaults instead")
-        case ResourceType.CLIENT_METRICS:
-            if not name:
-                raise _invalid_request("a client metrics subscription needs a name")
-        case other:
-            raise _invalid_request(f"resources of type {other} have no configuration in the metadata")
+
+def _check_name(resource: Resource) -> None:
+    """Refuse a name that no resource of the kind has."""
+    if resource.type == ResourceType.TOPIC:
+        if not resource.name:
+            raise _invalid_request("there is no default for all topics; change the brokers' defaults instead")
+        validate_topic_name(resource.name)
+    elif not resource.name and resource.type == ResourceType.GROUP:
+        raise _invalid_request("there is no default for all groups; change the brokers' defaults instead")
+    elif not resource.name and resource.type == ResourceType.CLIENT_METRICS:
+        raise _invalid_request("a client metrics subscription needs a name")
 
 
 def _new_text(resource: Resource, change: Change, present: Mapping[str, str], static_texts: Mapping[str, str]) -> str | None:
@@ -197,24 +195,32 @@ def _new_text(resource: Resource, change: Change, present: Mapping[str, str], st
         text = change.value
     else:
         key = _key_of(resource, change.name)
-        if key is None or key.type is not ConfigType.LIST:
+        if key is None or key.type is not ConfigType.LIST or resource.type == ResourceType.CLIENT_METRICS:
             complaint = f"{change.name} is not a list, so nothing can be appended to it or subtracted from it"
             raise KafkaError(ErrorCode.INVALID_CONFIG, complaint)
-        items = split_list(present.get(change.name, _default_list(resource, change.name, key, static_texts)))
+        items = [item for item in _parts(present.get(change.name, _default_list(resource, change.name, key, static_texts))) if item]
         text = ",".join(_appended(items, change.value) if change.operation == Operation.APPEND else _subtracted(items, change.value))
     if len(text.encode()) > MAX_VALUE_BYTES:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"the value of {change.name} is longer than {MAX_VALUE_BYTES} bytes")
     return text
 
 
-def _appended(items: tuple[str, ...], value: str) -> list[str]:
-    return [*items, *(item for item in dict.fromkeys(split_list(value)) if item not in items)]
+def _parts(text: str) -> list[str]:
+    """Split as Kafka does here: nothing is trimmed, and only at the end are empty parts none."""
+    if "," not in text:
+        return [text]
+    kept = text.rstrip(",")
+    return kept.split(",") if kept else []
 
 
-def _subtracted(items: tuple[str, ...], value: str) -> list[str]:
+def _appended(items: list[str], value: str) -> list[str]:
+    return [*items, *(item for item in dict.fromkeys(_parts(value)) if item not in items)]
+
+
+def _subtracted(items: list[str], value: str) -> list[str]:
     """Take each item out once, as Kafka does: of what is there twice, one stays."""
     left = list(items)
-    for item in split_list(value):
+    for item in _parts(value):
         if item in left:
             left.remove(item)
     return left

@@ -183,6 +183,35 @@ def test_lists_are_appended_to_and_subtracted_from(duel: Duel) -> None:
     duel.compare(described(TOPIC, "lists", ["cleanup.policy"]), 4)
 
 
+@pytest.mark.parametrize(
+    "value", ["", ",", "compact,", ",compact", "compact,,delete", " compact", "delete, delete", "0:1,", ",*", "0:1,,1:1"]
+)
+def test_parts_of_lists(duel: Duel, value: str) -> None:
+    """What is appended is split and not trimmed, and empty parts count but at its end."""
+    if "parts" not in duel.clusters.tidelog.topic_ids:
+        duel.create_topic("parts")
+    for operation in (SET, APPEND, SUBTRACT):
+        for key in ("cleanup.policy", "leader.replication.throttled.replicas"):
+            duel.compare(altered(TOPIC, "parts", change(key, operation, value), validate_only=True), 1)
+        for broker in ("1", ALL_BROKERS):
+            duel.compare(altered(BROKER, broker, change("log.cleanup.policy", operation, value), validate_only=True), 1)
+
+
+@pytest.mark.parametrize("resource_type", [TOPIC, METRICS, GROUP, BROKER, 3])
+@pytest.mark.parametrize("name", ["missing", "", "not a name"])
+def test_what_is_looked_at_first(duel: Duel, resource_type: int, name: str) -> None:
+    """Operations before names, these before values, and values before whether there is such a topic."""
+    for changed in (
+        change("retention.ms", APPEND, "1"),
+        change("retention.ms", SET, "soon"),
+        change("retention.ms", SET, None),
+        change("cleanup.policy", APPEND, "burn"),
+        change("nope", SET, "1"),
+    ):
+        if (resource_type, name) != (BROKER, ALL_BROKERS):
+            duel.compare(altered(resource_type, name, changed), 1)
+
+
 def test_a_list_does_not_grow_for_ever(duel: Duel) -> None:
     duel.create_topic("grown")
     for first in (1000, 4000):
