@@ -63,6 +63,8 @@ def alter_partition_reassignments(
                 answer.error_code, answer.error_message = error.code, str(error)
             answers.append(answer)
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+    if not responses:
+        return [], AlterPartitionReassignmentsResponse()
     allowed = request.allow_replication_factor_change
     return records, AlterPartitionReassignmentsResponse(allow_replication_factor_change=allowed, error_message=None, responses=responses)
 

@@ -94,6 +94,11 @@ def test_reassignments(duel: Duel, *, allows_new_factor: bool) -> None:
         duel.compare(reassign(name, index, None, allows_new_factor=allows_new_factor), 1)
 
 
+def test_nothing_is_reassigned(duel: Duel) -> None:
+    for allows in (True, False):
+        duel.compare(AlterPartitionReassignmentsRequest(allow_replication_factor_change=allows), 1)
+
+
 def test_a_partition_that_is_reassigned_twice_in_a_request(duel: Duel) -> None:
     duel.create_topic("twice")
     partitions = [ReassignablePartition(partition_index=0, replicas=[1]), ReassignablePartition(partition_index=0, replicas=[3])]
