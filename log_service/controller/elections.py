@@ -35,6 +35,8 @@ class ElectionType(IntEnum):
 
 def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
     """Decide on every partition of the request; on all where it names none, leaving out those that need no election."""
+    if request.topic_partitions == []:
+        return [], ElectLeadersResponse()
     if request.election_type not in tuple(ElectionType):
         return [], _all_refused(request)
     election = ElectionType(request.election_type)

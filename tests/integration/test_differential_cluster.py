@@ -66,6 +66,7 @@ def test_elections_of_all_partitions_and_of_none(duel: Duel) -> None:
                 ElectLeadersRequest(election_type=election_type, topic_partitions=asked), 2, ignore=("replica_election_results",)
             )
             assert not [each for topic in answer.replica_election_results for each in topic.partition_result]
+    duel.compare(ElectLeadersRequest(election_type=5, topic_partitions=nobody), 2)
     duel.compare(ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="led", partitions=[0])]), 0)
 
 

@@ -465,3 +465,22 @@ def test_commits_of_topics_that_are_named_twice_or_are_not_there(duel: Duel, ver
     commit(("orders", ()))
     commit(("missing", ()))
     commit()
+
+
+def test_positions_are_taken_back_of_topics_that_are_named_twice_or_are_not_there(duel: Duel) -> None:
+    """What is refused comes first, and each topic once where anything is."""
+    position = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topics = [OffsetCommitRequestTopic(name=name, partitions=[position]) for name in ("orders", "bills")]
+    duel.on_both(OffsetCommitRequest(group_id="taker", generation_id_or_member_epoch=-1, topics=topics), 8)
+
+    def take_back(*topics: tuple[str, tuple[int, ...]]) -> None:
+        wanted = [
+            OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes])
+            for name, indexes in topics
+        ]
+        duel.compare(OffsetDeleteRequest(group_id="taker", topics=wanted), 0, ordered=True)
+
+    take_back(("orders", (0, 9, 1)), ("orders", (8, 0)), ("missing", ()), ("bills", ()))
+    take_back(("missing", (3,)), ("bills", (0,)), ("missing", (4,)))
+    take_back(("bills", (0,)), ("bills", (0,)))
+    take_back(("bills", ()))

@@ -86,7 +86,7 @@ def test_a_topic_that_is_not_there_is_told_by_name_and_by_id(duel: Duel) -> None
     compare(duel, produce_request("", batch()), 13)
     for version in (3, 12):
         compare(duel, produce_request("", batch()), version)
-        compare(duel, produce_request("here", batch(), batch(), batch(), acks=2), version)
+        compare(duel, produce_request("here", batch(), batch(codec=Codec.ZSTD), batch(), acks=2), version)
 
 
 def test_a_topic_without_partitions_is_not_answered(duel: Duel) -> None:

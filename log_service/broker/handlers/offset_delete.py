@@ -22,18 +22,20 @@ def handle_offset_delete(node: Node, call: Call, request: OffsetDeleteRequest) -
     later = call.later()
     image = node.image()
     known: list[OffsetDeleteRequestTopic] = []
-    missing: dict[str, list[int]] = {}
+    missing: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
         there = [partition for partition in topic.partitions if _exists(image, topic.name, partition.partition_index)]
         gone = [partition.partition_index for partition in topic.partitions if partition not in there]
         if there:
             known.append(OffsetDeleteRequestTopic(name=topic.name, partitions=there))
-        if gone:
-            missing[topic.name] = gone
+        if gone or topic.name not in image.topics.by_name:
+            missing.setdefault(topic.name, OffsetDeleteResponseTopic(name=topic.name)).partitions += [
+                OffsetDeleteResponsePartition(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for index in gone
+            ]
 
     def complete(response: OffsetDeleteResponse) -> None:
-        if not response.error_code:
-            _add_missing(response, missing)
+        if missing and not response.error_code:
+            response.topics = _merged(missing, response.topics)
         later.complete(response)
 
     node.groups.offset_delete(OffsetDeleteRequest(group_id=request.group_id, topics=known), call.client(), complete)
@@ -44,14 +46,10 @@ def _exists(image: MetadataImage, topic: str, partition: int) -> bool:
     return image.topics.partition(topic, partition) is not None
 
 
-def _add_missing(response: OffsetDeleteResponse, missing: dict[str, list[int]]) -> None:
-    """Answer partitions that do not exist, each topic once."""
-    answered = {topic.name: topic for topic in response.topics}
-    for name, indexes in missing.items():
-        topic = answered.get(name)
-        if topic is None:
-            topic = OffsetDeleteResponseTopic(name=name)
-            response.topics.append(topic)
-        topic.partitions += [
-            OffsetDeleteResponsePartition(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for index in indexes
-        ]
+def _merged(missing: dict[str, OffsetDeleteResponseTopic], answered: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
+    """Name each topic once, and what does not exist first."""
+    for topic in answered:
+        there = missing.setdefault(topic.name, topic)
+        if there is not topic:
+            there.partitions += topic.partitions
+    return list(missing.values())

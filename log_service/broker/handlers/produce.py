@@ -196,14 +196,14 @@ class _Appending:
         partition: Partition | None = None
         try:
             partition = self._replicas.find(topic.name, topic.topic_id, wanted.index)
-            if self._refusal is not None:
-                return _failed(wanted.index, *self._refusal)
             if not isinstance(records, memoryview):
                 return _failed(wanted.index, ErrorCode.INVALID_RECORD, "the request carries no records for the partition")
-            if is_internal(partition.topic_partition.topic):
-                return _failed(wanted.index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
             if not self._knows_zstd:
                 _refuse_zstd(records)
+            if self._refusal is not None:
+                return _failed(wanted.index, *self._refusal)
+            if is_internal(partition.topic_partition.topic):
+                return _failed(wanted.index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
             result = self._replicas.append(partition, records, acks=self._acks, now_ms=self._now_ms)
         except KafkaError as error:
             if partition is not None:
