@@ -7,6 +7,7 @@ exist as read_uncommitted, where Apache Kafka answers UNKNOWN_SERVER_ERROR.
 import time
 from itertools import product
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -150,6 +151,33 @@ def test_partitions_are_told_in_the_order_they_were_asked_for(duel: Duel, versio
         return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics)
 
     duel.compare(build, version, ordered=True)
+
+
+@pytest.mark.parametrize("version", [13, 17])
+def test_ids_that_nobody_knows_come_before_partitions_that_are_not_there(duel: Duel, version: int) -> None:
+    topic = f"some-{version}"
+    filled(duel, topic, 1, 1)
+
+    def build(cluster: Cluster) -> FetchRequest:
+        known = cluster.topic_id(topic)
+        asked = ((known, 7), (STRANGE_ID, 0), (known, 0), (UUID(int=7), 1), (known, 8), (STRANGE_ID, 1))
+        topics = [FetchTopic(topic_id=topic_id, partitions=[wanted(index)]) for topic_id, index in asked]
+        return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics)
+
+    duel.compare(build, version, ordered=True)
+
+
+@pytest.mark.parametrize("left_bytes", [-1, 0, 1, 100])
+def test_what_is_said_of_aborted_records_where_a_batch_is_too_large(duel: Duel, left_bytes: int) -> None:
+    topic = f"too-large{left_bytes}"
+    filled(duel, topic, 2, 1)
+    sizes = dict(found_bytes(duel.compare(fetch_request(topic, wanted(0), wanted(1)), 12)))
+    for isolation_level in (0, READ_COMMITTED):
+        both = wanted(0), wanted(1)
+        request = fetch_request(topic, *both, max_bytes=sizes[0] + left_bytes, isolation_level=isolation_level)
+        duel.compare(request, 12)
+        both = wanted(0), wanted(1, partition_max_bytes=max(left_bytes, 0))
+        duel.compare(fetch_request(topic, *both, isolation_level=isolation_level), 12)
 
 
 def test_the_first_batch_is_always_returned_and_no_part_of_another(duel: Duel) -> None:

@@ -77,7 +77,7 @@ def next_batch(dice: Random, epoch: int, sequence: int) -> tuple[int, int]:
         [
             (epoch, sequence),
             (epoch, max(0, sequence - dice.randint(1, 8))),
-            (epoch, sequence + dice.randint(1, 2)),
+            (epoch, min(sequence + dice.randint(1, 2), LAST_SEQUENCE)),
             (epoch + dice.randint(1, 2), dice.choice([0, 0, 0, 1])),
             (max(0, epoch - 1), sequence),
             (epoch, LAST_SEQUENCE - dice.randint(0, 2)),

@@ -180,12 +180,16 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
     is_committed_only = request.isolation_level == READ_COMMITTED
     is_by_replica = request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0)
     reading.is_for_replica = is_by_replica
-    absent: list[tuple[FetchTarget, ErrorCode]] = []
+    absent: list[tuple[FetchTarget, PartitionData]] = []
     for target in context.targets:
         try:
             partition = node.replicas.find(target.topic, target.topic_id, target.partition)
         except KafkaError as error:
-            absent.append((target, error.code))
+            found = _not_there(node, target, error.code, is_by_id=context.is_by_id)
+            if found.error_code in _NOT_THERE:
+                absent.append((target, found))
+            else:
+                reading.add(target, found, 0)
             continue
         if not target.name:
             target.name = partition.topic_partition.topic
@@ -197,8 +201,9 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
         found, size_bytes = _read_one(partition, target, left_bytes, reading, is_committed_only=is_committed_only)
         reading.add(target, found, size_bytes)
         left_bytes -= size_bytes
-    for target, code in absent:  # last, as Kafka orders them
-        reading.add(target, _not_there(node, target, code, is_by_id=context.is_by_id), 0)
+    absent.sort(key=lambda pair: pair[1].error_code != ErrorCode.UNKNOWN_TOPIC_ID)
+    for target, found in absent:  # last, as Kafka orders them
+        reading.add(target, found, 0)
     return reading
 
 
@@ -228,13 +233,15 @@ def _read_one(
             diverging = partition.diverging_epoch(target.last_fetched_epoch, target.fetch_offset, target.current_leader_epoch)
             if diverging is not None:
                 return _diverged(partition, target, diverging), 0
+        max_bytes = min(target.max_bytes, left_bytes) if left_bytes > 0 else 0
         found = partition.read(
             target.fetch_offset,
-            max_bytes=min(target.max_bytes, left_bytes) if left_bytes > 0 else 0,
+            max_bytes=max_bytes,
             current_leader_epoch=target.current_leader_epoch,
             is_one_batch_guaranteed=is_first,
         )
-        aborted = _aborted_in(partition, target, found) if is_committed_only else None
+        is_too_large = found is not None and found.file_slice is None and max_bytes > 0
+        aborted = _aborted_in(partition, target, found) if is_committed_only and not is_too_large else None
     except KafkaError as error:
         partition.failed_read_count += error.code not in _EXPECTED
         return _failed(target, error.code, partition), 0
