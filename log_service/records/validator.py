@@ -171,14 +171,22 @@ def _shape_fault(buffer: Buffer, max_batch_size_bytes: int) -> KafkaError:
         return NotOneBatchError(f"records of magic {buffer[MAGIC_POSITION]} are not accepted; magic {MAGIC} exists since Kafka 0.11")
     try:
         size_bytes = parse_header(buffer).size_bytes
-    except CorruptBatch as error:
-        return error
+    except CorruptBatch as error:  # sending it again helps unless it was made like this
+        return KafkaError(ErrorCode.INVALID_RECORD, str(error)) if _is_whole(buffer) else error
     if size_bytes > max_batch_size_bytes:
         return _too_large(size_bytes, max_batch_size_bytes)
     if size_bytes > len(buffer):
         return NotOneBatchError(f"the batch announces {size_bytes} bytes, {len(buffer)} are there")
     text = f"{len(buffer) - size_bytes} bytes follow the batch; a produce request carries one batch for each partition"
     return NotOneBatchError(text)
+
+
+def _is_whole(buffer: Buffer) -> bool:
+    """Whether a batch of this magic came as it was made, whatever its header says of its records."""
+    if len(buffer) < HEADER_SIZE or buffer[MAGIC_POSITION] != MAGIC:
+        return False
+    header = _new(BatchHeader, _unpack_header(buffer))
+    return header.size_bytes == len(buffer) and header.crc == compute_crc(buffer)
 
 
 def _field_fault(header: BatchHeader) -> KafkaError:

@@ -22,7 +22,7 @@ from struct import error as StructError  # noqa: N812 - it is a class
 from typing import NamedTuple
 from uuid import UUID
 
-from log_service.broker.handlers.produce import ACKS_NONE, refusal_of_one
+from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID, refusal_of_one
 from log_service.broker.node import Call, Node
 from log_service.common.errors import KafkaError, ProtocolError
 from log_service.network.server import Chunk, ConnectionContext
@@ -32,7 +32,6 @@ from log_service.protocol.frames import SIZE_BYTES, RequestHeader
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from log_service.protocol.reader import NO_UUID, read_long_uvarint
 
-FIRST_VERSION_BY_ID = 13
 MAX_KNOWN_COUNT = 4096
 MAX_KEY_BYTES = 512
 """Of what comes before the records; usual ones take 60."""
