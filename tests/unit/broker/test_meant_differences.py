@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from log_service.common.errors import ErrorCode
+from log_service.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
+from log_service.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from log_service.records.batch import ATTRIBUTES_POSITION, CRC, CRC_POSITION, HEADER_SIZE, MAX_TIMESTAMP_POSITION, compute_crc
 from log_service.records.compression import Codec
@@ -114,5 +116,22 @@ def test_a_timeout_of_0_does_not_wait_for_a_sync() -> None:
         response = await node.ask(produce_request("a", batch(b"one"), timeout_ms=0), 9)
         assert response.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         assert (await node.produce("a", batch(b"two"))).base_offset == 1
+
+    tell(story)
+
+
+def test_a_time_is_looked_up_beyond_the_records_that_were_deleted() -> None:
+    """Apache Kafka stops at the first segment that reaches the time, also where its records of that time are all deleted."""
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a", retention_ms="-1", segment_ms="1000")
+        for time_ms in (THEN, THEN + 10_000, THEN + 10_000):
+            await node.produce("a", batch(b"x", timestamp_ms=time_ms))
+        below = [DeleteRecordsTopic(name="a", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])]
+        await node.ask(DeleteRecordsRequest(topics=below, timeout_ms=1_000), 2)
+        asked = [ListOffsetsTopic(name="a", partitions=[ListOffsetsPartition(partition_index=0, timestamp=THEN)])]
+        response = await node.ask(ListOffsetsRequest(replica_id=-1, topics=asked), 7)
+        found = response.topics[0].partitions[0]
+        assert (found.offset, found.timestamp) == (1, THEN + 10_000)
 
     tell(story)
