@@ -128,10 +128,10 @@ class SessionWalk(Walk):
             self.epoch = 0
         partitions, forgets = self.choice_of_partitions()
         epoch = self.epoch if self.dice.random() < 0.96 else self.dice.choice([self.epoch + 1, -1, 1])
-        max_bytes = self.dice.choice([300, 700, 1 << 20])
+        max_bytes, isolation_level = self.dice.choice([300, 700, 1 << 20]), self.dice.choice([0, 1])
 
         def build(side: Cluster) -> FetchRequest:
-            request: FetchRequest = fetch_request(self.topic, *partitions, max_bytes=max_bytes)(side)
+            request: FetchRequest = fetch_request(self.topic, *partitions, max_bytes=max_bytes, isolation_level=isolation_level)(side)
             if not partitions:
                 request.topics = []
             request.forgotten_topics_data = forgotten(self.topic, *forgets)(side) if forgets else []
@@ -145,13 +145,24 @@ class SessionWalk(Walk):
         self.ids = {side.bootstrap: found for side, found in zip(self.sides, ids, strict=True) if found}
         self.epoch = epoch + 1 if epoch > 0 else 1
 
+    def choice_of_epochs(self) -> dict[str, int]:
+        """What a reader believes of leader epochs: mostly nothing, sometimes the right thing, seldom a wrong one."""
+        names = ("current_leader_epoch", "last_fetched_epoch")
+        return {name: self.dice.choices([-1, 0, 1], weights=[12, 4, 1])[0] for name in names}
+
     def choice_of_partitions(self) -> tuple[list[FetchPartition], list[int]]:
         """What the request names, and what it forgets."""
         dice = self.dice
         if self.epoch == 0:
             return [wanted(index, dice.choice([0, self.ends[index]])) for index in range(dice.choice([0, 3, 5]))], []
+        offsets, sizes = [0, 1, self.ends[0], 99], [100, 1000, 1 << 20]
         named = {
-            index: wanted(index, dice.choice([0, 1, self.ends[0], 99]), partition_max_bytes=dice.choice([100, 1000, 1 << 20]))
+            index: wanted(
+                index,
+                dice.choice([0, 1, self.ends[0], 99]),
+                partition_max_bytes=dice.choice([100, 1000, 1 << 20]),
+                **self.choice_of_epochs(),
+            )
             for index in (dice.randint(0, 5) for _ in range(dice.choice([0, 0, 1, 1, 2])))
         }
         return list(named.values()), [dice.randint(0, 5) for _ in range(dice.choice([0, 0, 0, 1, 2]))]
