@@ -155,7 +155,6 @@ class SessionWalk(Walk):
         dice = self.dice
         if self.epoch == 0:
             return [wanted(index, dice.choice([0, self.ends[index]])) for index in range(dice.choice([0, 3, 5]))], []
-        offsets, sizes = [0, 1, self.ends[0], 99], [100, 1000, 1 << 20]
         named = {
             index: wanted(
                 index,
