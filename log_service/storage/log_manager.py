@@ -132,8 +132,7 @@ class LogManager:
             try:
                 self._locks.append(files.lock_directory(path))
             except BlockingIOError as error:
-                text = f"log directory {path} is in use by another process: stop that one, or use another directory"
-                raise StorageError(text) from error
+                raise StorageError(f"log directory {path} is in use by another process: stop that one, or use another") from error
             properties = claim_directory(files, path, node_id=self.node_id, cluster_id=self.cluster_id, new_id=self.new_id)
         if properties is not None and properties.directory_id is not None:
             self.directory_ids[path] = properties.directory_id
