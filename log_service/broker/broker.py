@@ -297,6 +297,7 @@ class Broker:
         self._loader.add_publisher(
             LiveSettings(self._config, self._static_texts, budget=self._budget, logs=self._logs, files=self.env.files)
         )
+        self._logs.futures.settle_rivals(self._is_known)
         self._loader.add_publisher(self._replicas)
         self._loader.add_publisher(self._offsets)
         self._logs.set_aside_strays(self._is_known)

@@ -24,6 +24,7 @@ from log_service.records.batch import iterate_headers
 from log_service.storage.file_names import (
     DELETE_DIRECTORY_SUFFIX,
     FUTURE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
     is_set_aside,
     parse_directory_name,
     set_aside_name,
@@ -51,6 +52,7 @@ class FutureLogs:
         self.logs: dict[TopicPartition, Log] = {}
         self.unfinished: dict[TopicPartition, LogDirectory] = {}
         """Moves that the last stop interrupted, with where they went; whoever opens the partition begins them again."""
+        self._rivals: list[Log] = []
         self._manager = manager
         self._filling = trio.CapacityLimiter(COPIED_AT_ONCE)
 
@@ -219,12 +221,16 @@ class FutureLogs:
     def settle(self, one: Log, other: Log) -> Log:
         """Return which of two directories stays that a crash in the last step of a move left; the other is set aside.
 
-        It is the copy, unless the old log has more: then the last step failed, and the old log was written on.
+        It is the copy, unless the old log has more: then the last step failed, and the old log was written on. Logs of different topics are
+        no move: the older topic was deleted while its directory was offline, say. They wait for ``settle_rivals``.
 
         Raises:
             StorageError: neither says that it was moved here.
             KafkaError: the disk failed.
         """
+        if one.topic_id != other.topic_id and one.topic_id is not None and other.topic_id is not None:
+            self._rivals.append(one)
+            return other
         files = self._manager.env.files
         moved = [log for log in (one, other) if files.exists(log.directory / MOVED_HERE)]
         if len(moved) != 1:
@@ -234,6 +240,20 @@ class FutureLogs:
             stays, goes = goes, stays
         self._take_place(goes, stays)
         return stays
+
+    def settle_rivals(self, is_known: Callable[[Log], bool]) -> None:
+        """Serve, of two logs of one name, that of the topic there is, and set the other aside as stray.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        manager, rivals, self._rivals = self._manager, self._rivals, []
+        for rival in rivals:
+            present = manager.logs[rival.topic_partition]
+            stays, goes = (rival, present) if is_known(rival) else (present, rival)
+            manager.logs[rival.topic_partition] = goes
+            manager._set_aside(goes, STRAY_DIRECTORY_SUFFIX)  # noqa: SLF001 - as for every log of no topic
+            manager.logs[rival.topic_partition] = stays
 
     def find_target(self, path: str) -> LogDirectory:
         """Return the log directory of that path, written as in the configuration.
@@ -251,9 +271,9 @@ class FutureLogs:
         return directory
 
     def release(self) -> None:
-        """Close the files of all copies and leave them where they are."""
-        for copy in self.logs.values():
-            copy.close_files()
+        """Close the files of all copies, and of logs that wait, and leave them where they are."""
+        for log in (*self.logs.values(), *self._rivals):
+            log.close_files()
 
 
 def _is_open(log: Log) -> bool:

@@ -17,7 +17,7 @@ from tests.sim.files import MemoryFiles
 from tests.sim.node_boundaries import Least
 from tests.unit.storage.context import NOW_MS, SettableClock, batch, idempotent, validated
 from tests.unit.storage.test_crash_points import CrashingFiles
-from tests.unit.storage.test_log_manager import FIRST, ID_A, SECOND, A, Node, run
+from tests.unit.storage.test_log_manager import FIRST, ID_A, ID_B, SECOND, A, Node, run
 
 BOTH = (FIRST, SECOND)
 
@@ -374,6 +374,27 @@ def test_a_loss_of_power_that_brings_the_mark_of_an_earlier_move_back_does_not_s
     assert moved_to(node, FIRST)
     assert "a-0" in node.files.list_directory(SECOND)
     assert killed_and_started(node).manager.logs[A].home.path == FIRST
+
+
+@pytest.mark.parametrize("of_old_topic", [FIRST, SECOND])
+def test_a_topic_that_was_made_again_while_its_directory_was_offline_does_not_stop_a_start(of_old_topic: Path) -> None:
+    """Its directory is back with the disk, and with the log of the deleted topic, which may have more records."""
+    of_new_topic = FIRST if of_old_topic == SECOND else SECOND
+    files = MemoryFiles()
+    for path, topic_id, count in ((of_old_topic, ID_A, 5), (of_new_topic, ID_B, 2)):
+        node = Node(files, dirs=(path,))
+        run(node.manager.load)
+        node.manager.create_log(A, topic_id, node.config)
+        node.append(A, count)
+        run(node.manager.close)
+    again = Node(files, dirs=BOTH)
+    run(again.manager.load)
+    again.manager.futures.settle_rivals(lambda log: log.topic_id == ID_B)
+    log = again.manager.create_log(A, ID_B, again.config)
+    assert (log.home.path, log.log_end_offset) == (of_new_topic, 2)
+    assert next(name for name in files.list_directory(of_old_topic) if name.startswith("a-0")).endswith("-stray")
+    run(again.manager.close)
+    assert files.open_count == 0
 
 
 def test_a_copy_of_a_topic_that_is_gone_is_thrown_away() -> None:
