@@ -222,13 +222,14 @@ class FutureLogs:
         """Return which of two directories stays that a crash in the last step of a move left; the other is set aside.
 
         It is the copy, unless the old log has more: then the last step failed, and the old log was written on. Logs of different topics are
-        no move: the older topic was deleted while its directory was offline, say. They wait for ``settle_rivals``.
+        no move: the older topic was deleted while its directory was offline, say, and power went before the new one's id was durable. They
+        wait for ``settle_rivals``.
 
         Raises:
             StorageError: neither says that it was moved here.
             KafkaError: the disk failed.
         """
-        if one.topic_id != other.topic_id and one.topic_id is not None and other.topic_id is not None:
+        if one.topic_id != other.topic_id and all(log.topic_id is not None or _is_blank(log) for log in (one, other)):
             self._rivals.append(one)
             return other
         files = self._manager.env.files
@@ -242,7 +243,7 @@ class FutureLogs:
         return stays
 
     def settle_rivals(self, is_known: Callable[[Log], bool]) -> None:
-        """Serve, of two logs of one name, that of the topic there is, and set the other aside as stray.
+        """Serve, of two logs of one name, that of the topic there is, rather than a blank one, and set the other aside as stray.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -250,7 +251,7 @@ class FutureLogs:
         manager, rivals, self._rivals = self._manager, self._rivals, []
         for rival in rivals:
             present = manager.logs[rival.topic_partition]
-            stays, goes = (rival, present) if is_known(rival) else (present, rival)
+            goes, stays = sorted((rival, present), key=lambda log: (is_known(log), log.topic_id is not None))
             manager.logs[rival.topic_partition] = goes
             manager._set_aside(goes, STRAY_DIRECTORY_SUFFIX)  # noqa: SLF001 - as for every log of no topic
             manager.logs[rival.topic_partition] = stays
@@ -279,6 +280,11 @@ class FutureLogs:
 def _is_open(log: Log) -> bool:
     """Whether a log still serves: each wait may have ended that."""
     return not log.is_closed
+
+
+def _is_blank(log: Log) -> bool:
+    """Whether a log never held a record, and no topic id was written down for it."""
+    return log.topic_id is None and log.log_end_offset == 0
 
 
 def _removed_at_start(path: Path) -> Path:

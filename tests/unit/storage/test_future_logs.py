@@ -205,9 +205,29 @@ def test_a_start_throws_an_unfinished_copy_away_and_knows_what_it_was_for() -> N
 def test_two_directories_that_no_move_explains_are_refused() -> None:
     node = filled()
     run(node.manager.close)
+    written = next(name for name in node.files.list_directory(FIRST / "a-0") if name.endswith(".log"))
     node.files.make_directory(SECOND / "a-0")
+    node.files.write_atomically(SECOND / "a-0" / written, node.files.read_bytes(FIRST / "a-0" / written) or b"")
     with pytest.raises(StorageError, match="move one of them away"):
         run(Node(node.files, dirs=BOTH).manager.load)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("filled_in", BOTH)
+def test_a_blank_directory_beside_a_log_gives_way_to_it_unless_its_topic_is_gone(filled_in: Path, *, is_known: bool) -> None:
+    blank = FIRST if filled_in == SECOND else SECOND
+    node = Node(dirs=(filled_in,))
+    run(node.manager.load)
+    node.manager.create_log(A, ID_A, node.config)
+    node.append(A, 3)
+    run(node.manager.close)
+    node.files.make_directory(blank / "a-0")
+    again = Node(node.files, dirs=BOTH)
+    run(again.manager.load)
+    again.manager.futures.settle_rivals(lambda log: is_known or log.topic_id is None)
+    log = again.manager.create_log(A, ID_A if is_known else ID_B, again.config)
+    assert (log.home.path, log.log_end_offset) == ((filled_in, 3) if is_known else (blank, 0))
+    run(again.manager.close)
 
 
 def move_and_write(node: Node) -> None:

@@ -233,7 +233,10 @@ def test_the_metadata_log_and_unknown_directories_are_left_alone(caplog: pytest.
 
 def test_a_partition_in_two_directories_is_refused() -> None:
     files = stopped(A)
-    files.make_directory(SECOND / "a-0")
+    copy = Node(files, dirs=(SECOND,))
+    run(copy.manager.load)
+    copy.manager.create_log(A, ID_A, copy.config)
+    run(copy.manager.close)
     with pytest.raises(StorageError, match="move one of them away"):
         run(Node(files, dirs=(FIRST, SECOND)).manager.load)
 
