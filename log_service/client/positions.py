@@ -38,9 +38,10 @@ async def find_positions(
                 text = f"{state.topic_partition} has no offset to read on at, and auto_offset_reset is none: seek, or set another"
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             state.seek_to(reset)
-    looked_up = [state for state in waiting if state.start in LOOKED_UP]
-    leaderless = [] if is_waiting_for_leaders else await _leaderless(cluster, config, looked_up)
-    await _take_ends(cluster, config, [state for state in looked_up if state not in leaderless])
+    leaderless: list[PartitionState] = []
+    if not is_waiting_for_leaders:
+        leaderless = await _leaderless(cluster, config, [state for state in waiting if state.start in LOOKED_UP])
+    await _take_ends(cluster, config, [state for state in waiting if state.start in LOOKED_UP and state not in leaderless])
     late = [state for state in waiting if state.start is Start.LATEST]  # no record is as young as the time that was asked for
     await _take_ends(cluster, config, [state for state in late if state not in leaderless])
     if leaderless:

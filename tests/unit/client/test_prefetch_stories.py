@@ -323,3 +323,16 @@ def test_a_nearer_replica_that_is_not_known_yet_is_asked_about_with_pauses() -> 
         assert leader.broker.count(ApiKey.METADATA) > before_count + 1
 
     tell(story, client_rack="x")
+
+
+@pytest.mark.parametrize("turns", range(0, 60, 3))
+def test_a_seek_holds_however_far_the_search_for_a_start_has_come(turns: int) -> None:
+    async def story(leader: Leader, consumer: Consumer) -> None:
+        for _ in range(turns):
+            await trio.lowlevel.checkpoint()
+        await consumer.seek(FIRST, 7)
+        for _ in range(2):  # a fetch of the end that was found may be on its way
+            leader.records(7, [b"7"])
+        assert await values(consumer) == [b"7"]
+
+    tell(story, auto_offset_reset="latest")
