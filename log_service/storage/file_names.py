@@ -5,6 +5,7 @@ nothing.
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 from uuid import UUID
 
 from log_service.common.types import TopicPartition
@@ -58,6 +59,11 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     if not dash or not topic or not digits.isascii() or not digits.isdigit():
         return None
     return TopicPartition(topic, int(digits))
+
+
+def temporary_path(path: Path) -> Path:
+    """Return where a file is written before it gets the name ``path``; what a crash leaves there goes at the next start."""
+    return path.with_name(path.name + TEMPORARY_SUFFIX)
 
 
 def set_aside_name(topic_partition: TopicPartition, suffix: str, unique: UUID) -> str:

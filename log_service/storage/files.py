@@ -23,7 +23,7 @@ import trio
 from log_service.common.env import File
 from log_service.common.types import Buffer
 from log_service.storage.descriptors import Descriptor, RealFileSlice, copy_prefix, sync_descriptor, write_all
-from log_service.storage.file_names import TEMPORARY_SUFFIX
+from log_service.storage.file_names import temporary_path
 from log_service.storage.file_system_sync import can_sync_file_system, sync_file_system
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class RealFile:
         if size_bytes >= self.size_bytes:
             return
         if self._descriptor.lease_count:
-            replacement = self.path.with_name(self.path.name + TEMPORARY_SUFFIX)
+            replacement = temporary_path(self.path)
             old, self._descriptor = self._descriptor, Descriptor(copy_prefix(self._descriptor.number, replacement, size_bytes))
             replacement.rename(self.path)
             self._files.sync_directory(self.path.parent)
@@ -285,7 +285,7 @@ class RealFiles:
 
     def write_atomically(self, path: Path, content: bytes, *, is_synced: bool = True) -> None:
         """Replace a small file: written beside it, synced, renamed, directory synced; without the syncs where somebody else syncs later."""
-        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        temporary = temporary_path(path)
         number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             write_all(number, [content], 0)

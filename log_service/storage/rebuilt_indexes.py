@@ -11,7 +11,7 @@ from pathlib import Path
 
 from log_service.common.env import DirectoryLock, Files
 from log_service.common.types import Buffer
-from log_service.storage.file_names import TEMPORARY_SUFFIX
+from log_service.storage.file_names import temporary_path
 
 LEAST_TOGETHER = 64
 """Fewer files are synced one by one: a sync of the file system waits for everybody who writes there."""
@@ -26,7 +26,7 @@ class RebuiltIndexes:
 
     def write(self, path: Path, content: Buffer) -> None:
         """Write what shall stand at ``path``; not there yet, and not synced."""
-        file = self._files.open(_beside(path))
+        file = self._files.open(temporary_path(path))
         try:
             file.truncate(0)
             file.append_gathered([content])
@@ -45,9 +45,9 @@ class RebuiltIndexes:
             lock.sync_file_system()
         else:
             for path in paths:
-                self._sync(_beside(path))
+                self._sync(temporary_path(path))
         for path in paths:
-            self._files.rename(_beside(path), path)
+            self._files.rename(temporary_path(path), path)
 
     def _sync(self, path: Path) -> None:
         file = self._files.open(path, create=False)
@@ -55,7 +55,3 @@ class RebuiltIndexes:
             file.sync_nowait()
         finally:
             file.close()
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(path.name + TEMPORARY_SUFFIX)

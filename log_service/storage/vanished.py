@@ -15,7 +15,7 @@ from pathlib import Path
 
 from log_service.common.env import File, Files
 from log_service.common.errors import KafkaError
-from log_service.storage.file_names import TEMPORARY_SUFFIX
+from log_service.storage.file_names import temporary_path
 from log_service.storage.log import Log
 from log_service.storage.log_directory import is_full_disk
 from log_service.storage.segment import Segment
@@ -71,7 +71,7 @@ async def _replace(log: Log, segment: Segment) -> None:
     """Copy what is open, and let the copy take its place if nothing changed meanwhile; a lease keeps the old file open."""
     files, old, size_bytes = log.files, segment.open_file, segment.size_bytes
     assert old is not None, "it was leased"
-    beside = segment.path().with_name(segment.path().name + TEMPORARY_SUFFIX)
+    beside = temporary_path(segment.path())
     copy = await files.run_in_pool(lambda: _copy(files, old, beside, size_bytes))
     if not _is_due(log, segment) or segment.open_file is not old or segment.size_bytes != size_bytes:
         copy.close()
