@@ -3,7 +3,7 @@
     python -m tools.generate_messages            write the modules
     python -m tools.generate_messages --check    say which differ from what would be written, and fail if any does
 
-APIs come from ``api_versions.SERVED``: a new row there is all that a new client-facing API needs. Everything else is listed below.
+APIs come from ``api_versions.KNOWN``: a new row there is all that a new API needs. Everything else is listed below.
 """
 
 import sys
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from log_service.protocol.api_versions import SERVED, ApiSpec
+from log_service.protocol.api_versions import KNOWN, ApiSpec
 from tools.message_facts import load_message
 from tools.message_modules import ModuleFacts, render_module
 
@@ -105,7 +105,7 @@ OTHER_MODULES = (
 
 def modules() -> Iterator[tuple[Path, str]]:
     """Yield (path, source) of every generated module."""
-    for spec in SERVED.values():
+    for spec in KNOWN.values():
         yield PROTOCOL / "messages" / f"{spec.module}.py", render_module(_api_module(spec))
     for plan in OTHER_MODULES:
         messages = tuple(load_message(name) for name in plan.names)

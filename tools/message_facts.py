@@ -1,7 +1,8 @@
 """What the generator knows about a message: facts read from schema files, cut down to the versions we speak.
 
 Two sources: the JSON schemas that kafka-python carries as package data (client-facing APIs), and the files under ``tools/schemas`` (stored
-records, our own API). Both have the same form. Only names, types, versions, tags, defaults and flags are taken; prose is left where it is.
+records, what nodes say to each other, our own API). Both have the same form. Only names, types, versions, tags, defaults and flags are
+taken; prose is left where it is.
 """
 
 import json

@@ -208,6 +208,25 @@ SERVED = _specs(
 )
 """THE table. Ranges: KIP-896 baselines at the left, 4.3's newest stable versions at the right."""
 
+BETWEEN_NODES = _specs(
+    _spec(ApiKey.VOTE, "Vote", 0, 2, 0),
+    _spec(ApiKey.BEGIN_QUORUM_EPOCH, "BeginQuorumEpoch", 0, 1, 1),
+    _spec(ApiKey.END_QUORUM_EPOCH, "EndQuorumEpoch", 0, 1, 1),
+    _spec(ApiKey.ALTER_PARTITION, "AlterPartition", 2, 3, 0),
+    _spec(ApiKey.ENVELOPE, "Envelope", 0, 0, 0),
+    _spec(ApiKey.FETCH_SNAPSHOT, "FetchSnapshot", 0, 1, 0),
+    _spec(ApiKey.BROKER_REGISTRATION, "BrokerRegistration", 0, 4, 0),
+    _spec(ApiKey.BROKER_HEARTBEAT, "BrokerHeartbeat", 0, 2, 0),
+    _spec(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, 0),
+    _spec(ApiKey.CONTROLLER_REGISTRATION, "ControllerRegistration", 0, 0, 0),
+    _spec(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", 0, 0, 0),
+    _spec(ApiKey.UPDATE_RAFT_VOTER, "UpdateRaftVoter", 0, 0, 0),
+)
+"""What the nodes of a cluster say to each other and no client says. A node of its own takes these messages in process, without bytes."""
+
+KNOWN: Mapping[int, ApiSpec] = MappingProxyType({**SERVED, **BETWEEN_NODES})
+"""Every API whose messages can be encoded here."""
+
 
 def advertised() -> list[ApiSpec]:
     """Return what ApiVersions tells, in the order of keys."""
@@ -218,12 +237,12 @@ def spec_of(key: int) -> ApiSpec:
     """Return the row of an API.
 
     Raises:
-        ProtocolError: we do not serve that key.
+        ProtocolError: no message of that key is known here.
     """
     try:
-        return SERVED[key]
+        return KNOWN[key]
     except KeyError:
-        message = f"API key {key} is not served here"
+        message = f"API key {key} is not known here"
         raise ProtocolError(message) from None
 
 

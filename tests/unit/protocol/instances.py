@@ -7,7 +7,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from log_service.protocol.api_versions import SERVED, request_class, response_class
+from log_service.protocol.api_versions import KNOWN, request_class, response_class
 from log_service.protocol.schema import Field, Message, has_version, version_span
 
 STORED_MODULES = ("metadata_records", "group_records", "control_records", "producer_snapshot")
@@ -32,7 +32,7 @@ OTHERS: dict[str, st.SearchStrategy[Any]] = {
 
 def messages() -> Iterator[tuple[type[Message], int]]:
     """Yield (class, version) of everything that is generated."""
-    classes = [cls for key in SERVED for cls in (request_class(key), response_class(key))]
+    classes = [cls for key in KNOWN for cls in (request_class(key), response_class(key))]
     for name in OTHER_MODULES:
         module = importlib.import_module(f"log_service.protocol.{name}")
         nested = {field.struct for cls in _classes(module) for field in cls.SCHEMA.fields}
