@@ -41,8 +41,8 @@ from log_service.common.types import NodeId, TopicPartition
 from log_service.config.resolve import log_defaults
 from log_service.config.views import ListenerConfig, LogConfig, NodeConfig
 from log_service.controller.controller import ControllerConfig
-from log_service.controller.directories import AssignReplica
 from log_service.controller.driver import ControllerDriver
+from log_service.controller.rules.directories import AssignReplica
 from log_service.coordinator.group_service import GroupService
 from log_service.metadata.image import Endpoint, MetadataImage, ResourceType
 from log_service.metadata.loader import MetadataLoader

@@ -15,8 +15,8 @@ import trio
 from log_service.common.errors import KafkaError
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.config.views import NodeConfig
-from log_service.controller.brokers import Heartbeat, HeartbeatReply, RegisterBroker
 from log_service.controller.driver import ControllerDriver
+from log_service.controller.rules.brokers import Heartbeat, HeartbeatReply, RegisterBroker
 from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.metadata.image import Endpoint, MetadataImage
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.definition import ConfigSource, ConfigType
 from log_service.config.describe import ConfigRow
-from log_service.controller.configs import Operation
+from log_service.controller.rules.configs import Operation
 
 ROOT = "root"
 OWN_PREFIX = "log_service"

@@ -14,15 +14,15 @@ from uuid import UUID
 from log_service.common.result import CancelTimer, Reply, Result, SetTimer
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.config.views import TopicDefaults
-from log_service.controller.brokers import Heartbeat, RegisterBroker, fence_broker, heartbeat, register_broker, unregister_broker
-from log_service.controller.configs import alter_configs, incremental_alter_configs
-from log_service.controller.directories import AssignReplica, assign_replica
-from log_service.controller.elections import elect_leaders
-from log_service.controller.feature_levels import update_features
-from log_service.controller.growth import create_partitions
-from log_service.controller.producer_ids import allocate_producer_ids
-from log_service.controller.reassignments import alter_partition_reassignments
-from log_service.controller.topics import TopicRules, create_topics, delete_topics
+from log_service.controller.rules.brokers import Heartbeat, RegisterBroker, fence_broker, heartbeat, register_broker, unregister_broker
+from log_service.controller.rules.configs import alter_configs, incremental_alter_configs
+from log_service.controller.rules.create_partitions import create_partitions
+from log_service.controller.rules.directories import AssignReplica, assign_replica
+from log_service.controller.rules.elections import elect_leaders
+from log_service.controller.rules.feature_levels import update_features
+from log_service.controller.rules.producer_ids import allocate_producer_ids
+from log_service.controller.rules.reassignments import alter_partition_reassignments
+from log_service.controller.rules.topics import TopicRules, create_topics, delete_topics
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.features import METADATA_VERSION, bootstrap_records, validate_levels
 from log_service.metadata.image import MetadataImage

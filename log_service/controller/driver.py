@@ -19,10 +19,10 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.result import SetTimer
 from log_service.common.timers import Timer, TimerQueue
 from log_service.common.types import BrokerEpoch, NodeId
-from log_service.controller.brokers import Heartbeat, HeartbeatReply, RegisterBroker
 from log_service.controller.controller import Controller, ControllerConfig, Decision
-from log_service.controller.directories import AssignReplica
-from log_service.controller.producer_ids import ProducerIdBlock
+from log_service.controller.rules.brokers import Heartbeat, HeartbeatReply, RegisterBroker
+from log_service.controller.rules.directories import AssignReplica
+from log_service.controller.rules.producer_ids import ProducerIdBlock
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from log_service.protocol.messages.alter_partition_reassignments import (

@@ -21,7 +21,7 @@ from log_service.config.describe import (
     describe_topic,
 )
 from log_service.config.resolve import Layers
-from log_service.controller.topic_names import validate_topic_name
+from log_service.controller.rules.topic_names import validate_topic_name
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -9,7 +9,7 @@ KIP-664.
 
 from log_service.broker.node import Call, Node
 from log_service.common.errors import KafkaError
-from log_service.controller.topic_names import validate_topic_name
+from log_service.controller.rules.topic_names import validate_topic_name
 from log_service.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -8,7 +8,7 @@ Versions: 45: 1 may forbid a new replication factor (INVALID_REPLICATION_FACTOR,
 """
 
 from log_service.broker.node import Call, Node
-from log_service.controller.reassignments import list_partition_reassignments
+from log_service.controller.rules.reassignments import list_partition_reassignments
 from log_service.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

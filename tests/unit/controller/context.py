@@ -8,8 +8,8 @@ from uuid import UUID
 from log_service.common.errors import ErrorCode
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.config.views import TopicDefaults
-from log_service.controller.brokers import Heartbeat, HeartbeatReply, RegisterBroker
 from log_service.controller.controller import Controller, ControllerConfig, Decision
+from log_service.controller.rules.brokers import Heartbeat, HeartbeatReply, RegisterBroker
 from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.metadata.image import EMPTY_IMAGE, Endpoint, TopicImage
 from log_service.metadata.partition import PartitionRegistration

@@ -12,9 +12,9 @@ from trio.testing import MockClock
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.timers import TimerQueue
 from log_service.common.types import BrokerEpoch, NodeId
-from log_service.controller.brokers import Heartbeat, RegisterBroker
 from log_service.controller.controller import ControllerConfig
 from log_service.controller.driver import ControllerDriver
+from log_service.controller.rules.brokers import Heartbeat, RegisterBroker
 from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.metadata.image import Endpoint, MetadataImage
 from log_service.metadata.loader import MetadataLoader

@@ -7,8 +7,8 @@ import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId, TopicId
-from log_service.controller.directories import AssignReplica
-from log_service.controller.reassignments import list_partition_reassignments
+from log_service.controller.rules.directories import AssignReplica
+from log_service.controller.rules.reassignments import list_partition_reassignments
 from log_service.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL
 from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.alter_partition_reassignments import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
-from log_service.controller.placement import place_replicas
+from log_service.controller.rules.placement import place_replicas
 
 
 def nodes(*numbers: int) -> list[NodeId]:

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
-from log_service.controller.partitions import default_directory, is_active
-from log_service.controller.topics import validated_replicas
+from log_service.controller.rules.partitions import default_directory, is_active
+from log_service.controller.rules.topics import validated_replicas
 from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metadata.partition import NO_LEADER, NO_LEADER_CHANGE, PartitionRegistration
 from log_service.protocol.messages.alter_partition_reassignments import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import BrokerEpoch, NodeId, ProducerId
-from log_service.controller.brokers import registered_broker
+from log_service.controller.rules.brokers import registered_broker
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.stored.metadata_records import MetadataRecord, ProducerIdsRecord
 

@@ -18,9 +18,9 @@ from log_service.config.describe import describe_new_topic
 from log_service.config.resolve import Layers
 from log_service.config.topic import validate_topic_configs
 from log_service.config.views import TopicDefaults
-from log_service.controller.partitions import new_partition, placeable_brokers
-from log_service.controller.placement import place_replicas
-from log_service.controller.topic_names import TakenNames, validate_topic_name
+from log_service.controller.rules.partitions import new_partition, placeable_brokers
+from log_service.controller.rules.placement import place_replicas
+from log_service.controller.rules.topic_names import TakenNames, validate_topic_name
 from log_service.metadata.image import MetadataImage, ResourceType, TopicImage
 from log_service.metadata.partition import PartitionRegistration, partition_record
 from log_service.protocol.messages.create_topics import (

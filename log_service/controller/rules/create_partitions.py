@@ -1,4 +1,4 @@
-"""CreatePartitions: a topic gets more partitions; its records stay where they are.
+"""CreatePartitions: a topic gets more partitions; the records that it has stay where they are.
 
 Decides for each topic of a request by itself. Knows no log and no clock. KIP-195.
 """
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
 from log_service.config.views import TopicDefaults
-from log_service.controller.partitions import placeable_brokers
-from log_service.controller.placement import place_replicas
-from log_service.controller.topics import refuse_repetition, registered, validated_replicas
+from log_service.controller.rules.partitions import placeable_brokers
+from log_service.controller.rules.placement import place_replicas
+from log_service.controller.rules.topics import refuse_repetition, registered, validated_replicas
 from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metadata.partition import partition_record
 from log_service.protocol.messages.create_partitions import (
@@ -34,7 +34,7 @@ def create_partitions(
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
             refuse_repetition(topic.name, counts[topic.name])
-            added = _grow(image, topic, left_count)
+            added = _create(image, topic, left_count)
         except KafkaError as error:
             results.append(CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=str(error)))
             continue
@@ -44,7 +44,7 @@ def create_partitions(
     return [] if request.validate_only else records, CreatePartitionsResponse(results=results)
 
 
-def _grow(image: MetadataImage, asked: CreatePartitionsTopic, left_count: int) -> list[MetadataRecord]:
+def _create(image: MetadataImage, asked: CreatePartitionsTopic, left_count: int) -> list[MetadataRecord]:
     topic = image.topics.by_name.get(asked.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name}")

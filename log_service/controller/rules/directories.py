@@ -10,8 +10,8 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import BrokerEpoch, NodeId, TopicId
-from log_service.controller.brokers import registered_broker
-from log_service.controller.partitions import UNASSIGNED_DIRECTORY
+from log_service.controller.rules.brokers import registered_broker
+from log_service.controller.rules.partitions import UNASSIGNED_DIRECTORY
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.stored.metadata_records import MetadataRecord, PartitionChangeRecord
 

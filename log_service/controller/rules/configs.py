@@ -27,7 +27,7 @@ from log_service.config.resource_keys import (
 )
 from log_service.config.topic import validate_topic_configs
 from log_service.config.topic_keys import TOPIC_KEYS
-from log_service.controller.topic_names import validate_topic_name
+from log_service.controller.rules.topic_names import validate_topic_name
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from log_service.protocol.messages.alter_configs import AlterConfigsResourceResponse as AlterResourceResponse

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import BrokerEpoch, NodeId
-from log_service.controller.partitions import changes_when_fenced, changes_when_unfenced
+from log_service.controller.rules.partitions import changes_when_fenced, changes_when_unfenced
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.features import METADATA_VERSION
 from log_service.metadata.image import BrokerRegistration, Endpoint, MetadataImage

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId, TopicId
-from log_service.controller.partitions import is_active
+from log_service.controller.rules.partitions import is_active
 from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.elect_leaders import (

@@ -1,0 +1,10 @@
+"""The controller's decisions: plain functions from the metadata and a request to records and a response.
+
+A rule reads no clock, opens no file and keeps nothing. What it needs beside the metadata is an argument.
+
+- ``topics``, ``create_partitions``, ``partitions``, ``placement``, ``topic_names``: topics, their partitions, and which brokers hold them.
+- ``elections``, ``reassignments``, ``directories``: who leads a partition, and where its replicas are.
+- ``brokers``: registration, heartbeats, fencing and what that does to leaders.
+- ``configs``, ``feature_levels``: changes of dynamic configuration and of feature levels.
+- ``producer_ids``: blocks of producer ids.
+"""
