@@ -74,7 +74,7 @@ class ControllerDriver:
         core = Controller(self._config, image, lambda: random_id(self._env.rng.getrandbits))
         self._core = core
         self._perform(core, core.handle_activation(bootstrap, self._env.clock.monotonic_ms()))
-        await self._raft.wait_for(self._raft.log_end_offset)
+        await self._raft.wait_for(self._raft.end_position)
 
     def resign(self) -> None:
         """Decide nothing any more; callers get NOT_CONTROLLER."""
@@ -194,7 +194,7 @@ class ControllerDriver:
         decision = handle(core, request, self._env.clock.monotonic_ms(), reply_to)
         self._perform(core, decision)
         with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1_000) as waiting:
-            await self._raft.wait_for(self._raft.log_end_offset)
+            await self._raft.wait_for(self._raft.end_position)
         if waiting.cancelled_caught:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the metadata log did not commit within {timeout_ms} ms; it may still do so")
         return next(reply.response for reply in decision.replies if reply.reply_to is reply_to)
@@ -204,8 +204,8 @@ class ControllerDriver:
         if decision.records:
             assert self._raft.log_end_offset == core.image.offset + 1, "the controller has not seen all of its own log"
             for records in _batches(decision.records):
-                end_offset = self._raft.append(records)
-                core.replay(records, last_offset=end_offset - 1, epoch=self._raft.epoch)
+                position = self._raft.append(records)
+                core.replay(records, last_offset=position.end_offset - 1, epoch=position.epoch)
         for timer in decision.timers:
             known = self._pending.pop(timer.key, None)
             if known is not None:

@@ -10,6 +10,7 @@ record it contains.
 from collections.abc import Sequence
 from typing import Protocol
 
+from log_service.common.types import LeaderEpoch, NodeId
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.features import KRAFT_VERSION as KRAFT_VERSION_FEATURE
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -72,6 +73,9 @@ class MetadataLoader:
                     delta.replay(_kraft_feature(value.kraft_version))
         self.last_timestamp_ms = batches[-1].timestamp_ms
         self._publish(delta, batches[-1].last_offset, batches[-1].epoch)
+
+    def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
+        """Change nothing: committed metadata is the same under every leader."""
 
     def _replay(self, delta: MetadataDelta, record: MetadataRecord) -> None:
         match record:

@@ -5,5 +5,6 @@
 - ``batches``: metadata records and control records to batches and back.
 - ``snapshots``: ``<offset>-<epoch>.checkpoint`` files, ``bootstrap.checkpoint`` among them.
 - ``format``: a fresh directory, as ``kafka-storage format --standalone`` leaves it.
+- ``waits``: callers that wait for a commit.
 - ``driver``: opens the log, appends, syncs in groups, hands out what is committed.
 """

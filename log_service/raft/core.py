@@ -12,8 +12,20 @@ from uuid import UUID
 
 from log_service.common.types import LeaderEpoch, NodeId
 
+NO_LEADER = NodeId(-1)
 NOT_VOTED = NodeId(-1)
 NO_DIRECTORY = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPosition:
+    """A place between two records of the metadata log, as the leader of ``epoch`` sees it. ``end_offset`` is exclusive.
+
+    The offset alone names no place: a leader of a later epoch may have another record there.
+    """
+
+    epoch: LeaderEpoch
+    end_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,10 @@ Decides when bytes are written and synced; what the records mean is for its list
 in ``open``, ``run``, ``wait_for``, ``write_snapshot`` and ``close``; ``append`` reaches the page cache and returns.
 
 Invariants: the epoch is durable before its first record; a batch is handed to listeners once, in order, and only after it is durable; an
-error of the disk is final: ``run`` raises, and whoever waits for an append is cancelled with the node (a full disk is none: it costs the
-append, or puts a snapshot off). Records that were appended and never committed die with the process: the next start finds them or not,
-nobody was told either way.
+error of the disk is final: ``run`` raises, and the node cancels every caller that waits for an append (a full disk is none: it costs the
+append, or puts a snapshot off). A wait belongs to an epoch and ends with it: a record of another leader never ends the wait for a record of
+this node. Records that were appended and never committed die with the process: the next start finds them or not, and no caller was told
+either way.
 """
 
 import logging
@@ -36,9 +37,10 @@ from log_service.raft.batches import (
     voters_of,
     voters_record,
 )
-from log_service.raft.core import QuorumState, committed_offset, elect_self
+from log_service.raft.core import NO_LEADER, LogPosition, QuorumState, committed_offset, elect_self
 from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
 from log_service.raft.snapshots import Snapshot, SnapshotId, encode_snapshot, list_snapshots, read_snapshot, unfinished_snapshots
+from log_service.raft.waits import CommitWaits, not_controller
 from log_service.records.control import ControlType
 from log_service.storage.checkpoints import read_offsets, write_offsets
 from log_service.storage.durable_directory import make_durable_directory
@@ -63,12 +65,16 @@ class MetadataListener(Protocol):
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
         """Take the next committed batches."""
 
+    def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
+        """Learn who leads the quorum, -1 while no one does, and in which epoch."""
+
 
 class RaftDriver:
     """The metadata log of this node. ``directory`` is the log directory that holds ``__cluster_metadata-0``."""
 
     def __init__(self, env: NodeEnv, directory: Path, *, node_id: NodeId, config: MetadataLogConfig | None = None) -> None:
         self.epoch = LeaderEpoch(0)
+        self.leader_id = NO_LEADER
         self.high_watermark = 0
         self.voters: tuple[Voter, ...] = ()
         self._env = env
@@ -80,7 +86,7 @@ class RaftDriver:
         self._log: Log | None = None
         self._listeners: list[MetadataListener] = []
         self._uncommitted: deque[MetadataBatch] = deque()
-        self._waiting: list[tuple[int, trio.Event]] = []
+        self._waits = CommitWaits()
         self._appended = trio.Event()
         self._bytes_since_snapshot = 0
         self._last_snapshot_ms = 0
@@ -92,6 +98,16 @@ class RaftDriver:
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
         return self._log.log_end_offset if self._log else 0
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads the quorum, so that it may append."""
+        return self.leader_id == self._node_id
+
+    @property
+    def end_position(self) -> LogPosition:
+        """The end of the log as this node sees it in its present epoch."""
+        return LogPosition(epoch=self.epoch, end_offset=self.log_end_offset)
 
     def subscribe(self, listener: MetadataListener) -> None:
         """Hand committed batches to ``listener``; before ``open``, so that it sees all of them."""
@@ -122,13 +138,17 @@ class RaftDriver:
             if snapshot is not None and snapshot.id.end_offset > 0:
                 listener.on_snapshot(snapshot)
             listener.on_batches(batches)
+        self._change_leader(self._node_id)
 
-    def append(self, records: Sequence[MetadataRecord]) -> int:
-        """Append one decision's records as one batch and return the log end offset behind them; they are committed later.
+    def append(self, records: Sequence[MetadataRecord]) -> LogPosition:
+        """Append one decision's records as one batch and return the position behind them; they are committed later.
 
         Raises:
-            KafkaError: RECORD_LIST_TOO_LARGE, they do not fit into one batch; KAFKA_STORAGE_ERROR. Nothing was appended.
+            KafkaError: NOT_CONTROLLER, this node does not lead the quorum; RECORD_LIST_TOO_LARGE, they do not fit into one batch;
+                KAFKA_STORAGE_ERROR. Nothing was appended.
         """
+        if not self.is_leader:
+            raise not_controller()
         log = self._opened()
         base_offset = log.log_end_offset
         now_ms = self._env.clock.wall_ms()
@@ -152,7 +172,7 @@ class RaftDriver:
         )
         self._uncommitted.append(batch)
         self._appended.set()
-        return log.log_end_offset
+        return self.end_position
 
     async def run(
         self,
@@ -182,13 +202,18 @@ class RaftDriver:
             if snapshot_source is not None and self._is_snapshot_due():
                 await self._write_due_snapshot(snapshot_source())
 
-    async def wait_for(self, offset: int) -> None:
-        """Wait until everything below ``offset`` is committed and handed to the listeners."""
-        if offset <= self.high_watermark:
+    async def wait_for(self, position: LogPosition) -> None:
+        """Wait until everything below ``position`` is committed and handed to the listeners.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, this node no longer leads in the epoch of ``position``. What was appended there may still be
+                committed, or another leader's records may have replaced it.
+        """
+        if not self.is_leader or position.epoch != self.epoch:
+            raise not_controller()
+        if position.end_offset <= self.high_watermark:
             return
-        committed = trio.Event()
-        self._waiting.append((offset, committed))
-        await committed.wait()
+        await self._waits.wait_for(position)
 
     async def write_snapshot(self, records: Iterable[MetadataRecord]) -> SnapshotId:
         """Write all metadata below the high watermark as a snapshot, and drop the log and the snapshots that it replaces.
@@ -217,6 +242,7 @@ class RaftDriver:
         Raises:
             StorageError: the disk failed.
         """
+        self._change_leader(NO_LEADER)
         log, self._log = self._log, None
         if log is None:
             return
@@ -230,6 +256,7 @@ class RaftDriver:
 
     def release(self) -> None:
         """Close the files and give the lock back, writing nothing: how a start that failed and a cancelled node end. Idempotent."""
+        self._change_leader(NO_LEADER)
         log, self._log = self._log, None
         if log is not None:
             log.close_files()
@@ -306,10 +333,16 @@ class RaftDriver:
         self._bytes_since_snapshot += sum(batch.size_bytes for batch in committed)
         for listener in self._listeners:
             listener.on_batches(committed)
-        due = [event for offset, event in self._waiting if offset <= self.high_watermark]
-        self._waiting = [(offset, event) for offset, event in self._waiting if offset > self.high_watermark]
-        for event in due:
-            event.set()
+        self._waits.end_by_commit(self.high_watermark)
+
+    def _change_leader(self, leader_id: NodeId) -> None:
+        """Note who leads, end every wait of an epoch that this node led, and tell the listeners."""
+        if leader_id == self.leader_id:
+            return
+        self.leader_id = leader_id
+        self._waits.end_by_epoch()
+        for listener in self._listeners:
+            listener.on_leader_change(leader_id, self.epoch)
 
     # Snapshots
 

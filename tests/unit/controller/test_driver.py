@@ -241,7 +241,7 @@ def test_a_silent_broker_is_fenced_by_the_nodes_timers() -> None:
         async with started(Machine()) as process:
             await trio.sleep(9)
             process.timers.fire_due(process.env.clock.monotonic_ms())
-            await process.raft.wait_for(process.raft.log_end_offset)
+            await process.raft.wait_for(process.raft.end_position)
             assert process.image.cluster.brokers[NODE].is_fenced
             assert await process.beat() is False
 
@@ -256,7 +256,7 @@ def test_fencing_is_tried_again_when_the_disk_was_full() -> None:
             process.timers.fire_due(process.env.clock.monotonic_ms())
             await trio.sleep(1)
             process.timers.fire_due(process.env.clock.monotonic_ms())
-            await process.raft.wait_for(process.raft.log_end_offset)
+            await process.raft.wait_for(process.raft.end_position)
             assert process.image.cluster.brokers[NODE].is_fenced
 
     run(main)

@@ -9,7 +9,7 @@ from random import Random
 import trio
 
 from log_service.common.env import NodeEnv
-from log_service.common.types import NodeId
+from log_service.common.types import LeaderEpoch, NodeId
 from log_service.config.views import MetadataLogConfig
 from log_service.metadata.features import first_feature_records
 from log_service.protocol.stored.metadata_records import MetadataRecord
@@ -33,6 +33,7 @@ class Replayed:
         self.snapshots: list[Snapshot] = []
         self.batches: list[MetadataBatch] = []
         self.group_sizes: list[int] = []
+        self.leaders: list[tuple[int, int]] = []
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         self.snapshots.append(snapshot)
@@ -40,6 +41,9 @@ class Replayed:
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
         self.group_sizes.append(len(batches))
         self.batches += batches
+
+    def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
+        self.leaders.append((leader_id, epoch))
 
     @property
     def records(self) -> list[MetadataRecord]:

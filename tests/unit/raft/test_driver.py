@@ -8,9 +8,11 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
+from log_service.common.types import LeaderEpoch
 from log_service.config.views import MetadataLogConfig
 from log_service.protocol.stored.control_records import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
 from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord
+from log_service.raft.core import LogPosition
 from log_service.raft.quorum_store import read_quorum_state
 from log_service.raft.snapshots import SnapshotId, list_snapshots
 from tests.unit.raft.node import DIRECTORY, METADATA, Machine
@@ -79,13 +81,13 @@ def test_appended_records_are_handed_out_once_they_are_durable() -> None:
         async with machine.started() as (raft, replayed):
             machine.files.sync_seconds = (5.0, 5.0)
             started_s = trio.current_time()
-            end_offset = raft.append([config("1"), config("2")])
+            position = raft.append([config("1"), config("2")])
             assert raft.high_watermark == 3
             assert replayed.records == []
-            await raft.wait_for(end_offset)
+            await raft.wait_for(position)
             assert trio.current_time() - started_s >= 5
             assert replayed.records == [config("1"), config("2")]
-            assert (end_offset, raft.high_watermark) == (5, 5)
+            assert (position, raft.high_watermark) == (LogPosition(epoch=LeaderEpoch(1), end_offset=5), 5)
 
     run(main)
 
@@ -100,7 +102,7 @@ def test_appends_that_wait_share_one_sync() -> None:
             for value in range(50):
                 raft.append([config(str(value))])
             before = machine.files.sync_count
-            await raft.wait_for(raft.log_end_offset)
+            await raft.wait_for(raft.end_position)
             assert machine.files.sync_count - before <= 4
             assert [record.value for record in replayed.records if isinstance(record, ConfigRecord)][-50:] == [str(n) for n in range(50)]
 
@@ -111,7 +113,56 @@ def test_waiting_for_what_is_committed_already_does_not_wait() -> None:
     async def main() -> None:
         async with formatted().started(is_running=False) as (raft, _):
             with trio.fail_after(0):
-                await raft.wait_for(3)
+                await raft.wait_for(LogPosition(epoch=LeaderEpoch(1), end_offset=3))
+
+    run(main)
+
+
+def test_a_record_of_another_epoch_does_not_end_a_wait() -> None:
+    async def main() -> None:
+        machine = formatted()
+        async with machine.started() as (raft, _):
+            position = raft.append([config("replaced")])
+        machine.files.crash()
+        async with machine.started() as (raft, _):
+            await raft.wait_for(raft.append([config("another")]))
+            assert raft.high_watermark >= position.end_offset
+            with pytest.raises(KafkaError) as raised:
+                await raft.wait_for(position)
+            assert raised.value.code is ErrorCode.NOT_CONTROLLER
+
+    run(main)
+
+
+def test_a_wait_ends_when_leadership_ends() -> None:
+    async def main() -> None:
+        machine = formatted()
+        async with machine.started() as (raft, replayed), trio.open_nursery() as nursery:
+            machine.files.sync_seconds = (60.0, 60.0)
+            position = raft.append([config("1")])
+            codes: list[ErrorCode] = []
+
+            async def wait() -> None:
+                with pytest.raises(KafkaError) as raised:
+                    await raft.wait_for(position)
+                codes.append(raised.value.code)
+
+            nursery.start_soon(wait)
+            await wait_all_tasks_blocked()
+            await raft.close()
+            assert codes == [ErrorCode.NOT_CONTROLLER]
+            assert replayed.leaders == [(1, 1), (-1, 1)]
+
+    run(main)
+
+
+def test_a_node_that_does_not_lead_appends_nothing() -> None:
+    async def main() -> None:
+        async with formatted().started() as (raft, _):
+            await raft.close()
+            with pytest.raises(KafkaError) as raised:
+                raft.append([config("1")])
+            assert raised.value.code is ErrorCode.NOT_CONTROLLER
 
     run(main)
 
