@@ -14,7 +14,8 @@ from log_service.broker.handlers import produce
 from log_service.client import admin_groups, commits
 from log_service.client.subscriptions import PartitionState, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.controller import brokers, configs, controller
+from log_service.controller import controller
+from log_service.controller.rules import brokers, configs
 from log_service.coordinator.group.records import OffsetRecord
 from log_service.coordinator.runtime import CoordinatorRuntime
 from log_service.raft.core import committed_offset
