@@ -1,16 +1,13 @@
 """The one task of a node that fires timers: it sleeps until the next deadline, or until an earlier one is set.
 
-Decides nothing; a callback that fails is logged and the others go on. While nothing is scheduled it sleeps for ever.
+Decides nothing. A callback that raises ends ``run`` with that exception, and so takes the node down, as any room does that fails: a timer
+that was lost would be a member that never expires, or a fetch that is never answered. While nothing is scheduled the task sleeps for ever.
 """
-
-import logging
 
 import trio
 
 from log_service.common.env import Clock
 from log_service.common.timers import TimerQueue
-
-logger = logging.getLogger(__name__)
 
 
 class TimerTask:
@@ -26,23 +23,14 @@ class TimerTask:
         self._is_changed.set()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Fire what becomes due, until cancelled."""
+        """Fire what becomes due, until cancelled or until a callback raises."""
         task_status.started()
         while True:
             self._is_changed = trio.Event()
-            self._fire()
+            self._timers.fire_due(self._clock.monotonic_ms())
             deadline_ms = self._timers.next_deadline_ms()
             if deadline_ms is None:
                 await self._is_changed.wait()
                 continue
             with trio.move_on_after(max(deadline_ms - self._clock.monotonic_ms(), 0) / 1000):
                 await self._is_changed.wait()
-
-    def _fire(self) -> None:
-        while True:
-            try:
-                self._timers.fire_due(self._clock.monotonic_ms())
-            except Exception:
-                logger.exception("A timer's callback failed")
-            else:
-                return

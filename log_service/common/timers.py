@@ -1,6 +1,6 @@
 """One heap of deadlines for everything that waits: delayed fetches, sessions, rebalances, retention.
 
-It never looks at a clock: whoever owns it asks what is due. Cancelling is O(1) and leaves a dead entry that is dropped when it surfaces or
+It never looks at a clock: its owner asks what is due. Cancelling is O(1) and leaves a dead entry that is dropped when it surfaces or
 when dead entries outnumber live ones, so that a heap of long timers that are always cancelled stays small.
 """
 
@@ -67,7 +67,10 @@ class TimerQueue:
         return self._heap[0][0] if self._heap else None
 
     def fire_due(self, now_ms: int) -> int:
-        """Call everything due at ``now_ms`` and return how many were called. Callbacks may schedule and cancel."""
+        """Call everything due at ``now_ms`` and return how many were called. Callbacks may schedule and cancel.
+
+        What a callback raises is raised here; that timer has fired, and those behind it have not.
+        """
         fired_count = 0
         while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
             heapq.heappop(self._heap)[2].take()()
