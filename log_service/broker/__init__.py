@@ -3,8 +3,9 @@
 - ``main``: ``serve``, one node in the foreground: files, signals, exit codes. ``env``: the real world that it runs on.
 - ``broker``: ``Broker``, which starts the rooms in order and stops them in order. Its steps are ``identity``, ``lifecycle``,
   ``bound_network``, ``warm_up`` and ``timer_task``; ``one_error`` says why it failed.
-- ``dispatch``: from a frame to its handler and back. ``handler_table``: THE table. ``node``: what handlers may use, and a ``Call``.
-  ``error_response``: how a request that failed as a whole is answered.
+- ``dispatch``: from a frame to its handler and back. ``handler_table``: THE table. ``node``: what handlers may use. ``call``: one request,
+  and the three things that a handler may give back for it: a response, a ``Deferred``, ``NOTHING``. ``error_response``: how a request
+  that failed as a whole is answered.
 - ``metrics``: the metrics page: its families, and the endpoint that serves it.
 - ``handlers``: one module per API, or per family of APIs.
 - ``fetch_session``, ``cluster_view``, ``auto_creation``, ``producer_ids``: what several handlers share.

@@ -4,7 +4,8 @@ Decides the APIs, which are those of Apache Kafka's controller that concern an a
 controllers and brokers has no place here. Handlers are the brokers' own: the controller is in the same process.
 """
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call
+from log_service.broker.node import Node
 from log_service.protocol.api_versions import ApiKey
 
 CONTROLLER_APIS = frozenset(

@@ -3,45 +3,28 @@
 Decides which failures answer and which close the connection: unknown APIs, unsupported versions and bodies that do not parse close it, as
 they do in Kafka, with one log line (the server's); ApiVersions in an unknown version is answered in version 0, so that the client can
 step down (KIP-511). An exception that nobody expected costs the one connection that caused it (the server closes it and logs the
-traceback), or, in an async handler, becomes the API's own error response. Knows no API but Produce,
+traceback), or, where the handler made the response wait for something, becomes the API's own error response. Knows no API but Produce,
 of which requests that came before take a short way.
 """
 
-import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from functools import partial
-from types import CoroutineType
 from typing import Any
 
+from log_service.broker.call import Call, Deferred, Handler, Nothing, Route, StartTask
 from log_service.broker.error_response import error_response
 from log_service.broker.handlers.api_versions import unsupported_version_response
 from log_service.broker.handlers.repeated_produce import RepeatedProduces
-from log_service.broker.node import Call, Handler, Later, Node
-from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.broker.node import Node
+from log_service.common.errors import KafkaError, ProtocolError
 from log_service.metrics.request_meter import RequestMeter
 from log_service.network.server import Answer, ConnectionContext
 from log_service.protocol.api_versions import SERVED, ApiKey, request_class, response_class
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode
-from log_service.protocol.frames import UnsupportedVersionError, parse_request_header
+from log_service.protocol.frames import UnsupportedVersionError, encode_response, parse_request_header
 
 VERSION_POSITION = 3
 """Of the low byte of a request's version."""
-
-logger = logging.getLogger(__name__)
-
-StartTask = Callable[..., None]
-"""``nursery.start_soon``: runs an async handler beside the connections."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Route:
-    """One row of the table, resolved."""
-
-    handle: Handler
-    request_type: type[Any]
-    response_type: type[Any]
-    meter: RequestMeter
 
 
 class Dispatcher:
@@ -53,7 +36,7 @@ class Dispatcher:
         self._now_ns = node.clock.monotonic_ns
         began_ms = node.clock.monotonic_ms()
         self._handlers = handlers
-        self._routes: dict[ApiKey, _Route] = {}
+        self._routes: dict[ApiKey, Route] = {}
         self._repeated_produces = RepeatedProduces(node)
         self.meters = {key: RequestMeter(SERVED[key].max_version, began_ms) for key in handlers}
         """What was counted of each API's requests."""
@@ -64,13 +47,18 @@ class Dispatcher:
         fewer.meters = self.meters
         return fewer
 
-    def _find_route(self, key: ApiKey) -> _Route | None:
+    def _find_route(self, key: ApiKey) -> Route | None:
         """Return the row of an API that is asked for the first time; its messages are imported now."""
         handler = self._handlers.get(key)
         if handler is None:
             return None
-        route = self._routes[key] = _Route(
-            handle=handler, request_type=request_class(key), response_type=response_class(key), meter=self.meters[key]
+        route = self._routes[key] = Route(
+            handle=handler,
+            request_type=request_class(key),
+            response_type=response_class(key),
+            refuse=error_response,
+            meter=self.meters[key],
+            start_task=self._start_task,
         )
         return route
 
@@ -91,47 +79,39 @@ class Dispatcher:
             if error.header.api_key != ApiKey.API_VERSIONS:
                 raise
             header = error.header._replace(api_version=0)
-            return Call(header, context).encode(unsupported_version_response())
+            told: list[Any] = encode_response(header.api_key, 0, header.correlation_id, unsupported_version_response())
+            return told
         route = self._routes.get(header.api_key) or self._find_route(header.api_key)
         if route is None:
             raise ProtocolError(f"{header.api_key.name} is not served on listener {context.listener_name}")
         request, _ = decode(route.request_type, header.api_version, frame, body, max_elements=MAX_REQUEST_ELEMENTS)
-        call = Call(header, context)
-        response = route.handle(self._node, call, request)
-        if type(response) is Later:
-            return self._answer_later(route.meter, call.version, response, started_ns)
-        if type(response) is CoroutineType:
-            later = call.later()
-            self._start_task(self._run, call, route, request, response, later)
-            return self._answer_later(route.meter, call.version, later, started_ns)
-        answer = None if response is None else call.encode(response)
-        if header.api_key is ApiKey.PRODUCE and answer is not None:
-            self._repeated_produces.learn(call, request, response, answer)
+        call = Call(header, context, request, route)
+        try:
+            reply = route.handle(self._node, call, request)
+        except KafkaError as error:
+            reply = call.refusal(error)
+        if isinstance(reply, Deferred):
+            return self._respond_later(route.meter, header.api_version, reply, started_ns)
+        if isinstance(reply, Nothing):
+            answer = None
+        else:
+            answer = call.encode(reply)
+            if header.api_key is ApiKey.PRODUCE:
+                self._repeated_produces.learn(call, request, reply, answer)
         route.meter.note_at_once(header.api_version, self._now_ns() - started_ns)
         return answer
 
-    def _answer_later(self, meter: RequestMeter, version: int, later: Later, started_ns: int) -> Answer:
+    def _respond_later(self, meter: RequestMeter, version: int, deferred: Deferred, started_ns: int) -> Answer:
         duration_ns = self._now_ns() - started_ns
-        if later.answer.is_done:
+        if deferred.response.is_done:
             meter.note_at_once(version, duration_ns)
-            return list(later.answer.take())
+            return list(deferred.response.take())
         meter.note_local(version, duration_ns)
-        later.on_answered = partial(self._note_total, meter, started_ns)
-        return later.answer
+        deferred.on_responded = partial(self._note_total, meter, started_ns)
+        return deferred.response
 
     def _note_total(self, meter: RequestMeter, started_ns: int) -> None:
         meter.note_total(self._now_ns() - started_ns)
-
-    async def _run(self, call: Call, route: _Route, request: Any, deciding: Awaitable[Any], later: Later) -> None:
-        try:
-            response = await deciding
-        except KafkaError as error:
-            response = error_response(request, route.response_type, error)
-        except Exception as error:
-            logger.exception("%s from %s failed", call.header.api_key.name, call.connection.peer_host)
-            failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker failed: {type(error).__name__}")
-            response = error_response(request, route.response_type, failure)
-        later.complete(response)
 
     def connection_closed(self, context: ConnectionContext) -> None:
         """Nothing is kept per connection: pending answers have their own ``on_discard``."""

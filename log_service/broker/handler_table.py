@@ -9,11 +9,12 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
+from log_service.broker.call import Call, Handler, Reply
 from log_service.broker.handlers.api_versions import handle_api_versions
 from log_service.broker.handlers.fetch import handle_fetch
 from log_service.broker.handlers.metadata import handle_metadata
 from log_service.broker.handlers.produce import handle_produce
-from log_service.broker.node import Call, Handler, Node, Response
+from log_service.broker.node import Node
 from log_service.protocol.api_versions import ApiKey
 
 
@@ -37,7 +38,7 @@ class OnDemand:
             self._handler = handler
         return self._handler
 
-    def __call__(self, node: Node, call: Call, request: Any) -> Response:
+    def __call__(self, node: Node, call: Call, request: Any) -> Reply:
         """Answer, as the function does."""
         return (self._handler or self.load())(node, call, request)
 

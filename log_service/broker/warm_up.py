@@ -11,8 +11,8 @@ from functools import partial
 import trio
 import trio.lowlevel
 
+from log_service.broker.call import Handler
 from log_service.broker.handler_table import OnDemand
-from log_service.broker.node import Handler
 from log_service.protocol.api_versions import SERVED, ApiKey, request_class, response_class
 from log_service.protocol.codec import decoder, encoder
 

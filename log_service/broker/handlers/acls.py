@@ -7,7 +7,8 @@ The answers to 30 and 31 have one refusal for each rule or filter.
 Versions: 1 pattern types; 2 flexible; 3 the resource type of users. KIP-11, KIP-290.
 """
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from log_service.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse

@@ -6,10 +6,11 @@ Kept for old clients; IncrementalAlterConfigs (KIP-339) changes key by key. ``va
 Versions: 2 flexible. KIP-133.
 """
 
-from log_service.broker.node import Call, Node
-from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
+from log_service.protocol.messages.alter_configs import AlterConfigsRequest
 
 
-async def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:  # noqa: ARG001 - one shape for all
+def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -> Deferred:
     """Have the controller decide."""
-    return await node.controller.alter_configs(request)
+    return call.run(node.controller.alter_configs(request))

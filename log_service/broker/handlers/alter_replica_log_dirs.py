@@ -8,7 +8,8 @@ KAFKA_STORAGE_ERROR for offline ones, UNKNOWN_TOPIC_OR_PARTITION for what does n
 Versions: 2 flexible. KIP-113.
 """
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from log_service.broker.call import Call
 from log_service.broker.controller_apis import CONTROLLER_APIS, asks_controller
-from log_service.broker.node import Call, Node
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.protocol.api_versions import SERVED, ApiKey, advertised

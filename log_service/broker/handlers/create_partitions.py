@@ -6,10 +6,11 @@ INVALID_PARTITIONS. Records stay where they are. ``validate_only`` decides and w
 Versions: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED (KIP-599). KIP-195.
 """
 
-from log_service.broker.node import Call, Node
-from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
+from log_service.protocol.messages.create_partitions import CreatePartitionsRequest
 
 
-async def handle_create_partitions(node: Node, call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:  # noqa: ARG001 - one shape for all
+def handle_create_partitions(node: Node, call: Call, request: CreatePartitionsRequest) -> Deferred:
     """Have the controller decide."""
-    return await node.controller.create_partitions(request)
+    return call.run(node.controller.create_partitions(request))

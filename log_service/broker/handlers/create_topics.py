@@ -7,10 +7,11 @@ Versions: 2 throttled by quota; 4 partition count and replication factor may be 
 with the topic's configuration (KIP-525); 6 THROTTLING_QUOTA_EXCEEDED (KIP-599); 7 answers with the topic id.
 """
 
-from log_service.broker.node import Call, Node
-from log_service.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
+from log_service.protocol.messages.create_topics import CreateTopicsRequest
 
 
-async def handle_create_topics(node: Node, call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:  # noqa: ARG001 - one shape for all
+def handle_create_topics(node: Node, call: Call, request: CreateTopicsRequest) -> Deferred:
     """Have the controller decide."""
-    return await node.controller.create_topics(request)
+    return call.run(node.controller.create_topics(request))

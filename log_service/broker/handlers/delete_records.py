@@ -7,8 +7,9 @@ is only compacted POLICY_VIOLATION, on an internal topic INVALID_TOPIC_EXCEPTION
 Versions: 2 flexible. KIP-107. With one replica there is no other to wait for, so that ``timeout_ms`` never matters.
 """
 
+from log_service.broker.call import Call
 from log_service.broker.cluster_view import is_internal
-from log_service.broker.node import Call, Node
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.messages.delete_records import (
     DeleteRecordsPartition,

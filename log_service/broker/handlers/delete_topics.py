@@ -6,14 +6,15 @@ where ``delete.topic.enable`` is false (INVALID_REQUEST in versions that do not 
 Versions: 1 throttle time; 3 TOPIC_DELETION_DISABLED; 4 flexible; 5 error text (KIP-599); 6 by topic id (KIP-516).
 """
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from log_service.protocol.messages.delete_topics import DeleteTopicsRequest
 
 FIRST_VERSION_WITH_DISABLED = 3
 
 
-async def handle_delete_topics(node: Node, call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+def handle_delete_topics(node: Node, call: Call, request: DeleteTopicsRequest) -> Deferred:
     """Have the controller decide.
 
     Raises:
@@ -23,4 +24,4 @@ async def handle_delete_topics(node: Node, call: Call, request: DeleteTopicsRequ
         is_known = call.version >= FIRST_VERSION_WITH_DISABLED
         code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "delete.topic.enable is false on this broker")
-    return await node.controller.delete_topics(request)
+    return call.run(node.controller.delete_topics(request))

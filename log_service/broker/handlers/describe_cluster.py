@@ -7,9 +7,10 @@ UNSUPPORTED_ENDPOINT_TYPE.
 Versions: 1 endpoint type (KIP-919); 2 fenced brokers on request (KIP-1073). KIP-700.
 """
 
+from log_service.broker.call import Call
 from log_service.broker.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, broker_addresses, told_controller
 from log_service.broker.controller_apis import asks_controller
-from log_service.broker.node import Call, Node
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 

@@ -8,9 +8,10 @@ that does not exist is UNKNOWN_TOPIC_OR_PARTITION. A type that is none of these 
 Versions: 1 synonyms and sources (KIP-226); 3 types and documentation (KIP-569); 4 flexible.
 """
 
+from log_service.broker.call import Call
 from log_service.broker.handlers.broker_resource import validate_own_broker
 from log_service.broker.loggers import describe_loggers
-from log_service.broker.node import Call, Node
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.describe import (
     ConfigRow,

@@ -10,7 +10,8 @@ Versions: 2 flexible; 3 an error at the top; 4 total and usable bytes (KIP-827);
 
 from collections.abc import Iterator
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 from log_service.protocol.messages.describe_log_dirs import (
@@ -27,8 +28,12 @@ Asked = frozenset[TopicPartition] | None
 """The partitions that were asked for; None is all."""
 
 
-async def handle_describe_log_dirs(node: Node, call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:  # noqa: ARG001 - one shape for all
+def handle_describe_log_dirs(node: Node, call: Call, request: DescribeLogDirsRequest) -> Deferred:
     """Look at every directory."""
+    return call.run(_describe_all(node, request))
+
+
+async def _describe_all(node: Node, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     asked = None
     if request.topics is not None:
         asked = frozenset(TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions)

@@ -7,7 +7,8 @@ INVALID_TOPIC_EXCEPTION for names that no topic can have.
 KIP-664.
 """
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call
+from log_service.broker.node import Node
 from log_service.common.errors import KafkaError
 from log_service.controller.rules.topic_names import validate_topic_name
 from log_service.protocol.messages.describe_producers import (

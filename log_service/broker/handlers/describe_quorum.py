@@ -8,7 +8,8 @@ Versions: 1 fetch times (KIP-836); 2 error texts, directory ids, the voters' lis
 
 from uuid import UUID
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.common.types import CLUSTER_METADATA_TOPIC
 from log_service.protocol.messages import describe_quorum as messages

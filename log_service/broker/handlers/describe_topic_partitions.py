@@ -9,8 +9,9 @@ those named gets INVALID_REQUEST. Nothing is ever created. KIP-966.
 from collections.abc import Iterator
 
 from log_service.broker.auto_creation import is_valid_topic_name
+from log_service.broker.call import Call
 from log_service.broker.cluster_view import TOPIC_OPERATIONS, is_internal, offline_replicas, partition_error
-from log_service.broker.node import Call, Node
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metadata.partition import PartitionRegistration

@@ -7,7 +7,8 @@ PREFERRED_LEADER_NOT_AVAILABLE and ELIGIBLE_LEADERS_NOT_AVAILABLE where nobody c
 Versions: 0 preferred only; 1 election type (KIP-460); 2 flexible.
 """
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -17,8 +18,12 @@ from log_service.protocol.messages.elect_leaders import (
 )
 
 
-async def handle_elect_leaders(node: Node, call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
+def handle_elect_leaders(node: Node, call: Call, request: ElectLeadersRequest) -> Deferred:
     """Have the controller decide."""
+    return call.run(_elect(node, call, request))
+
+
+async def _elect(node: Node, call: Call, request: ElectLeadersRequest) -> ElectLeadersResponse:
     try:
         return await node.controller.elect_leaders(request)
     except KafkaError as error:

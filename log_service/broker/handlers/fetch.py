@@ -18,9 +18,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from uuid import UUID
 
+from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import broker_addresses
 from log_service.broker.fetch_session import FetchContext, FetchTarget
-from log_service.broker.node import Call, Later, Node, Response
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, TopicId, TopicPartition
 from log_service.protocol.messages.fetch import (
@@ -97,14 +98,14 @@ class Reading:
 class DelayedFetch:
     """A fetch that waits for records; each partition tells how many bytes became visible since the fetch was read."""
 
-    __slots__ = ("_call", "_leader_epochs", "_missing_bytes", "_request", "_seen_bytes", "context", "later", "node")
+    __slots__ = ("_call", "_leader_epochs", "_missing_bytes", "_request", "_seen_bytes", "context", "deferred", "node")
 
-    def __init__(self, node: Node, call: Call, request: FetchRequest, context: FetchContext, later: Later) -> None:
+    def __init__(self, node: Node, call: Call, request: FetchRequest, context: FetchContext, deferred: Deferred) -> None:
         self.node = node
         self._call = call
         self._request = request
         self.context = context
-        self.later = later
+        self.deferred = deferred
         self._missing_bytes = request.min_bytes
         self._seen_bytes: dict[TopicPartition, int] = {}
         self._leader_epochs: dict[TopicPartition, int] = {}
@@ -127,7 +128,7 @@ class DelayedFetch:
 
     def on_ready(self) -> None:
         """Read again and answer."""
-        self.later.complete_with(self._read_and_answer)
+        self.deferred.complete_with(self._read_and_answer)
 
     def _read_and_answer(self) -> FetchResponse:
         return answer(self.node, self._call, self.context, read_all(self.node, self._request, self.context))
@@ -137,7 +138,7 @@ class DelayedFetch:
         self.on_ready()
 
 
-def handle_fetch(node: Node, call: Call, request: FetchRequest) -> Response:
+def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse | Deferred:
     """Answer with records, or wait for them."""
     now_ms = node.clock.monotonic_ms()
     try:
@@ -152,7 +153,7 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> Response:
     if not partitions:
         return answer(node, call, context, reading)
     reading.release()
-    operation = DelayedFetch(node, call, request, context, call.later())
+    operation = DelayedFetch(node, call, request, context, call.defer())
     operation.expect(missing_bytes, partitions)
     return _delay(operation, partitions, now_ms + request.max_wait_ms)
 
@@ -166,11 +167,11 @@ def _present(node: Node, context: FetchContext) -> list[Partition]:
     return partitions
 
 
-def _delay(operation: DelayedFetch, partitions: list[Partition], deadline_ms: int) -> Later:
-    node, later = operation.node, operation.later
+def _delay(operation: DelayedFetch, partitions: list[Partition], deadline_ms: int) -> Deferred:
+    node, deferred = operation.node, operation.deferred
     watch = node.replicas.delayed_fetches.watch(operation, [partition.topic_partition for partition in partitions], deadline_ms)
-    later.on_discard(watch.cancel)
-    return later
+    deferred.on_discard(watch.cancel)
+    return deferred
 
 
 def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Reading:

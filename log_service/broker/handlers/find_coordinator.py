@@ -14,8 +14,9 @@ either code. Other key types are INVALID_REQUEST.
 from types import MappingProxyType
 
 from log_service.broker.auto_creation import create_missing_topics
+from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import NO_BROKER, BrokerAddress, leader_address
-from log_service.broker.node import Call, Node, Response
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.common.types import GROUP_METADATA_TOPIC
 from log_service.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -33,11 +34,11 @@ _REFUSALS = MappingProxyType(
 )
 
 
-def handle_find_coordinator(node: Node, call: Call, request: FindCoordinatorRequest) -> Response:
+def handle_find_coordinator(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Deferred:
     """Answer at once, or after the offsets topic was created."""
     if request.key_type != GROUP_KEY_TYPE or GROUP_METADATA_TOPIC in node.image().topics.by_name:
         return _find_all(node, call, request)
-    return _create_and_find(node, call, request)
+    return call.run(_create_and_find(node, call, request))
 
 
 async def _create_and_find(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

@@ -8,38 +8,39 @@ Versions of ListGroups: 3 flexible; 4 states (KIP-518); 5 types (KIP-848). Descr
 members; 5 flexible; 6 GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043). DeleteGroups: 2 flexible.
 """
 
+from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import GROUP_OPERATIONS
-from log_service.broker.node import Call, Later, Node
+from log_service.broker.node import Node
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
 from log_service.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from log_service.protocol.messages.list_groups import ListGroupsRequest
 
 
-def handle_list_groups(node: Node, call: Call, request: ListGroupsRequest) -> Later:
+def handle_list_groups(node: Node, call: Call, request: ListGroupsRequest) -> Deferred:
     """Tell the groups of this broker."""
-    later = call.later()
-    node.groups.list_groups(request, call.client(), later.complete)
-    return later
+    deferred = call.defer()
+    node.groups.list_groups(request, call.client(), deferred.complete)
+    return deferred
 
 
-def handle_describe_groups(node: Node, call: Call, request: DescribeGroupsRequest) -> Later:
+def handle_describe_groups(node: Node, call: Call, request: DescribeGroupsRequest) -> Deferred:
     """Tell state and members of each group."""
-    later = call.later()
+    deferred = call.defer()
 
     def complete(response: DescribeGroupsResponse) -> None:
         if request.include_authorized_operations:
             for group in response.groups:
                 if not group.error_code:
                     group.authorized_operations = GROUP_OPERATIONS
-        later.complete(response)
+        deferred.complete(response)
 
     node.groups.describe_groups(request, call.client(), complete)
-    return later
+    return deferred
 
 
-def handle_delete_groups(node: Node, call: Call, request: DeleteGroupsRequest) -> Later:
+def handle_delete_groups(node: Node, call: Call, request: DeleteGroupsRequest) -> Deferred:
     """Delete each group that has no members."""
-    later = call.later()
+    deferred = call.defer()
     distinct = DeleteGroupsRequest(groups_names=list(dict.fromkeys(request.groups_names)))
-    node.groups.delete_groups(distinct, call.client(), later.complete)
-    return later
+    node.groups.delete_groups(distinct, call.client(), deferred.complete)
+    return deferred

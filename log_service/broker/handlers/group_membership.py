@@ -9,7 +9,8 @@ Versions of JoinGroup: 1 rebalance timeout; 4 MEMBER_ID_REQUIRED (KIP-394); 5 st
 static members; 4 flexible. LeaveGroup: 3 many members at once (KIP-345); 4 flexible; 5 a reason (KIP-800).
 """
 
-from log_service.broker.node import Call, Later, Node, Response
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -20,37 +21,37 @@ FIRST_JOIN_VERSION_WITH_NULL_NAME = 7
 FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 
 
-def handle_join_group(node: Node, call: Call, request: JoinGroupRequest) -> Later:
+def handle_join_group(node: Node, call: Call, request: JoinGroupRequest) -> Deferred:
     """Answered when the group is complete."""
-    later = call.later()
+    deferred = call.defer()
 
     def complete(response: JoinGroupResponse) -> None:
         if response.protocol_name == "" and call.version >= FIRST_JOIN_VERSION_WITH_NULL_NAME:
             response.protocol_name = None
-        later.complete(response)
+        deferred.complete(response)
 
     node.groups.join_group(request, call.client(), complete)
-    return later
+    return deferred
 
 
-def handle_sync_group(node: Node, call: Call, request: SyncGroupRequest) -> Response:
+def handle_sync_group(node: Node, call: Call, request: SyncGroupRequest) -> SyncGroupResponse | Deferred:
     """Answered when the leader has sent the assignments."""
     if call.version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    later = call.later()
-    node.groups.sync_group(request, call.client(), later.complete)
-    return later
+    deferred = call.defer()
+    node.groups.sync_group(request, call.client(), deferred.complete)
+    return deferred
 
 
-def handle_heartbeat(node: Node, call: Call, request: HeartbeatRequest) -> Later:
+def handle_heartbeat(node: Node, call: Call, request: HeartbeatRequest) -> Deferred:
     """Answered at once, or when what was decided before it is safe."""
-    later = call.later()
-    node.groups.heartbeat(request, call.client(), later.complete)
-    return later
+    deferred = call.defer()
+    node.groups.heartbeat(request, call.client(), deferred.complete)
+    return deferred
 
 
-def handle_leave_group(node: Node, call: Call, request: LeaveGroupRequest) -> Later:
+def handle_leave_group(node: Node, call: Call, request: LeaveGroupRequest) -> Deferred:
     """Answered when the members are out."""
-    later = call.later()
-    node.groups.leave_group(request, call.client(), later.complete)
-    return later
+    deferred = call.defer()
+    node.groups.leave_group(request, call.client(), deferred.complete)
+    return deferred

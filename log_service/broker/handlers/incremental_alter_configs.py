@@ -10,9 +10,10 @@ Versions: 1 flexible. KIP-339.
 
 from collections import Counter
 
+from log_service.broker.call import Call, Deferred
 from log_service.broker.handlers.broker_resource import validate_own_broker
 from log_service.broker.loggers import alter_loggers
-from log_service.broker.node import Call, Node
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.image import ResourceType
 from log_service.protocol.messages.incremental_alter_configs import (
@@ -23,12 +24,12 @@ from log_service.protocol.messages.incremental_alter_configs import (
 )
 
 
-async def handle_incremental_alter_configs(
-    node: Node,
-    call: Call,  # noqa: ARG001 - one shape for all
-    request: IncrementalAlterConfigsRequest,
-) -> IncrementalAlterConfigsResponse:
+def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
     """Set levels here, and have the controller decide on the rest."""
+    return call.run(_alter(node, request))
+
+
+async def _alter(node: Node, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     own = [resource for resource in request.resources if resource.resource_type == ResourceType.BROKER_LOGGER]
     rest = [resource for resource in request.resources if resource.resource_type != ResourceType.BROKER_LOGGER]

@@ -9,7 +9,8 @@ Versions: 0 client metrics subscriptions only (KIP-714); 1 types (KIP-1142).
 
 from collections.abc import Iterator
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.protocol.messages.list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse

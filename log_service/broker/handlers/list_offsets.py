@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from log_service.broker.node import Call, Node, Response
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH
 from log_service.protocol.messages.list_offsets import (
@@ -41,11 +42,11 @@ FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 _NEVER = 2**15
 
 
-def handle_list_offsets(node: Node, call: Call, request: ListOffsetsRequest) -> Response:
+def handle_list_offsets(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse | Deferred:
     """Answer at once; after a sync that is under way where the end depends on it; from the pool where a time has to be looked up."""
     unsettled = [partition for partition in _partitions_of(node, request) if not partition.is_end_known]
     if unsettled or any(_is_lookup(wanted.timestamp) for topic in request.topics for wanted in topic.partitions):
-        return _find_later(node, call, request, unsettled)
+        return call.run(_find_later(node, call, request, unsettled))
     return _find_all(node, call, request)
 
 

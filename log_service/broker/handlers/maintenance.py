@@ -10,10 +10,11 @@ cleaner of pipelines that wants figures asks for them here. The key is far outsi
 Versions: 1 adds compaction.
 """
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 
+from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import is_internal
-from log_service.broker.node import Call, Node
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.protocol.messages.maintenance import MaintenanceRequest, MaintenanceResponse, MaintenanceResult
@@ -25,17 +26,15 @@ APPLY_COMPACTION = 1
 FIRST_VERSION_WITH_COMPACTION = 1
 LONGEST_WAIT_MS = 600_000
 
-Response = MaintenanceResponse | Coroutine[None, None, MaintenanceResponse]
 
-
-def handle_maintenance(node: Node, call: Call, request: MaintenanceRequest) -> Response:
+def handle_maintenance(node: Node, call: Call, request: MaintenanceRequest) -> MaintenanceResponse | Deferred:
     """Apply the operation to each partition by itself."""
     if request.operation == APPLY_RETENTION:
         now_ms = node.clock.wall_ms()
         removed = [_apply(partition, now_ms) for partition in _wanted(node, request)]
         return MaintenanceResponse(error_message=None, results=[*_missing(node, request), *removed])
     if request.operation == APPLY_COMPACTION and call.version >= FIRST_VERSION_WITH_COMPACTION:
-        return _compact(node, request)
+        return call.run(_compact(node, request))
     text = f"operation {request.operation} is not known; 0 applies retention, 1 (from version 1 on) compaction"
     return MaintenanceResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=text)
 

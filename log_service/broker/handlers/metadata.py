@@ -13,6 +13,7 @@ refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (KIP-430; 
 from collections.abc import Iterable
 
 from log_service.broker.auto_creation import create_missing_topics, is_valid_topic_name
+from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import (
     CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED_FOR,
@@ -23,7 +24,7 @@ from log_service.broker.cluster_view import (
     partition_error,
     told_controller,
 )
-from log_service.broker.node import Call, Node, Response
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NO_NODE, NO_TOPIC_ID, TopicId
 from log_service.metadata.image import MetadataImage, TopicImage
@@ -41,14 +42,14 @@ FIRST_VERSION_WITH_NULL = 1
 FIRST_VERSION_BY_ID = 12
 
 
-def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> Response:
+def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> MetadataResponse | Deferred:
     """Answer at once, or after the topics that are missing were created."""
     if call.version < FIRST_VERSION_BY_ID and any(_is_by_id(topic) for topic in request.topics or ()):
         return _refuse_ids(request)
     missing = _missing_topics(node, request)
     if not missing:
         return _describe(node, call, request, {})
-    return _create_and_describe(node, call, request, missing)
+    return call.run(_create_and_describe(node, call, request, missing))
 
 
 def _is_by_id(topic: MetadataRequestTopic) -> bool:

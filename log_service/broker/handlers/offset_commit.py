@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from log_service.broker.node import Call, Later, Node
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicId
 from log_service.metadata.image import MetadataImage, TopicImage
@@ -29,9 +30,9 @@ FIRST_VERSION_BY_ID = 10
 Answers = dict[tuple[str, UUID], OffsetCommitResponseTopic]
 
 
-def handle_offset_commit(node: Node, call: Call, request: OffsetCommitRequest) -> Later:
+def handle_offset_commit(node: Node, call: Call, request: OffsetCommitRequest) -> Deferred:
     """Answer what cannot be, and have the coordinator answer the rest."""
-    later = call.later()
+    deferred = call.defer()
     image = node.image()
     is_by_id = call.version >= FIRST_VERSION_BY_ID
     known: list[OffsetCommitRequestTopic] = []
@@ -41,19 +42,19 @@ def handle_offset_commit(node: Node, call: Call, request: OffsetCommitRequest) -
 
     if known:
         request.topics = known
-        node.groups.offset_commit(request, call.client(), partial(_complete, later, refused) if refused else later.complete)
+        node.groups.offset_commit(request, call.client(), partial(_complete, deferred, refused) if refused else deferred.complete)
     else:
-        later.complete(OffsetCommitResponse(topics=list(refused.values())))
-    return later
+        deferred.complete(OffsetCommitResponse(topics=list(refused.values())))
+    return deferred
 
 
-def _complete(later: Later, refused: Answers, response: OffsetCommitResponse) -> None:
+def _complete(deferred: Deferred, refused: Answers, response: OffsetCommitResponse) -> None:
     """Name each topic once, and what was refused here first."""
     for topic in response.topics:
         there = refused.setdefault((topic.name, topic.topic_id), topic)
         if there is not topic:
             there.partitions.extend(topic.partitions)
-    later.complete(replace(response, topics=list(refused.values())))
+    deferred.complete(replace(response, topics=list(refused.values())))
 
 
 def _sort_out(

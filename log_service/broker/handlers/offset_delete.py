@@ -5,7 +5,8 @@ takes the positions back, or says GROUP_SUBSCRIBED_TO_TOPIC where members read t
 one with members that are no consumers NON_EMPTY_GROUP, both for the request as a whole.
 """
 
-from log_service.broker.node import Call, Later, Node
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.offset_delete import (
@@ -17,9 +18,9 @@ from log_service.protocol.messages.offset_delete import (
 )
 
 
-def handle_offset_delete(node: Node, call: Call, request: OffsetDeleteRequest) -> Later:
+def handle_offset_delete(node: Node, call: Call, request: OffsetDeleteRequest) -> Deferred:
     """Answer what cannot be, and have the coordinator answer the rest."""
-    later = call.later()
+    deferred = call.defer()
     image = node.image()
     known: list[OffsetDeleteRequestTopic] = []
     missing: dict[str, OffsetDeleteResponseTopic] = {}
@@ -36,10 +37,10 @@ def handle_offset_delete(node: Node, call: Call, request: OffsetDeleteRequest) -
     def complete(response: OffsetDeleteResponse) -> None:
         if missing and not response.error_code:
             response.topics = _merged(missing, response.topics)
-        later.complete(response)
+        deferred.complete(response)
 
     node.groups.offset_delete(OffsetDeleteRequest(group_id=request.group_id, topics=known), call.client(), complete)
-    return later
+    return deferred
 
 
 def _exists(image: MetadataImage, topic: str, partition: int) -> bool:

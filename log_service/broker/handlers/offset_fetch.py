@@ -9,7 +9,8 @@ in one request (KIP-709); 9 member epochs (KIP-848); 10 topic ids (KIP-848). Up 
 1, is told by each of its partitions.
 """
 
-from log_service.broker.node import Call, Later, Node
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicId
 from log_service.metadata.image import MetadataImage
@@ -31,17 +32,17 @@ FIRST_VERSION_BY_ID = 10
 NO_OFFSET = -1
 
 
-def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> Later:
+def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> Deferred:
     """Have the coordinators answer, and put their answers into the shape of the version."""
-    later = call.later()
+    deferred = call.defer()
     if call.version < FIRST_VERSION_WITH_GROUPS:
         group = _only_group(request)
 
         def complete_one(answers: list[OffsetFetchResponseGroup]) -> None:
-            later.complete(_one_group_response(call, group, answers[0]))
+            deferred.complete(_one_group_response(call, group, answers[0]))
 
         node.groups.offset_fetch([group], call.client(), complete_one)
-        return later
+        return deferred
     image = node.image()
     is_by_id = call.version >= FIRST_VERSION_BY_ID
     groups = [_named(image, group) for group in request.groups] if is_by_id else request.groups
@@ -50,10 +51,10 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
         if is_by_id:
             for group, answer in zip(request.groups, answers, strict=True):
                 _add_ids(image, group, answer)
-        later.complete(OffsetFetchResponse(groups=answers))
+        deferred.complete(OffsetFetchResponse(groups=answers))
 
     node.groups.offset_fetch(groups, call.client(), complete_all)
-    return later
+    return deferred
 
 
 # One group, up to version 7

@@ -7,25 +7,19 @@ where it shall be is no error. The list tells moves that are under way, without 
 Versions: 45: 1 may forbid a new replication factor (INVALID_REPLICATION_FACTOR, KIP-860). KIP-455.
 """
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
 from log_service.controller.rules.reassignments import list_partition_reassignments
-from log_service.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-)
+from log_service.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from log_service.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 
 
-async def handle_alter_partition_reassignments(
-    node: Node,
-    call: Call,  # noqa: ARG001 - one shape for all
-    request: AlterPartitionReassignmentsRequest,
-) -> AlterPartitionReassignmentsResponse:
+def handle_alter_partition_reassignments(node: Node, call: Call, request: AlterPartitionReassignmentsRequest) -> Deferred:
     """Have the controller decide."""
-    return await node.controller.alter_partition_reassignments(request)
+    return call.run(node.controller.alter_partition_reassignments(request))
 
 
 def handle_list_partition_reassignments(

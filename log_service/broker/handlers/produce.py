@@ -15,8 +15,9 @@ Not here yet: transactional records get INVALID_REQUEST.
 
 from uuid import UUID
 
+from log_service.broker.call import NOTHING, Call, Deferred, Nothing
 from log_service.broker.cluster_view import broker_addresses, is_internal
-from log_service.broker.node import Call, Later, Node, Response
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from log_service.protocol.messages.produce import (
@@ -88,12 +89,12 @@ class _Waiting:
 class DelayedProduce:
     """A produce request that waits until all of its records are safe."""
 
-    __slots__ = ("_later", "_response", "_waiting")
+    __slots__ = ("_deferred", "_response", "_waiting")
 
-    def __init__(self, response: ProduceResponse, waiting: list[_Waiting], later: Later) -> None:
+    def __init__(self, response: ProduceResponse, waiting: list[_Waiting], deferred: Deferred) -> None:
         self._response = response
         self._waiting = {item.partition.topic_partition: item for item in waiting}
-        self._later = later
+        self._deferred = deferred
 
     def is_ready(self, key: TopicPartition) -> bool:
         """Whether ``key`` was the last partition that was not safe."""
@@ -104,16 +105,16 @@ class DelayedProduce:
 
     def on_ready(self) -> None:
         """Answer."""
-        self._later.complete(self._response)
+        self._deferred.complete(self._response)
 
     def on_expired(self) -> None:
         """Answer that the rest was not safe in time."""
         for item in self._waiting.values():
             _tell(item.answer, ErrorCode.REQUEST_TIMED_OUT)
-        self._later.complete(self._response)
+        self._deferred.complete(self._response)
 
 
-def handle_produce(node: Node, call: Call, request: ProduceRequest) -> Response:
+def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred | Nothing:
     """Append what the request carries, and answer now, later or never."""
     appending = _Appending(node.replicas, request, node.clock.wall_ms(), call.version)
     response = ProduceResponse()
@@ -127,25 +128,31 @@ def handle_produce(node: Node, call: Call, request: ProduceRequest) -> Response:
     if appending.moved:
         node.replicas.announce(appending.moved)
     if request.acks == ACKS_NONE:
-        return _end_unanswered(response)
+        _close_if_failed(response)
+        return NOTHING
     if appending.leaders:
-        response.node_endpoints = _endpoints(node, call, appending.leaders)
+        response.node_endpoints = _endpoints(node, call.connection.listener_name, appending.leaders)
     waiting = [item for item in appending.waiting if not item.maybe_finish()]
     return _delay(node, call, request, response, waiting) if waiting else response
 
 
-def refusal_of_one(node: Node, call: Call, topic: TopicProduceData, partition: Partition, error: KafkaError) -> ProduceResponse:
-    """Return the answer to a request for one partition that did not take its records; ``topic`` names the partition."""
-    appending = _Appending(node.replicas, ProduceRequest(), 0, call.version)
-    answer = appending.refuse(topic.partition_data[0].index, partition, error)
-    answers = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])
-    return ProduceResponse(responses=[answers], node_endpoints=_endpoints(node, call, appending.leaders) if appending.leaders else [])
+def refusal_of_one(node: Node, told: tuple[int, str], topic: TopicProduceData, partition: Partition, error: KafkaError) -> ProduceResponse:
+    """Return the response to a request for one partition that did not take its records.
+
+    ``told`` is (version, listener) of the request; ``topic`` names the partition.
+    """
+    version, listener_name = told
+    appending = _Appending(node.replicas, ProduceRequest(), 0, version)
+    refused = appending.refuse(topic.partition_data[0].index, partition, error)
+    responses = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[refused])
+    endpoints = _endpoints(node, listener_name, appending.leaders) if appending.leaders else []
+    return ProduceResponse(responses=[responses], node_endpoints=endpoints)
 
 
-def _endpoints(node: Node, call: Call, leaders: list[int]) -> list[NodeEndpoint]:
+def _endpoints(node: Node, listener_name: str, leaders: list[int]) -> list[NodeEndpoint]:
     return [
         NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-        for broker in broker_addresses(node.image(), call.connection.listener_name)
+        for broker in broker_addresses(node.image(), listener_name)
         if broker.node_id in leaders
     ]
 
@@ -231,17 +238,17 @@ class _Appending:
         return answer
 
 
-def _delay(node: Node, call: Call, request: ProduceRequest, response: ProduceResponse, waiting: list[_Waiting]) -> Later:
-    later = call.later()
-    operation = DelayedProduce(response, waiting, later)
+def _delay(node: Node, call: Call, request: ProduceRequest, response: ProduceResponse, waiting: list[_Waiting]) -> Deferred:
+    deferred = call.defer()
+    operation = DelayedProduce(response, waiting, deferred)
     deadline_ms = node.clock.monotonic_ms() + max(request.timeout_ms, 0)
     watch = node.replicas.delayed_produces.watch(operation, [item.partition.topic_partition for item in waiting], deadline_ms)
-    later.on_discard(watch.cancel)
-    return later
+    deferred.on_discard(watch.cancel)
+    return deferred
 
 
-def _end_unanswered(response: ProduceResponse) -> None:
-    """Answer nothing.
+def _close_if_failed(response: ProduceResponse) -> None:
+    """Close the connection of a request that has no response, if a partition refused its records.
 
     Raises:
         ProtocolError: a partition failed; closing the connection is the only way to tell.

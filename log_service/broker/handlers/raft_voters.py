@@ -10,7 +10,8 @@ Versions: 80: 1 may answer before the change is committed. KIP-853.
 
 from uuid import UUID
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.features import KRAFT_VERSION
 from log_service.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse

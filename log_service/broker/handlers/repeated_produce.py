@@ -19,18 +19,20 @@ from dataclasses import replace
 from functools import cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from log_service.broker.call import Call
 from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID, refusal_of_one
-from log_service.broker.node import Call, Node
+from log_service.broker.node import Node
 from log_service.common.errors import KafkaError, ProtocolError
 from log_service.network.server import Chunk, ConnectionContext
 from log_service.protocol.api_versions import SERVED, ApiKey
 from log_service.protocol.codec import encode
-from log_service.protocol.frames import SIZE_BYTES, RequestHeader
+from log_service.protocol.frames import SIZE_BYTES, encode_response
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from log_service.protocol.reader import NO_UUID, read_long_uvarint
+from log_service.protocol.schema import Message
 
 MAX_KNOWN_COUNT = 4096
 MAX_KEY_BYTES = 512
@@ -107,13 +109,16 @@ class RepeatedProduces:
                 topic_id=known.topic_id if by_id else NO_UUID,
                 partition_data=[PartitionProduceData(index=known.partition_key[1])],
             )
-            call = Call(RequestHeader(ApiKey.PRODUCE, head & 0xFFFF, correlation_id, None), context)
-            return call.encode(refusal_of_one(self._node, call, topic, partition, error))
+            version = head & 0xFFFF
+            refusal = refusal_of_one(self._node, (version, context.listener_name), topic, partition, error)
+            answer: list[Any] = encode_response(ApiKey.PRODUCE, version, correlation_id, refusal)
+            return answer
         self._replicas.announce((partition,))
         return [known.encode(correlation_id, result.base_offset, result.append_time_ms, result.log_start_offset)]
 
-    def learn(self, call: Call, request: ProduceRequest, response: ProduceResponse, answer: list[Chunk]) -> None:
+    def learn(self, call: Call, request: ProduceRequest, response: Message, answer: list[Chunk]) -> None:
         """Know a request from now on that was answered at once and without an error, if it is of the kind."""
+        assert isinstance(response, ProduceResponse)
         if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1 or call.version not in _VERSIONS:
             return
         topic, told = request.topic_data[0], response.responses[0].partition_responses[0]

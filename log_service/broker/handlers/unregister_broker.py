@@ -6,16 +6,17 @@ its leader. A broker that is still running is told nothing: it serves no partiti
 KIP-631.
 """
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
 from log_service.common.types import NodeId
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 
-async def handle_unregister_broker(node: Node, call: Call, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:  # noqa: ARG001 - one shape for all
-    """Have the controller decide.
+def handle_unregister_broker(node: Node, call: Call, request: UnregisterBrokerRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(_unregister(node, request))
 
-    Raises:
-        KafkaError: BROKER_ID_NOT_REGISTERED.
-    """
+
+async def _unregister(node: Node, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     await node.controller.unregister_broker(NodeId(request.broker_id))
     return UnregisterBrokerResponse()

@@ -6,18 +6,19 @@ where one of them cannot be. A level that is there already is no error. ``valida
 Versions: 0 a flag for downgrades; 1 upgrade types, ``validate_only`` (KIP-778); 2 results at the top only (KIP-1022).
 """
 
-from log_service.broker.node import Call, Node
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
 from log_service.protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 LAST_VERSION_WITH_RESULTS = 1
 
 
-async def handle_update_features(node: Node, call: Call, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Have the controller decide.
+def handle_update_features(node: Node, call: Call, request: UpdateFeaturesRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(_update(node, call, request))
 
-    Raises:
-        KafkaError: INVALID_UPDATE_VERSION.
-    """
+
+async def _update(node: Node, call: Call, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     await node.controller.update_features(request)
     if call.version > LAST_VERSION_WITH_RESULTS:
         return UpdateFeaturesResponse(error_message=None)

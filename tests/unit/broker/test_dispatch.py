@@ -6,18 +6,19 @@ import subprocess
 import sys
 from contextlib import suppress
 from random import Random
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import trio
 import trio.lowlevel
 
 from log_service.broker import handler_table
+from log_service.broker.call import Call, Deferred, Handler, Nothing, Reply
 from log_service.broker.handler_table import HANDLERS, OnDemand
-from log_service.broker.node import Call, Handler, Node
+from log_service.broker.node import Node
 from log_service.broker.warm_up import warm_up
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.protocol.api_versions import SERVED, ApiKey
+from log_service.protocol.api_versions import SERVED, ApiKey, request_class, response_class
 from log_service.protocol.frames import RequestHeader, encode_request
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -69,7 +70,7 @@ def test_a_frame_that_makes_no_sense_costs_its_connection_one_line(body: bytes, 
 def test_a_handler_with_a_bug_costs_its_connection_and_leaves_a_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(node: Node, call: Call, request: Any) -> None:
+    def broken(node: Node, call: Call, request: Any) -> Reply:
         raise ZeroDivisionError
 
     monkeypatch.setattr("log_service.broker.broker.HANDLERS", {**HANDLERS, ApiKey.DESCRIBE_CLUSTER: broken})
@@ -88,12 +89,15 @@ def test_a_handler_with_a_bug_costs_its_connection_and_leaves_a_traceback(
     ("error", "code"),
     [(KafkaError(ErrorCode.NOT_CONTROLLER), ErrorCode.NOT_CONTROLLER), (ZeroDivisionError(), ErrorCode.UNKNOWN_SERVER_ERROR)],
 )
-def test_an_async_handler_that_fails_answers_with_the_error_of_its_api(
+def test_what_a_response_waits_for_may_fail_and_is_told_with_the_error_of_its_api(
     monkeypatch: pytest.MonkeyPatch, error: Exception, code: ErrorCode
 ) -> None:
-    async def broken(node: Node, call: Call, request: Any) -> None:
+    async def fails() -> CreateTopicsResponse:
         await trio.lowlevel.checkpoint()
         raise error
+
+    def broken(node: Node, call: Call, request: Any) -> Reply:
+        return call.run(fails())
 
     monkeypatch.setattr("log_service.broker.broker.HANDLERS", {**HANDLERS, ApiKey.CREATE_TOPICS: broken})
 
@@ -103,6 +107,30 @@ def test_an_async_handler_that_fails_answers_with_the_error_of_its_api(
         assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", code)]
 
     tell(story)
+
+
+def test_a_handler_that_refuses_at_once_answers_with_the_error_of_its_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(node: Node, call: Call, request: Any) -> Reply:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+
+    monkeypatch.setattr("log_service.broker.broker.HANDLERS", {**HANDLERS, ApiKey.CREATE_TOPICS: refusing})
+
+    async def story(node: Story) -> None:
+        request = CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
+        response: CreateTopicsResponse = await node.ask(request, 7)
+        assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", ErrorCode.NOT_CONTROLLER)]
+
+    tell(story)
+
+
+def test_every_handler_says_which_of_the_three_replies_it_gives() -> None:
+    for key, handler in HANDLERS.items():
+        function: Any = handler.load() if isinstance(handler, OnDemand) else handler
+        hints = get_type_hints(function)
+        replies = set(get_args(hints["return"]) or [hints["return"]])
+        assert hints["request"] is request_class(key)
+        assert replies <= {response_class(key), Deferred, Nothing}
+        assert Nothing not in replies or key is ApiKey.PRODUCE
 
 
 def test_an_api_without_a_handler_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import trio
 
+from log_service.broker.call import Call, Reply
 from log_service.broker.dispatch import Dispatcher
 from log_service.broker.handler_table import HANDLERS
 from log_service.broker.handlers import repeated_produce
 from log_service.broker.handlers.repeated_produce import RepeatedProduces
-from log_service.broker.node import Call, Node, Response
+from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicId
 from log_service.protocol.api_versions import ApiKey
@@ -31,7 +32,7 @@ def ordinary(monkeypatch: pytest.MonkeyPatch) -> list[ProduceRequest]:
     """The requests that went the ordinary way."""
     seen: list[ProduceRequest] = []
 
-    def counting(node: Node, call: Call, request: ProduceRequest) -> Response:
+    def counting(node: Node, call: Call, request: ProduceRequest) -> Reply:
         seen.append(request)
         return HANDLERS[ApiKey.PRODUCE](node, call, request)
 
