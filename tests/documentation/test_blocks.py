@@ -1,0 +1,120 @@
+"""What the documents show runs: Python as it is printed, and what a reader types, against a broker of the test's own."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from log_service.client import BlockingAdmin, BlockingConsumer, BlockingProducer, NewTopic
+from orchestration.services import CODE, DAEMON, SPARK, WEB
+from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.documents import ROOT, Block, blocks
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+ADDRESS = "127.0.0.1:9092"
+PATIENCE_S = 60.0
+
+RUNS_ELSEWHERE: Mapping[str, str] = {
+    "tidelog up": "tests/platform/test_kills.py",
+    ".venv/bin/tidelog up --data .tidelog-demo": "tests/platform/test_demo.py",
+}
+"""Commands that start a whole installation, and the tests that run them."""
+
+RUNS_UNTIL_STOPPED: Mapping[str, str] = {
+    "tidelog top": "orders",
+    "tidelog serve server.properties --override num.partitions=3": "is ready",
+}
+"""Commands that go on until Ctrl-C, and what they show before."""
+
+
+@pytest.fixture
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker whose files lie where the documents' commands look for them."""
+    directory = tmp_path_factory.mktemp("reader")
+    with BrokerProcess(directory, properties={"log.dirs": str(directory / ".tidelog" / "broker" / "logs")}) as running:
+        yield running
+
+
+def environment(broker: BrokerProcess) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap, "COLUMNS": "120"}
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_runs_as_it_is_printed(block: Block, broker: BrokerProcess, tmp_path: Path) -> None:
+    script = tmp_path / "as_printed.py"
+    script.write_text(block.text.replace(ADDRESS, broker.bootstrap))
+    ran = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment(broker), capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    shown = [line.partition("# ")[2] for line in block.text.splitlines() if "print(" in line and "# " in line]
+    for line, printed in zip(shown, ran.stdout.splitlines(), strict=True):
+        assert printed.startswith(line.partition("...")[0]), f"{block} shows {line}, and this was printed: {printed}"
+
+
+@pytest.mark.parametrize("block", blocks("console"), ids=str)
+def test_commands_run_as_they_are_printed(block: Block, broker: BrokerProcess) -> None:
+    typed = [command for command in block.commands if not command.startswith("make ") and command not in RUNS_ELSEWHERE]
+    if typed:
+        prepare(broker)
+    for command in typed:
+        shown = RUNS_UNTIL_STOPPED.get(command)
+        if shown is None:
+            ran = subprocess.run(words(command), cwd=broker.directory, env=environment(broker), capture_output=True, text=True, check=False)
+            assert ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
+            assert ran.stdout, f"{command} said nothing"
+        else:
+            run_until(command, shown, broker)
+
+
+def test_the_components_that_the_readme_shows_are_those_that_start() -> None:
+    shown = next(block for block in blocks("console") if "everything is ready" in block.text)
+    names = [line.split()[0] for line in shown.text.splitlines() if " ready" in line and not line.startswith(("$", "everything"))]
+    assert names == ["broker", SPARK, CODE, WEB, DAEMON]
+
+
+def test_what_runs_elsewhere_is_still_shown() -> None:
+    shown = {command for block in blocks("console") for command in block.commands}
+    assert set(RUNS_UNTIL_STOPPED) <= shown
+    assert {".venv/bin/tidelog up --data .tidelog-demo"} <= shown
+    for test in RUNS_ELSEWHERE.values():
+        assert (ROOT / test).exists()
+
+
+def words(command: str) -> list[str]:
+    program, *arguments = shlex.split(command)
+    assert program == "tidelog", f"no test knows how to run {command}"
+    return [sys.executable, "-m", "log_service.cli.main", *arguments]
+
+
+def prepare(broker: BrokerProcess) -> None:
+    """Have what the commands are about: groups with commits, and a file of server properties."""
+    with BlockingAdmin(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(name="sold", partition_count=1)], timeout_ms=30_000)
+    with BlockingProducer(broker.bootstrap) as producer:
+        producer.send("sold", value=b"{}").wait()
+    for group in ("tidelog.clean_orders", "billing"):
+        with BlockingConsumer(broker.bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["sold"])
+            assert next(iter(consumer))
+            consumer.commit()
+    data = broker.directory / "served"
+    text = f"process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={data}\n"
+    (broker.directory / "server.properties").write_text(text)
+
+
+def run_until(command: str, shown: str, broker: BrokerProcess) -> None:
+    """Start a command, wait until it shows a text, and stop it as Ctrl-C does."""
+    output = broker.directory / "shown.txt"
+    with output.open("wb") as written:
+        process = subprocess.Popen(words(command), cwd=broker.directory, env=environment(broker), stdout=written, stderr=written)
+        deadline = time.monotonic() + PATIENCE_S
+        while shown not in output.read_text() and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE_S)
+    assert shown in output.read_text(), f"{command}: {output.read_text()}"

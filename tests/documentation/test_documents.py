@@ -1,0 +1,80 @@
+"""What the documents name is there: targets of links, languages of blocks, commands and options, targets of make, keys of YAML."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from log_service.cli.main import tidelog
+from tests.helpers.documents import ROOT, Block, anchors, blocks, blocks_of, documents, inline_code, links
+
+LANGUAGES = {"python", "console", "yaml", "text"}
+MAKE = re.compile(r"make ([a-z-]+)")
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("document", documents(), ids=named)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in links(document):
+        parts = urlsplit(target)
+        if parts.scheme:
+            assert parts.scheme == "https", target
+            assert "." in parts.netloc, target
+            continue
+        found = document if not parts.path else document.parent / parts.path
+        assert found.exists(), f"{document} links to {target}"
+        assert not parts.fragment or parts.fragment in anchors(found), f"{document} links to {target}"
+
+
+@pytest.mark.parametrize("document", documents(), ids=named)
+def test_blocks_say_what_they_are(document: Path) -> None:
+    assert {block.language for block in blocks_of(document)} <= LANGUAGES
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_yaml_is_yaml(block: Block) -> None:
+    assert yaml.safe_load(block.text)
+
+
+@pytest.mark.parametrize("document", documents(), ids=named)
+def test_commands_in_the_text_exist(document: Path) -> None:
+    for code in inline_code(document):
+        if code.startswith("tidelog "):
+            check_command(shlex.split(code)[1:])
+
+
+def check_command(words: list[str]) -> None:
+    """Follow the words of a command down the tree of commands; ``create / list`` names two that stand side by side."""
+    command: click.Command = tidelog
+    told = "tidelog " + " ".join(words)
+    level: click.Command = tidelog
+    for word in words:
+        if word.startswith("--"):
+            assert word.partition("=")[0] in options_of(command), f"{told}: no option {word}"
+        elif word == "/":
+            command = level
+        elif isinstance(command, click.Group):
+            found = command.get_command(click.Context(command), word)
+            assert found is not None, f"{told}: no command {word}"
+            level, command = command, found
+
+
+def options_of(command: click.Command) -> set[str]:
+    return {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+
+
+@pytest.mark.parametrize("document", documents(), ids=named)
+def test_targets_of_make_exist(document: Path) -> None:
+    commands = [command for block in blocks_of(document) if block.language == "console" for command in block.commands]
+    wanted = {target for text in [*commands, *inline_code(document)] for target in MAKE.findall(text) if text.startswith("make ")}
+    for target in sorted(wanted):
+        planned = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert planned.returncode == 0, planned.stderr
