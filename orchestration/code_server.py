@@ -23,7 +23,6 @@ from dagster._grpc.server import DagsterApiServer, DagsterGrpcServer
 from dagster._utils.interrupts import setup_interrupt_handlers
 from dagster._utils.log import configure_loggers
 
-from orchestration.event_storage import keep_connections
 from orchestration.instance import PROJECT_LOCATION
 from orchestration.projects import ProjectError
 
@@ -34,7 +33,6 @@ MAX_WORKERS = 16
 
 def serve(host: str, port: int) -> None:
     """Serve the project of the current directory until SIGTERM or SIGINT."""
-    keep_connections()
     setup_interrupt_handlers()
     configure_loggers(log_level="WARNING")
     logger = logging.getLogger("dagster.code_server")

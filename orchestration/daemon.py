@@ -1,5 +1,4 @@
 """Dagster's daemon, with less of a pause between the ticks of a sensor: ``python -m orchestration.daemon run ...``, arguments as Dagster's.
-Its storage keeps its connections (``event_storage``).
 
 A sensor's tick that waits for records is of use only while it runs. With ticks in threads Dagster looks every five seconds whether a
 sensor may tick again, and until then nobody waits: half of that would be the largest part of a record's way to its row. Here it looks
@@ -9,14 +8,11 @@ twice a second. Dagster has no setting for it.
 from dagster._daemon import sensor
 from dagster._daemon.cli import main
 
-from orchestration.event_storage import keep_connections
-
 SENSOR_LOOP_S = 0.5
 
 
 def run() -> None:
     """Run the daemon until it is told to stop."""
-    keep_connections()
     assert hasattr(sensor, "MIN_INTERVAL_LOOP_TIME"), "this release of Dagster names the pause of its sensor loop otherwise"
     sensor.MIN_INTERVAL_LOOP_TIME = SENSOR_LOOP_S  # type: ignore[assignment]
     main()

@@ -1,16 +1,15 @@
 """Dagster's SQLite storage with connections that stay open: a commit of an event then waits for no disk.
 
-Dagster opens and closes a connection for every event, and SQLite, when the last connection is closed, writes its log back and waits for the
-disk: five times for an event, ninety times for a run's new file. Here each process keeps its connections, and the databases, in WAL mode
+Dagster opens and closes a connection for every event. SQLite writes its log back and waits for the disk when the last connection is closed:
+five times for an event, ninety times for a run's new file. Here each process keeps its connections, and the databases, in WAL mode
 already, are synchronous NORMAL: a loss of power may take the last events along, never a database. What was committed to a table is in the
-table; a materialization that was lost so is told by the next run.
+table; the next run tells a materialization that was lost so.
 
-Dagster's setting for a storage of one's own takes an absolute folder, which would tie a data directory to its place, and a dagster.yaml
-that is there already would not have it. So a process of ours says so itself (``keep_connections``); where Postgres is set, nothing changes.
+An installation's ``dagster.yaml`` names ``KeptStorage`` as its storage (``orchestration.instance`` writes that file), with the folder that
+the variable DAGSTER_HOME names, so that a data directory may be moved.
 
-Decides how long a connection lives; tables, queries and files are Dagster's own, so that its other commands read them as ever.
-Invariants: at most ``MAX_KEPT`` files of runs are kept open; nothing is opened by importing this module, so that forked processes share
-none.
+This module decides how long a connection lives. Tables, queries and files are Dagster's own, so that its other commands read them as ever.
+Invariants: at most ``MAX_KEPT`` files of runs are kept open; importing this module opens nothing, so that forked processes share nothing.
 """
 
 import os
@@ -18,13 +17,15 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from dagster._core.storage import sqlite_storage
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
 from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
 from dagster._core.storage.schedules.sqlite.sqlite_schedule_storage import SqliteScheduleStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS, create_db_conn_string
+from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
+from dagster._serdes import ConfigurableClassData
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import OperationalError
 
@@ -33,23 +34,26 @@ PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL")
 
 
 class KeptEngines:
-    """Engines by address; the one that was not used for the longest time is closed when there are too many."""
+    """Engines by address, for all threads; the one that was not used for the longest time is closed when there are too many."""
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._engines: OrderedDict[str, Engine] = OrderedDict()
 
     def of(self, address: str) -> Engine:
         """Return the engine of an address."""
-        found = self._engines.pop(address, None) or open_engine(address)
-        self._engines[address] = found
-        while len(self._engines) > MAX_KEPT:
-            self._engines.popitem(last=False)[1].dispose()
-        return found
+        with self._lock:
+            found = self._engines.pop(address, None) or open_engine(address)
+            self._engines[address] = found
+            while len(self._engines) > MAX_KEPT:
+                self._engines.popitem(last=False)[1].dispose()
+            return found
 
     def close(self) -> None:
-        """Close all; whoever asks again gets new ones."""
-        while self._engines:
-            self._engines.popitem()[1].dispose()
+        """Close all; the next call of ``of`` opens a new one."""
+        with self._lock:
+            while self._engines:
+                self._engines.popitem()[1].dispose()
 
 
 def open_engine(address: str) -> Engine:
@@ -146,9 +150,19 @@ KeptRunStorage = kept(SqliteRunStorage, "runs")
 KeptScheduleStorage = kept(SqliteScheduleStorage, "schedules")
 
 
-def keep_connections() -> None:
-    """Let this process use them wherever Dagster's SQLite storage is configured (by default it is)."""
-    assert hasattr(sqlite_storage, "SqliteEventLogStorage"), "this release of Dagster names its storage otherwise"
-    vars(sqlite_storage).update(
-        SqliteEventLogStorage=KeptEventLogStorage, SqliteRunStorage=KeptRunStorage, SqliteScheduleStorage=KeptScheduleStorage
-    )
+class KeptStorage(DagsterSqliteStorage):
+    """Dagster's default storage, file by file, with connections that stay open. ``base_dir`` is the instance's folder."""
+
+    def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
+        self.base_dir = base_dir
+        home = Path(base_dir)
+        self._run_storage = KeptRunStorage.from_local(str(home / "history"))
+        self._event_log_storage = KeptEventLogStorage(str(home / "history" / "runs"))
+        self._schedule_storage = KeptScheduleStorage.from_local(str(home / "schedules"))
+        self._inst_data = inst_data
+        super(DagsterSqliteStorage, self).__init__()  # type: ignore[no-untyped-call]  # the next class's would open the three files again
+
+    @classmethod
+    def from_config_value(cls, inst_data: ConfigurableClassData, config_value: Any) -> "KeptStorage":
+        """Return the storage that a ``dagster.yaml`` asks for."""
+        return cls.from_local(inst_data=inst_data, **config_value)

@@ -7,15 +7,21 @@ cancels what runs and waits until it has ended. Both need DAGSTER_HOME. Knows no
 
 import argparse
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from log_service.client import ConfigError
-from orchestration.event_storage import keep_connections
+from orchestration.settings import named_in_environment
 
 PROJECT_LOCATION = "tidelog"
 CANCEL_DEADLINE_S = 45.0
+HOME_VARIABLE = "DAGSTER_HOME"
+EARLIER_CONFIGURATIONS = frozenset({"3f5ce9c6708d80be3e49c2b1505236e36516f200f31c29c9bdf3d286ddd65745"})
+"""SHA-256 of each dagster.yaml that an earlier release wrote: a file that nobody has changed since is replaced."""
 DEAD_RUN = "The process of this run is gone; what it had committed stays, and the next run carries on from there."
 POLL_S = 0.2
 ALIVE = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)
@@ -27,6 +33,14 @@ telemetry:
   enabled: false
 nux:
   enabled: false
+# SQLite whose connections stay open: an event then waits for no disk. For PostgreSQL put Dagster's own setting here.
+storage:
+  custom:
+    module: orchestration.event_storage
+    class: KeptStorage
+    config:
+      base_dir:
+        env: DAGSTER_HOME
 # Every event is kept; this bounds what runs write into the code server's log.
 python_logs:
   python_log_level: INFO
@@ -91,8 +105,15 @@ def write_configuration(home: Path) -> None:
     """Write dagster.yaml where there is none, and the note that keeps the UI from asking for an e-mail address first."""
     for path, text in ((home / "dagster.yaml", DAGSTER_YAML), (home / ".nux" / "nux.yaml", "seen: 1\n")):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
+        if not path.exists() or sha256(path.read_bytes()).hexdigest() in EARLIER_CONFIGURATIONS:
             path.write_text(text)
+
+
+@contextmanager
+def open_instance(home: Path) -> Iterator[DagsterInstance]:
+    """Yield the instance of a folder, in a process that is not told DAGSTER_HOME."""
+    with named_in_environment(HOME_VARIABLE, str(home)), DagsterInstance.from_config(str(home)) as instance:
+        yield instance
 
 
 def write_workspace(data_directory: Path, project_directory: Path, code_port: int) -> Path:
@@ -135,7 +156,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m orchestration.instance", description=__doc__)
     parser.add_argument("command", choices=["prepare", "cancel-runs"])
     command = parser.parse_args().command
-    keep_connections()
     with DagsterInstance.get() as instance:
         runs = fail_dead_runs(instance) if command == "prepare" else cancel_runs(instance)
     what = "failed, its process was gone" if command == "prepare" else "did not end in time"

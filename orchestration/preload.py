@@ -9,7 +9,6 @@ none of these along.
 import contextlib
 from importlib import import_module
 
-from orchestration.event_storage import keep_connections
 from orchestration.settings import export_environment
 
 MODULES = (
@@ -28,7 +27,6 @@ MODULES = (
 
 def import_all() -> None:
     """Import the platform's own needs, then the project."""
-    keep_connections()
     export_environment({"GX_ANALYTICS_ENABLED": "false"})
     for name in MODULES:
         import_module(name)

@@ -6,7 +6,8 @@ with the name of its variable. Knows nothing of Dagster, Spark or the broker.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,6 +90,20 @@ def process_environment() -> dict[str, str]:
 def export_environment(variables: Mapping[str, str]) -> None:
     """Set ``variables`` for this process: Spark's launcher and its Python workers read JAVA_HOME and PYSPARK_PYTHON from there only."""
     os.environ.update(variables)
+
+
+@contextmanager
+def named_in_environment(name: str, value: str) -> Iterator[None]:
+    """Set one variable for this process, and put back afterwards what was there."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
 
 
 def _text(given: Mapping[str, str], name: str, default: str) -> str:

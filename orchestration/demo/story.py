@@ -23,7 +23,7 @@ from orchestration.demo.production import create_topics, produce
 from orchestration.demo.report import Outcome
 from orchestration.demo.source import data_sets
 from orchestration.demo.verification import TopicProof, prove_topic
-from orchestration.instance import UNFINISHED, dagster_home
+from orchestration.instance import UNFINISHED, dagster_home, open_instance
 from orchestration.lag import TopicLag
 from orchestration.log_client import LogClient, LogServiceError
 from orchestration.marts import MART_PREFIX
@@ -80,7 +80,7 @@ class Story:
         with self._step("Spark, code server and daemon ready (started meanwhile)"):
             self._until(self.is_up.is_set)
         with ExitStack() as stack:
-            instance = stack.enter_context(dg.DagsterInstance.from_config(str(dagster_home(self.settings.data_directory))))
+            instance = stack.enter_context(open_instance(dagster_home(self.settings.data_directory)))
             log = stack.enter_context(connect(self.settings.bootstrap_servers))
             self._catch_up(log, instance, produced)
             with self._step("proof: each offset once"):

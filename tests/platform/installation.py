@@ -14,7 +14,7 @@ import dagster as dg
 import psutil
 
 from log_service.supervisor import state
-from orchestration.instance import UNFINISHED, dagster_home
+from orchestration.instance import UNFINISHED, dagster_home, open_instance
 from orchestration.services import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,7 +99,7 @@ class Installation:
 
     @contextlib.contextmanager
     def instance(self) -> Iterator[dg.DagsterInstance]:
-        with dg.DagsterInstance.from_config(str(dagster_home(self.data))) as instance:
+        with open_instance(dagster_home(self.data)) as instance:
             yield instance
 
     def is_idle(self, instance: dg.DagsterInstance) -> bool:

@@ -7,38 +7,28 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._core.events.log import EventLogEntry
-from dagster._core.storage import sqlite_storage
 from sqlalchemy import text
 
-from orchestration.event_storage import MAX_KEPT, KeptEventLogStorage, KeptRunStorage, KeptScheduleStorage, keep_connections
+from orchestration.event_storage import MAX_KEPT, KeptEngines, KeptEventLogStorage, KeptRunStorage, KeptScheduleStorage
+from orchestration.instance import open_instance, write_configuration
 
 pytestmark = pytest.mark.platform
 KEY = dg.AssetKey("a")
-STORAGES: dict[str, type] = {
-    "SqliteEventLogStorage": KeptEventLogStorage,
-    "SqliteRunStorage": KeptRunStorage,
-    "SqliteScheduleStorage": KeptScheduleStorage,
-}
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    for name in STORAGES:
-        monkeypatch.setattr(sqlite_storage, name, getattr(sqlite_storage, name))
-    keep_connections()
-    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+def kept(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    write_configuration(tmp_path)
+    with open_instance(tmp_path) as instance:
         assert isinstance(instance.event_log_storage, KeptEventLogStorage)
         assert isinstance(instance.run_storage, KeptRunStorage)
+        assert isinstance(instance.schedule_storage, KeptScheduleStorage)
         yield instance
 
 
-def stock(directory: Path, monkeypatch: pytest.MonkeyPatch) -> dg.DagsterInstance:
-    """Return the same instance as Dagster's own commands open it."""
-    with monkeypatch.context() as patched:
-        for name, kept_one in STORAGES.items():
-            patched.setattr(sqlite_storage, name, kept_one.__base__)
-        return dg.DagsterInstance.from_config(str(directory))
+def stock(directory: Path) -> dg.DagsterInstance:
+    """Return an instance over the same files with Dagster's own storage, as a dagster.yaml without ours has it."""
+    return dg.DagsterInstance.from_config(str(directory), config_filename="no-such.yaml")
 
 
 def new_run(instance: dg.DagsterInstance) -> dg.DagsterRun:
@@ -51,13 +41,11 @@ def messages(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[str]:
     return [entry.message for entry in instance.all_logs(run.run_id)]
 
 
-def test_others_see_each_event_at_once_and_write_beside_us(
-    kept: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_see_each_event_at_once_and_write_beside_us(kept: dg.DagsterInstance, tmp_path: Path) -> None:
     run = new_run(kept)
     kept.report_engine_event("first", run)
     kept.report_runless_asset_event(dg.AssetMaterialization(KEY, metadata={"rows": 1}))
-    with stock(tmp_path, monkeypatch) as other:
+    with stock(tmp_path) as other:
         assert messages(other, run) == ["first"]
         other.report_engine_event("second", run)
         other.add_run_tags(run.run_id, {"seen": "yes"})
@@ -77,9 +65,7 @@ def test_a_commit_waits_for_no_disk_and_no_loss_of_power_breaks_a_database(kept:
         assert connection.execute(text("PRAGMA synchronous")).scalar() == 1
 
 
-def test_the_ui_is_told_of_an_event_while_the_run_goes_on(
-    kept: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ui_is_told_of_an_event_while_the_run_goes_on(kept: dg.DagsterInstance, tmp_path: Path) -> None:
     run = new_run(kept)
     kept.report_engine_event("first", run)
     seen, is_seen = [], threading.Event()
@@ -88,7 +74,7 @@ def test_the_ui_is_told_of_an_event_while_the_run_goes_on(
         seen.append(entry.message)
         is_seen.set()
 
-    with stock(tmp_path, monkeypatch) as other:
+    with stock(tmp_path) as other:
         other.event_log_storage.watch(run.run_id, None, note)
         kept.report_engine_event("second", run)
         assert is_seen.wait(30)
@@ -101,12 +87,12 @@ def test_files_that_exist_are_opened_as_they_are_and_missing_ones_are_made(kept:
     kept.report_engine_event("first", run)
     kept.dispose()
     for _ in range(2):
-        with dg.DagsterInstance.from_config(str(tmp_path)) as again:
+        with open_instance(tmp_path) as again:
             assert isinstance(again.schedule_storage, KeptScheduleStorage)
             assert messages(again, run) == ["first"]
             assert again.all_instigator_state() == []
     (tmp_path / "schedules" / "schedules.db").unlink()
-    with dg.DagsterInstance.from_config(str(tmp_path)) as again:
+    with open_instance(tmp_path) as again:
         assert again.all_instigator_state() == []
 
 
@@ -125,3 +111,30 @@ def test_only_so_many_files_stay_open_and_none_after_the_end(kept: dg.DagsterIns
 def open_databases(directory: Path) -> set[Path]:
     targets = {link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
     return {one for one in targets if one.is_relative_to(directory) and one.suffix == ".db"}
+
+
+def test_a_data_directory_may_be_moved(kept: dg.DagsterInstance, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    run = new_run(kept)
+    kept.report_engine_event("first", run)
+    kept.dispose()
+    moved = tmp_path.rename(tmp_path_factory.mktemp("elsewhere") / "dagster")
+    with open_instance(moved) as again:
+        assert messages(again, run) == ["first"]
+
+
+def test_threads_that_ask_at_once_get_one_engine(tmp_path: Path) -> None:
+    engines = KeptEngines()
+    gate = threading.Barrier(8)
+    got: list[object] = []
+
+    def ask() -> None:
+        gate.wait()
+        got.extend(engines.of(f"sqlite:///{tmp_path / 'one.db'}") for _ in range(200))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    engines.close()
+    assert len(set(map(id, got))) == 1

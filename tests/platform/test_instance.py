@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import dagster as dg
@@ -13,7 +14,8 @@ from dagster._core.instance.config import PoolGranularity
 from dagster._core.run_coordinator import DefaultRunCoordinator
 
 from log_service.client import ConfigError
-from orchestration.instance import DAGSTER_YAML, DEAD_RUN, dagster_home, fail_dead_runs, write_configuration, write_workspace
+from orchestration import instance as instance_module
+from orchestration.instance import DAGSTER_YAML, DEAD_RUN, dagster_home, fail_dead_runs, open_instance, write_configuration, write_workspace
 
 pytestmark = pytest.mark.platform
 
@@ -26,7 +28,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def instance(home: Path) -> Iterator[dg.DagsterInstance]:
-    with dg.DagsterInstance.from_config(str(home)) as opened:
+    with open_instance(home) as opened:
         yield opened
 
 
@@ -49,6 +51,14 @@ def test_what_a_person_changed_stays(home: Path) -> None:
     (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
     write_configuration(home)
     assert (home / "dagster.yaml").read_text() == "telemetry:\n  enabled: false\n"
+
+
+def test_what_an_earlier_release_wrote_is_replaced_where_nobody_changed_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier = "telemetry:\n  enabled: false\n# an earlier release\n"
+    monkeypatch.setattr(instance_module, "EARLIER_CONFIGURATIONS", {sha256(earlier.encode()).hexdigest()})
+    (home / "dagster.yaml").write_text(earlier)
+    write_configuration(home)
+    assert (home / "dagster.yaml").read_text() == DAGSTER_YAML
 
 
 def test_the_configuration_says_nothing_twice() -> None:

@@ -1,0 +1,101 @@
+"""The names of Dagster that are not public and that we use nevertheless: each with its reason, and as we know it.
+
+A newer Dagster that renames or changes one of them fails here first, with the reason beside it.
+"""
+
+import ast
+import inspect
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+REASONS: Mapping[str, str] = MappingProxyType(
+    {
+        "dagster._core.definitions.unresolved_asset_job_definition.UnresolvedAssetJobDefinition": "what define_asset_job returns",
+        "dagster._core.errors.DagsterUserCodeLoadError": "a project that cannot be loaded ends the code server with one sentence",
+        "dagster._core.instance.utils.RUNLESS_RUN_ID": "events without a run lie in a file of this name",
+        "dagster._core.storage.event_log.SqlEventLogStorage": "maintenance deletes events that belong to no run",
+        "dagster._core.storage.event_log.SqliteEventLogStorage": "maintenance deletes the file of a run",
+        "dagster._core.storage.event_log.schema.SqlEventLogStorageTable": "the table that maintenance deletes from",
+        "dagster._core.storage.event_log.sqlite.sqlite_event_log.INDEX_SHARD_NAME": "the file that is no run's",
+        "dagster._core.storage.event_log.sqlite.sqlite_event_log.SqliteEventLogStorage": "kept connections",
+        "dagster._core.storage.runs.sqlite.sqlite_run_storage.SqliteRunStorage": "kept connections",
+        "dagster._core.storage.schedules.sqlite.sqlite_schedule_storage.SqliteScheduleStorage": "kept connections",
+        "dagster._core.storage.sqlite.SQLITE_BUSY_TIMEOUT_SECONDS": "our connections wait for the lock as Dagster's do",
+        "dagster._core.storage.sqlite.create_db_conn_string": "the address of a file",
+        "dagster._core.storage.sqlite_storage.DagsterSqliteStorage": "kept connections",
+        "dagster._core.storage.tags.RUN_FAILURE_REASON_TAG": "a sensor tells a failed run from one that was killed",
+        "dagster._core.storage.tags.WILL_RETRY_TAG": "a sensor waits for the retry",
+        "dagster._core.types.loadable_target_origin.LoadableTargetOrigin": "names the module that the code server loads",
+        "dagster._core.utils.FuturesAwareThreadPoolExecutor": "the executor that the code server takes",
+        "dagster._daemon.cli.main": "the daemon, with another pause between looks",
+        "dagster._daemon.sensor": "the pause between looks is a number of this module",
+        "dagster._grpc.server.DagsterApiServer": "the code server, with runs that are forked",
+        "dagster._grpc.server.DagsterGrpcServer": "the code server, with runs that are forked",
+        "dagster._serdes.ConfigurableClassData": "what dagster.yaml says of a class of ours",
+        "dagster._utils.interrupts.setup_interrupt_handlers": "the code server ends as Dagster's does",
+        "dagster._utils.log.configure_loggers": "the code server logs as Dagster's does",
+        "dagster._core.execution.api": "imported early for forked runs",
+        "dagster._grpc.impl": "imported early for forked runs",
+    }
+)
+
+
+def names_in_use() -> Iterator[str]:
+    """Yield every private name of Dagster's that the product imports, or names in a text."""
+    for path in sorted(path for folder in ("orchestration", "assets", "sensors") for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dagster._"):
+                yield from (f"{node.module}.{name.name}" for name in node.names)
+            elif isinstance(node, ast.Import):
+                yield from (name.name for name in node.names if name.name.startswith("dagster._"))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("dagster._"):
+                yield node.value
+
+
+def found(name: str) -> object:
+    module, _, attribute = name.rpartition(".")
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        return getattr(import_module(module), attribute)
+
+
+def test_each_private_name_has_a_reason_and_none_is_left_over() -> None:
+    assert set(names_in_use()) == set(REASONS)
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_the_name_is_there(name: str) -> None:
+    assert found(name) is not None, REASONS[name]
+
+
+def parameters(function: object) -> set[str]:
+    assert callable(function)
+    return set(inspect.signature(function).parameters)
+
+
+def test_what_we_call_and_override_is_as_we_know_it() -> None:
+    def named(last: str) -> object:
+        return found(next(name for name in REASONS if name.endswith(last)))
+
+    served = {"server_termination_event", "logger", "loadable_target_origin", "location_name", "server_threadpool_executor"}
+    assert served <= parameters(named("DagsterApiServer"))
+    assert {"server_termination_event", "dagster_api_servicer", "host", "port", "logger"} <= parameters(named("DagsterGrpcServer"))
+    assert "_mp_ctx" in inspect.getsource(named("DagsterApiServer")), "runs are forked where this context is used"  # type: ignore[arg-type]
+    events = named("sqlite_event_log.SqliteEventLogStorage")
+    for method in ("_connect", "_initdb", "conn_string_for_shard", "path_for_shard", "dispose"):
+        assert hasattr(events, method), method
+    source = inspect.getsource(events)  # type: ignore[arg-type]
+    assert "self._db_lock" in source
+    assert "self._initialized_dbs" in source
+    for storage in ("SqliteRunStorage", "SqliteScheduleStorage"):
+        assert hasattr(named(storage), "connect")
+        assert parameters(named(storage)) == {"conn_string", "inst_data"}
+    for attribute in ("_run_storage", "_event_log_storage", "_schedule_storage", "_inst_data"):
+        assert attribute in inspect.getsource(named("DagsterSqliteStorage")), attribute  # type: ignore[arg-type]
+    assert isinstance(import_module("dagster._daemon.sensor").MIN_INTERVAL_LOOP_TIME, int | float)
