@@ -13,6 +13,7 @@ sync is final: the log directory is offline from then on, and every partition in
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_LEADER_EPOCH, NO_NODE, NO_TIMESTAMP, TopicId, TopicPartition
@@ -22,6 +23,7 @@ from log_service.records.validator import PRODUCER_CODEC, ValidatedBatches, vali
 from log_service.storage.log import AppendResult, Log
 from log_service.storage.log_reader import LogSlice
 from log_service.storage.retention import RetentionOutcome
+from log_service.storage.segment import Segment
 
 UNKNOWN_OFFSET = -1
 """What ListOffsets and OffsetForLeaderEpoch say where there is no offset to tell."""
@@ -47,12 +49,18 @@ class FoundOffset:
     leader_epoch: int = NO_LEADER_EPOCH
 
 
+class ReadPlace(NamedTuple):
+    """A position in bytes in one segment of a log."""
+
+    segment: Segment
+    position: int
+
+
 class Partition:
     """One replica on this node, without a log where its directory failed. Created by the replica manager, which alone calls ``become_*``.
 
-    ``visible_bytes`` counts the bytes that came below the high watermark since the node started, ``appended_bytes`` all that were appended;
-    the other counts of requests and bytes, too, are since the start and only grow. ``is_synced_first`` is ``flush.messages=1``: where it
-    does not hold, what is appended is safe at once.
+    The counts of requests and bytes are since the node started and only grow. ``is_synced_first`` is ``flush.messages=1``: where it does
+    not hold, what is appended is safe at once.
     """
 
     __slots__ = (
@@ -74,7 +82,6 @@ class Partition:
         "sent_bytes",
         "topic_id",
         "topic_partition",
-        "visible_bytes",
         "watchers",
     )
 
@@ -88,7 +95,6 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.replica_count = 1
         self.high_watermark = 0
-        self.visible_bytes = 0
         self.watchers: list[Callable[[int], None]] = []
         self.appended_bytes = 0
         self.sent_bytes = 0
@@ -209,7 +215,6 @@ class Partition:
             self.appended_bytes += validated.size_bytes
             if not self.is_synced_first:
                 self.high_watermark = log.log_end_offset
-                self.visible_bytes = self.appended_bytes
         return result
 
     @property
@@ -238,7 +243,6 @@ class Partition:
         if reached <= self.high_watermark:
             return False
         self.high_watermark = reached
-        self.visible_bytes = self.appended_bytes
         return True
 
     # Reading
@@ -269,6 +273,27 @@ class Partition:
         return log.read(
             start_offset, max_bytes=max_bytes, upper_offset=self.high_watermark, is_one_batch_guaranteed=is_one_batch_guaranteed
         )
+
+    def place_of(self, offset: int) -> ReadPlace | None:
+        """Return where ``offset`` lies in the active segment; None where it lies in an older one, or the log cannot be read."""
+        log = self.log
+        if log is None or offset < (segment := log.segments.active).base_offset:
+            return None
+        try:
+            place = segment.locate(offset)
+        except OSError:
+            return None  # the next read says what is wrong
+        return ReadPlace(segment, segment.size_bytes if place is None else place.position)
+
+    def readable_bytes(self, start: ReadPlace, end_offset: int) -> int | None:
+        """Return how many bytes lie from ``start`` to ``end_offset``; None where they are not all in the active segment any more."""
+        log = self.log
+        if log is None or start.segment is not log.segments.active:
+            return None
+        if end_offset == log.log_end_offset:
+            return start.segment.size_bytes - start.position
+        end = self.place_of(end_offset)
+        return None if end is None else end.position - start.position
 
     def aborted_in(self, start_offset: int, found: LogSlice) -> list[tuple[int, int]]:
         """Return (producer id, first offset) of the aborted transactions that may have records in what ``read`` found.

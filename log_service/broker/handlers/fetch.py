@@ -14,8 +14,7 @@ A replica that fetches gets NOT_LEADER_OR_FOLLOWER or UNKNOWN_LEADER_EPOCH, as f
 no followers.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from log_service.broker.call import Call, Deferred
@@ -34,7 +33,7 @@ from log_service.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from log_service.replication.partition import Partition
+from log_service.replication.partition import Partition, ReadPlace
 from log_service.storage.log_reader import LogSlice
 
 FIRST_VERSION_BY_ID = 13
@@ -95,35 +94,76 @@ class Reading:
             release()
 
 
-class DelayedFetch:
-    """A fetch that waits for records; each partition tells how many bytes became visible since the fetch was read."""
+class _Awaited:
+    """A partition that a delayed fetch waits for, as the fetch found it. ``place`` is where the fetch begins, if bytes are counted."""
 
-    __slots__ = ("_call", "_leader_epochs", "_missing_bytes", "_request", "_seen_bytes", "context", "deferred", "node")
+    __slots__ = ("leader_epoch", "max_bytes", "offset", "partition", "place", "readable_bytes")
+
+    def __init__(self, partition: Partition, target: FetchTarget, place: ReadPlace | None) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.offset = target.fetch_offset
+        self.max_bytes = target.max_bytes
+        self.place = place
+        self.readable_bytes = 0
+
+
+class DelayedFetch:
+    """A fetch that waits for ``min_bytes`` below the high watermarks of its partitions, or below their last stable offsets."""
+
+    __slots__ = ("_awaited", "_call", "_counts_bytes", "_is_committed_only", "_missing_bytes", "_request", "context", "deferred", "node")
 
     def __init__(self, node: Node, call: Call, request: FetchRequest, context: FetchContext, deferred: Deferred) -> None:
         self.node = node
         self._call = call
         self._request = request
+        self._is_committed_only = request.isolation_level == READ_COMMITTED
+        self._counts_bytes = request.min_bytes > 1
+        self._missing_bytes = min(request.min_bytes, request.max_bytes, node.config.fetch.max_bytes)
+        self._awaited: dict[TopicPartition, _Awaited] = {}
         self.context = context
         self.deferred = deferred
-        self._missing_bytes = request.min_bytes
-        self._seen_bytes: dict[TopicPartition, int] = {}
-        self._leader_epochs: dict[TopicPartition, int] = {}
 
-    def expect(self, missing_bytes: int, partitions: list[Partition]) -> None:
-        """Wait for that many bytes more than what is visible now."""
-        self._missing_bytes = missing_bytes
-        self._seen_bytes = {partition.topic_partition: partition.visible_bytes for partition in partitions}
-        self._leader_epochs = {partition.topic_partition: partition.leader_epoch for partition in partitions}
+    @property
+    def keys(self) -> Iterable[TopicPartition]:
+        """The partitions that the fetch waits for."""
+        return self._awaited
+
+    def expect_any(self) -> bool:
+        """Note what the fetch waits for: partitions that exist. Say whether it has to wait."""
+        for target in self.context.targets:
+            try:
+                partition = self.node.replicas.find(target.topic, target.topic_id, target.partition)
+            except KafkaError:
+                continue  # nothing comes to a partition that is not there
+            place = partition.place_of(target.fetch_offset) if self._counts_bytes else None
+            awaited = self._awaited[partition.topic_partition] = _Awaited(partition, target, place)
+            if self._counts_bytes and self._has_enough(awaited):
+                return False
+        return bool(self._awaited)
 
     def is_ready(self, key: TopicPartition) -> bool:
-        """Whether enough became visible, or the partition is not the one it was: gone, offline, led elsewhere or anew."""
-        partition = self.node.replicas.partitions.get(key)
-        if partition is None or not partition.is_leader or partition.is_offline or partition.leader_epoch != self._leader_epochs[key]:
+        """Whether enough can be read, or the partition is not the one it was: gone, offline, led elsewhere or anew."""
+        awaited = self._awaited[key]
+        partition = awaited.partition
+        if not partition.is_leader or partition.leader_epoch != awaited.leader_epoch or partition.is_offline:
             return True
-        visible_bytes = partition.visible_bytes
-        self._missing_bytes -= visible_bytes - self._seen_bytes[key]
-        self._seen_bytes[key] = visible_bytes
+        return self._has_enough(awaited)
+
+    def _has_enough(self, awaited: _Awaited) -> bool:
+        """Whether all partitions have what the fetch waits for, now that one of them may have more."""
+        partition = awaited.partition
+        end_offset = partition.last_stable_offset if self._is_committed_only else partition.high_watermark
+        if end_offset <= awaited.offset:
+            return False
+        if not self._counts_bytes:
+            return True
+        readable_bytes = None if awaited.place is None else partition.readable_bytes(awaited.place, end_offset)
+        if readable_bytes is None:
+            return True  # a response holds records of one segment: more will not come, and the next fetch begins behind them
+        readable_bytes = min(readable_bytes, awaited.max_bytes)
+        self._missing_bytes -= readable_bytes - awaited.readable_bytes
+        awaited.readable_bytes = readable_bytes
         return self._missing_bytes <= 0
 
     def on_ready(self) -> None:
@@ -149,27 +189,16 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
     missing_bytes = min(request.min_bytes, request.max_bytes, node.config.fetch.max_bytes) - reading.record_bytes
     if missing_bytes <= 0 or reading.has_error or request.max_wait_ms <= 0 or not context.targets:
         return answer(node, call, context, reading)
-    partitions = _present(node, context)
-    if not partitions:
+    operation = DelayedFetch(node, call, request, context, call.defer())
+    if not operation.expect_any():
         return answer(node, call, context, reading)
     reading.release()
-    operation = DelayedFetch(node, call, request, context, call.defer())
-    operation.expect(missing_bytes, partitions)
-    return _delay(operation, partitions, now_ms + request.max_wait_ms)
+    return _delay(operation, now_ms + request.max_wait_ms)
 
 
-def _present(node: Node, context: FetchContext) -> list[Partition]:
-    """Return the partitions that records may come to; those that are not there wait for nothing."""
-    partitions = []
-    for target in context.targets:
-        with suppress(KafkaError):
-            partitions.append(node.replicas.find(target.topic, target.topic_id, target.partition))
-    return partitions
-
-
-def _delay(operation: DelayedFetch, partitions: list[Partition], deadline_ms: int) -> Deferred:
+def _delay(operation: DelayedFetch, deadline_ms: int) -> Deferred:
     node, deferred = operation.node, operation.deferred
-    watch = node.replicas.delayed_fetches.watch(operation, [partition.topic_partition for partition in partitions], deadline_ms)
+    watch = node.replicas.delayed_fetches.watch(operation, operation.keys, deadline_ms)
     deferred.on_discard(watch.cancel)
     return deferred
 

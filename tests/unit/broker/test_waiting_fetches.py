@@ -78,6 +78,85 @@ def test_nobody_waits_for_more_bytes_than_may_be_sent() -> None:
     tell(story)
 
 
+def test_a_fetch_at_the_high_watermark_goes_when_its_record_is_synced() -> None:
+    """The sync before it moved the high watermark part of the way only, behind a record that another sync made safe."""
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a", flush_messages="1")
+        files: Any = node.broker.env.files
+        files.sync_seconds = (0.050, 0.050)
+        first, second, waiting = [await node.connect() for _ in range(3)]
+        await first.send(produce_request("a", batch(b"one")), 9)
+        await trio.sleep(0.025)
+        await second.send(produce_request("a", batch(b"two")), 9)
+        await first.receive()
+        await waiting.send(fetch_request("a", 1, max_wait_ms=WAIT_MS), 12)
+        await second.receive()
+        acknowledged = trio.current_time()
+        response: FetchResponse = await waiting.receive()
+        assert values_of(response.responses[0].partitions[0].records) == [b"two"]
+        assert trio.current_time() - acknowledged < 0.010
+
+    tell(story)
+
+
+def test_bytes_above_the_high_watermark_do_not_count_for_min_bytes() -> None:
+    """A fetch goes when enough is safe, not when enough is appended."""
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a", flush_messages="1")
+        files: Any = node.broker.env.files
+        first, second, waiting = [await node.connect() for _ in range(3)]
+        await waiting.send(fetch_request("a", 0, max_wait_ms=WAIT_MS, min_bytes=400), 12)
+        await trio.sleep(0.010)
+        files.sync_seconds = (0.050, 0.050)
+        await first.send(produce_request("a", batch(b"x" * 250)), 9)
+        await trio.sleep(0.025)
+        await second.send(produce_request("a", batch(b"y" * 250)), 9)
+        response: FetchResponse = await waiting.receive()
+        assert values_of(response.responses[0].partitions[0].records) == [b"x" * 250, b"y" * 250]
+
+    tell(story)
+
+
+def test_a_fetch_of_many_bytes_waits_until_they_are_there_in_all_its_partitions() -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a", 2)
+        await node.produce("a", batch(b"x" * 100))
+        waiting = await node.connect()
+        await waiting.send(replace(two_partitions(1), min_bytes=800), 12)
+        for partition in (1, 0, 1):
+            await trio.sleep(1)
+            await node.produce("a", batch(b"y" * 100), partition=partition)
+        with trio.move_on_after(1) as waited:
+            await waiting.receive_frame()
+        assert waited.cancelled_caught
+        await node.produce("a", batch(b"z" * 100))
+        response: FetchResponse = await waiting.receive()
+        assert [len(values_of(found.records)) for found in response.responses[0].partitions] == [3, 2]
+
+    tell(story)
+
+
+def test_a_fetch_that_reaches_the_end_of_a_segment_waits_for_no_more() -> None:
+    """A response holds records of one segment of a partition: those of the next one cannot be counted."""
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a", segment_bytes="1048576")
+        await node.produce("a", batch(b"x" * 100))
+        waiting = await node.connect()
+        await waiting.send(fetch_request("a", 0, max_wait_ms=WAIT_MS, min_bytes=500_000), 12)
+        await trio.sleep(1)
+        log = node.broker.replicas.partitions["a", 0].log
+        assert log is not None
+        assert log.roll()
+        await node.produce("a", batch(b"y" * 100))
+        response: FetchResponse = await waiting.receive()
+        assert values_of(response.responses[0].partitions[0].records) == [b"x" * 100]
+
+    tell(story)
+
+
 def two_partitions(second: int) -> FetchRequest:
     partitions = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in (0, second)]
     return FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic="a", partitions=partitions)])

@@ -349,6 +349,6 @@ def test_a_damaged_batch_is_refused_and_leaves_no_trace() -> None:
                 context.replicas.append(partition, damaged, acks=1, now_ms=0)
             assert code_of(caught) is ErrorCode.CORRUPT_MESSAGE
             assert partition.high_watermark == 0
-            assert partition.visible_bytes == 0
+            assert partition.appended_bytes == 0
 
     run_story(main)
