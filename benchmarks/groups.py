@@ -21,11 +21,8 @@ import trio
 from benchmarks.broker_process import BenchmarkError, BrokerProcess
 from benchmarks.rounds import Bench
 from benchmarks.table import Row, at_most
-from log_service.client.connection_pool import Address, NodeConnection
 from log_service.client.env import real_env
 from log_service.common.errors import ErrorCode
-from log_service.config.client import ClientConfig
-from log_service.network.channel import open_channel
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -37,6 +34,7 @@ from log_service.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from log_service.rpc.connection import Endpoint, RpcConnection, RpcSettings, open_connection
 
 CLIENT_COUNT = 1_000
 WARM_UP_S, WINDOW_S = 15.0, 10.0
@@ -54,7 +52,7 @@ NOT_READY = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_
 class Member:
     """One group's only member."""
 
-    def __init__(self, connection: NodeConnection, group_id: str, topic: str) -> None:
+    def __init__(self, connection: RpcConnection, group_id: str, topic: str) -> None:
         self._connection = connection
         self._group_id = group_id
         self._topic = topic
@@ -126,8 +124,7 @@ class Crowd:
 
     def __init__(self, address: str, topic: str, count: int) -> None:
         host, port = address.split(":")
-        self._address = Address(host=host, port=int(port))
-        self._config = ClientConfig(bootstrap_servers=((host, int(port)),), client_id="bench")
+        self._endpoint = Endpoint(host=host, port=int(port))
         self._env = real_env()
         self._topic = topic
         self._count = count
@@ -141,9 +138,7 @@ class Crowd:
 
     async def live(self, index: int) -> None:
         """Join, wait for the others, commit and heartbeat until it is over, and leave."""
-        async with open_channel(self._env, self._address.host, self._address.port) as channel:
-            connection = NodeConnection(channel, self._address, self._config)
-            await connection.negotiate()
+        async with open_connection(self._env, self._endpoint, RpcSettings(client_id="bench")) as connection:
             member = Member(connection, f"{self._topic}-{index}", self._topic)
             await member.join()
             self._joined.append(member)

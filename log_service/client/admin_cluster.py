@@ -24,7 +24,6 @@ from log_service.client.admin_cluster_values import (
 )
 from log_service.client.admin_values import ConfigResource, ItemsFailed, ResourceType
 from log_service.client.cluster_metadata import ClusterMetadata
-from log_service.client.connection_pool import SOFTWARE_NAME, raise_for
 from log_service.client.fan_out import Collected, by_topic, gather
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicPartition
@@ -42,6 +41,7 @@ from log_service.protocol.messages.list_config_resources import ListConfigResour
 from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from log_service.rpc.connection import SOFTWARE_NAME, raise_for
 
 # Log directories
 

@@ -12,7 +12,6 @@ from log_service.client import arguments
 from log_service.client.admin_values import GroupDescription, GroupListing, MemberDescription, OffsetAndMetadata
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.cluster_view import Node
-from log_service.client.connection_pool import NodeConnection, raise_for
 from log_service.client.fan_out import Collected, by_topic, gather
 from log_service.client.group_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
 from log_service.common.errors import ErrorCode, KafkaError
@@ -40,6 +39,7 @@ from log_service.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from log_service.rpc.connection import RpcConnection, raise_for
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ async def list_group_offsets(
 
 
 async def fetch_offsets(
-    connection: NodeConnection, group_id: str, partitions: Sequence[TopicPartition] | None, *, is_stable_required: bool
+    connection: RpcConnection, group_id: str, partitions: Sequence[TopicPartition] | None, *, is_stable_required: bool
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Ask a coordinator once for committed offsets (None: all); partitions without one are left out.
 
@@ -257,8 +257,8 @@ def _commit_partition(number: int, offset: OffsetAndMetadata) -> OffsetCommitReq
     )
 
 
-def _node_of(cluster: ClusterMetadata, connection: NodeConnection) -> Node:
-    address = connection.address
+def _node_of(cluster: ClusterMetadata, connection: RpcConnection) -> Node:
+    address = connection.endpoint
     for node in cluster.view.nodes.values():
         if (node.host, node.port) == (address.host, address.port):
             return node

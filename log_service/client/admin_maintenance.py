@@ -10,11 +10,12 @@ from typing import TypeVar
 
 from log_service.client.admin_values import CompactionResult, RetentionResult
 from log_service.client.cluster_metadata import ClusterMetadata
-from log_service.client.connection_pool import MAINTENANCE_FEATURE, raise_for
 from log_service.client.fan_out import Collected, gather
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.protocol.messages.maintenance import MaintenanceRequest, MaintenanceResponse, MaintenanceResult
+from log_service.rpc.connection import raise_for
+from log_service.rpc.versions import MAINTENANCE_FEATURE
 
 APPLY_RETENTION = 0
 APPLY_COMPACTION = 1

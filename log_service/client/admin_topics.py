@@ -19,7 +19,6 @@ from log_service.client.admin_values import (
     TopicListing,
 )
 from log_service.client.cluster_metadata import ClusterMetadata
-from log_service.client.connection_pool import MAINTENANCE_FEATURE
 from log_service.client.fan_out import Collected, gather
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
@@ -45,6 +44,7 @@ from log_service.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from log_service.rpc.versions import MAINTENANCE_FEATURE
 
 FIRST_DELETE_VERSION_WITH_STATES = 6
 ONE_NODE = frozenset({ResourceType.BROKER, ResourceType.BROKER_LOGGER})

@@ -14,19 +14,20 @@ from typing import TypeVar
 import trio
 
 from log_service.client.arguments import topic_name
-from log_service.client.backoff import Backoff
 from log_service.client.client_metrics import ClientMetrics
 from log_service.client.cluster_view import ClusterView, TopicView
-from log_service.client.connection_pool import Address, ConnectionPool, NodeConnection, raise_for
-from log_service.client.quiet_log import QuietLogger
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import TopicPartition
 from log_service.config.client import ClientConfig
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from log_service.protocol.schema import Message
+from log_service.rpc.connection import Endpoint, RpcConnection, RpcSettings, raise_for
+from log_service.rpc.pool import ConnectionPool
+from log_service.rpc.retry import Backoff, retry
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
@@ -52,7 +53,7 @@ class ClusterMetadata:
     ) -> None:
         self.env = env
         self.config = config
-        self.pool = ConnectionPool(env, config, nursery)
+        self.pool = ConnectionPool(env, _rpc_settings(config), nursery)
         self.view = ClusterView()
         self._is_auto_create_allowed = is_auto_create_allowed
         self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
@@ -85,18 +86,18 @@ class ClusterMetadata:
 
     # Nodes
 
-    async def any_node(self) -> NodeConnection:
+    async def any_node(self) -> RpcConnection:
         """Return a connection to any broker: an open one, else one that is known, else a bootstrap server, in random order.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, none can be reached; the text names the last one tried.
         """
-        addresses = [Address(host=node.host, port=node.port) for node in self.view.nodes.values()]
+        addresses = [Endpoint(host=node.host, port=node.port) for node in self.view.nodes.values()]
         connected = [connection for address in addresses if (connection := self.pool.connected(address)) is not None]
         if connected:
             return connected[self.env.rng.randrange(len(connected))]
         addresses += [
-            address for host, port in self.config.bootstrap_servers if (address := Address(host=host, port=port)) not in addresses
+            address for host, port in self.config.bootstrap_servers if (address := Endpoint(host=host, port=port)) not in addresses
         ]
         known_count = len(self.view.nodes)
         order = self.env.rng.sample(range(known_count), known_count)
@@ -110,7 +111,7 @@ class ClusterMetadata:
         assert last_error is not None
         raise last_error
 
-    async def node(self, node_id: int, purpose: str = "") -> NodeConnection:
+    async def node(self, node_id: int, purpose: str = "") -> RpcConnection:
         """Return the connection to a broker.
 
         Raises:
@@ -119,9 +120,9 @@ class ClusterMetadata:
         known = self.view.nodes.get(node_id)
         if known is None:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster's metadata")
-        return await self.pool.connect(Address(host=known.host, port=known.port, purpose=purpose))
+        return await self.pool.connect(Endpoint(host=known.host, port=known.port, purpose=purpose))
 
-    async def controller(self) -> NodeConnection:
+    async def controller(self) -> RpcConnection:
         """Return a connection to the broker that clients are told is the controller, or to any broker, which forwards."""
         if self.view.controller_id not in self.view.nodes:
             await self.refresh()
@@ -129,7 +130,7 @@ class ClusterMetadata:
             return await self.node(self.view.controller_id)
         return await self.any_node()
 
-    async def leader(self, topic_partition: TopicPartition, purpose: str = "") -> NodeConnection:
+    async def leader(self, topic_partition: TopicPartition, purpose: str = "") -> RpcConnection:
         """Return the connection to a partition's leader as the view has it.
 
         Raises:
@@ -140,7 +141,7 @@ class ClusterMetadata:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
         return await self.node(leader, purpose)
 
-    async def coordinator(self, group_id: str, purpose: str = "coordinator") -> NodeConnection:
+    async def coordinator(self, group_id: str, purpose: str = "coordinator") -> RpcConnection:
         """Return a connection, of its own, to the coordinator of a group; found once, until ``forget_coordinator``.
 
         Raises:
@@ -292,23 +293,15 @@ class ClusterMetadata:
         Raises:
             KafkaError: the last error, or REQUEST_TIMED_OUT where nothing was heard at all.
         """
-        last_error: KafkaError | None = None
-        with trio.move_on_after(timeout_ms / 1_000):
-            tries = 0
-            while True:
-                try:
-                    if tries and is_refreshing:
-                        await self.refresh()
-                    return await attempt()
-                except KafkaError as error:
-                    if not error.is_retriable or error.code in REFUSED_TOPICS:
-                        raise
-                    last_error = error
-                await trio.sleep(self._backoff.delay_ms(tries, self.env.rng) / 1_000)
-                tries += 1
-        if last_error is None:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no answer within {timeout_ms} ms")
-        raise last_error
+
+        async def refreshed_attempt(failed_count: int) -> T:
+            if failed_count and is_refreshing:
+                await self.refresh()
+            return await attempt()
+
+        return await retry(
+            refreshed_attempt, timeout_ms=timeout_ms, backoff=self._backoff, rng=self.env.rng, is_retriable=_may_succeed_later
+        )
 
     def backoff_ms(self, attempt: int) -> float:
         """Return the pause before retry number ``attempt``."""
@@ -329,3 +322,18 @@ class ClusterMetadata:
                 raise KafkaError(code, f"{topic_partition}: {code.name}")
             grouped.setdefault(leader, []).append(topic_partition)
         return grouped
+
+
+def _may_succeed_later(error: KafkaError) -> bool:
+    return error.is_retriable and error.code not in REFUSED_TOPICS
+
+
+def _rpc_settings(config: ClientConfig) -> RpcSettings:
+    return RpcSettings(
+        client_id=config.client_id,
+        request_timeout_ms=config.request_timeout_ms,
+        connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+        idle_timeout_ms=config.connections_max_idle_ms,
+        max_response_bytes=config.max_response_bytes,
+        reconnect_backoff=Backoff(first_ms=config.reconnect_backoff_ms, max_ms=config.reconnect_backoff_max_ms),
+    )

@@ -15,14 +15,14 @@ from log_service.client.admin_groups import LAST_OFFSET_VERSION_WITH_NAMES, comm
 from log_service.client.admin_values import OffsetAndMetadata
 from log_service.client.client_metrics import ConsumerMeter
 from log_service.client.cluster_metadata import ClusterMetadata
-from log_service.client.connection_pool import raise_for
 from log_service.client.membership import Membership
-from log_service.client.quiet_log import QuietLogger
 from log_service.client.subscriptions import Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.messages.offset_commit import OffsetCommitResponse
+from log_service.rpc.connection import raise_for
 
 logger = logging.getLogger(__name__)
 

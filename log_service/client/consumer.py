@@ -28,12 +28,12 @@ from log_service.client.fetcher import Fetcher
 from log_service.client.membership import Membership
 from log_service.client.positioning import Positioning
 from log_service.client.positions import committed_offsets, find_positions
-from log_service.client.quiet_log import QuietLogger
 from log_service.client.rebalance import RebalanceCallback, RebalanceCallbacks, Rebalancer
 from log_service.client.record_view import ConsumerRecord, Deserializer
 from log_service.client.subscriptions import Start, Subscriptions
 from log_service.common.env import Env
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from log_service.client import offsets
 from log_service.client.client_metrics import ConsumerMeter
 from log_service.client.cluster_metadata import ClusterMetadata
-from log_service.client.connection_pool import NodeConnection, raise_for
 from log_service.client.fetch_session import Asked, FetchSession
 from log_service.client.range_reader import LAST_FETCH_VERSION_WITH_NAMES
 from log_service.client.subscriptions import PartitionState
@@ -18,6 +17,7 @@ from log_service.common.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, Topi
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
+from log_service.rpc.connection import RpcConnection, raise_for
 
 PURPOSE = "fetch"
 FIRST_VERSION_WITH_SESSIONS = 7
@@ -69,7 +69,7 @@ class FetchExchange:
             except KafkaError:
                 continue  # a session that nobody ends is evicted some day
 
-    async def _exchange(self, node_id: int, connection: NodeConnection, version: int, states: list[PartitionState]) -> Answers:
+    async def _exchange(self, node_id: int, connection: RpcConnection, version: int, states: list[PartitionState]) -> Answers:
         wanted = {state.topic_partition: self._asked(state, version) for state in states}
         names = {asked.topic_id: each.topic for each, asked in wanted.items()}
         is_by_id = NO_TOPIC_ID not in names
@@ -92,7 +92,7 @@ class FetchExchange:
         }
 
     async def _request(
-        self, connection: NodeConnection, session: FetchSession | None, wanted: dict[TopicPartition, Asked], max_version: int | None
+        self, connection: RpcConnection, session: FetchSession | None, wanted: dict[TopicPartition, Asked], max_version: int | None
     ) -> FetchResponse:
         config = self._config
         request = FetchRequest(

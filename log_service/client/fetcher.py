@@ -19,11 +19,11 @@ from log_service.client.aborted import AbortedFilter
 from log_service.client.client_metrics import ConsumerMeter
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.fetch_exchange import FetchExchange
-from log_service.client.quiet_log import QuietLogger
 from log_service.client.record_reader import RecordReader
 from log_service.client.record_view import ConsumerRecord, Deserializer, LogTruncation, RecordDeserializationError
 from log_service.client.subscriptions import UNKNOWN, Hold, PartitionState, Start, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.messages.fetch import PartitionData
 

@@ -19,7 +19,6 @@ from log_service.client.assignors import ASSIGNORS, NO_RACKS, Member, Racks
 from log_service.client.client_metrics import ConsumerMeter
 from log_service.client.cluster_metadata import ClusterMetadata
 from log_service.client.cluster_view import ClusterView
-from log_service.client.connection_pool import raise_for
 from log_service.client.group_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     NO_GENERATION,
@@ -29,8 +28,8 @@ from log_service.client.group_protocol import (
     encode_assignment,
     with_previous_assignment,
 )
-from log_service.client.quiet_log import QuietLogger
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
 from log_service.protocol.api_versions import ApiKey
@@ -38,6 +37,7 @@ from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatR
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from log_service.rpc.connection import raise_for
 
 logger = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ import trio
 from log_service.client.aborted import AbortedFilter
 from log_service.client.arguments import isolation_of
 from log_service.client.cluster_metadata import ClusterMetadata
-from log_service.client.connection_pool import raise_for
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID, Buffer, TopicPartition
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers
+from log_service.rpc.connection import raise_for
 
 DEFAULT_MAX_BYTES = 8 << 20
 FETCH_WAIT_MS = 500

@@ -16,12 +16,11 @@ import trio
 from log_service.client.accumulator import NEVER_MS, Accumulator
 from log_service.client.client_metrics import ProducerMeter
 from log_service.client.cluster_metadata import ClusterMetadata
-from log_service.client.connection_pool import raise_for
 from log_service.client.delivery import NO_OFFSET, ProducerBatch
 from log_service.client.idempotence import ProducerIdentity, Sequences
-from log_service.client.quiet_log import QuietLogger
 from log_service.client.verdicts import MOVED, Verdict, judge
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
 from log_service.config.client import ProducerConfig
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -32,6 +31,7 @@ from log_service.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from log_service.rpc.connection import raise_for
 
 logger = logging.getLogger(__name__)
 

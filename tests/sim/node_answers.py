@@ -10,10 +10,10 @@ from functools import cache
 from typing import Any
 from unittest import mock
 
-from log_service.client.connection_pool import NodeConnection
 from log_service.common.errors import ErrorCode
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.schema import Message
+from log_service.rpc.connection import RpcConnection
 from tests.sim.node_checker import Violation
 from tests.sim.node_history import DiskFault, History, Refused
 
@@ -70,9 +70,9 @@ def check_refusals(history: History) -> Iterator[Violation]:
 @contextmanager
 def refusals_noted(history: History) -> Iterator[None]:
     """Write down what the clients of this process are refused."""
-    ask = NodeConnection.request
+    ask = RpcConnection.request
 
-    async def request(self: NodeConnection, request: Message, *arguments: Any, **options: Any) -> Any:
+    async def request(self: RpcConnection, request: Message, *arguments: Any, **options: Any) -> Any:
         response = await ask(self, request, *arguments, **options)
         for part in refusals(response):
             text = getattr(part, "error_message", None) or repr(part)
@@ -80,7 +80,7 @@ def refusals_noted(history: History) -> Iterator[None]:
             history.add(Refused(api_key=request.SCHEMA.key or 0, code=code, text=text[:200]))
         return response
 
-    with mock.patch.object(NodeConnection, "request", request):
+    with mock.patch.object(RpcConnection, "request", request):
         yield
 
 

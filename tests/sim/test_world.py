@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from log_service.config.views import ListenerConfig, NetworkLimits
-from log_service.network.channel import open_channel
 from log_service.network.server import Answer, ConnectionContext, Server, ServerBudget
+from log_service.rpc.channel import open_channel
 from tests.sim import Crashed, World
 from tests.sim.world import sim_run, sim_world
 

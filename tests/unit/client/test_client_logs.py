@@ -16,7 +16,7 @@ MINUTES = 10
 
 
 def test_ten_minutes_without_a_broker_are_a_page_of_lines(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "log_service.client")
+    caplog.set_level(logging.INFO, "log_service")
 
     async def main(world: World) -> None:
         broker = ScriptedBroker(world)
@@ -52,7 +52,7 @@ def test_ten_minutes_without_a_broker_are_a_page_of_lines(caplog: pytest.LogCapt
 
 
 def test_the_life_of_a_member_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "log_service.client")
+    caplog.set_level(logging.INFO, "log_service")
 
     async def main(world: World) -> None:
         broker = ScriptedBroker(world)
@@ -74,7 +74,7 @@ def test_the_life_of_a_member_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_connection_that_breaks_is_told_and_one_that_we_close_is_not(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "log_service.client")
+    caplog.set_level(logging.INFO, "log_service")
 
     async def main(world: World) -> None:
         broker = ScriptedBroker(world)

@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from log_service.client.backoff import Backoff
 from log_service.client.partitioning import KeyPlacement, StickyPlacement, murmur2, partition_of_key
 
 GOLDEN_HASHES = {
@@ -54,10 +53,3 @@ def test_topics_stick_independently() -> None:
     other = sticky.place("b", 1, 2, (0, 1))
     assert sticky.place("b", 1, 2, (0, 1)) == other
     assert sticky.place("a", 1, 2, (0, 1)) == 1 - first
-
-
-def test_backoff_doubles_within_its_jitter_up_to_its_maximum() -> None:
-    backoff, rng = Backoff(first_ms=100, max_ms=1_000), Random(3)
-    for attempt, plain in enumerate((100, 200, 400, 800)):
-        assert 0.8 * plain <= backoff.delay_ms(attempt, rng) <= 1.2 * plain
-    assert {backoff.delay_ms(attempt, rng) for attempt in (10, 1_000_000)} == {1_000}

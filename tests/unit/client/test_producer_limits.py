@@ -24,7 +24,7 @@ def test_a_batch_in_flight_is_given_up_when_its_delivery_timeout_has_passed() ->
         broker.script.extend([ScriptedBroker.IGNORE] * 10)
         started = trio.current_time()
         delivery = await producer.send("t", b"x")
-        with pytest.raises(KafkaError, match="not delivered within 12000 ms, 2 attempts, the last: t-0: broker:9092 did not answer"):
+        with pytest.raises(KafkaError, match="not delivered within 12000 ms, 2 attempts, the last: t-0: broker:9092 did not respond"):
             await delivery.wait()
         assert trio.current_time() - started == pytest.approx(12, abs=0.1)
         broker.script.clear()
@@ -106,7 +106,6 @@ def test_one_bound_for_waiting_for_the_topic_and_for_room() -> None:
         broker.delay_s = 100
         await producer.send("t", b"x" * 3_000)
         producer.cluster.view = producer.cluster.view.without(["t"])
-        producer.cluster.pool._open.clear()
         broker.go_down(2)
         started = trio.current_time()
         with pytest.raises(KafkaError, match="is full"):

@@ -9,9 +9,9 @@ import trio
 from log_service.common.clock import SystemClock
 from log_service.common.env import Env
 from log_service.config.views import ListenerConfig, NetworkLimits
-from log_service.network.channel import open_channel
 from log_service.network.server import Answer, Chunk, ConnectionContext, PendingAnswer, Server, ServerBudget
 from log_service.network.sockets import SocketNetwork
+from log_service.rpc.channel import open_channel
 from log_service.storage.files import RealFiles
 
 CONTENT = Random(5).randbytes(1_500_000)

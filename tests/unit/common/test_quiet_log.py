@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from log_service.client.client_metrics import WINDOW_MS, Spread
-from log_service.client.quiet_log import MAX_REMEMBERED, QuietLogger
+from log_service.common.quiet_log import MAX_REMEMBERED, QuietLogger
 
 
 def test_the_same_thing_is_said_once_per_interval_with_how_often_it_was_kept_back(caplog: pytest.LogCaptureFixture) -> None:

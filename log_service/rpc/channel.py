@@ -1,17 +1,17 @@
-"""An outbound connection: requests go out one behind the other, answers come back in the same order.
+"""One outbound byte stream that carries requests: requests leave one behind the other, responses arrive in the same order.
 
-Decides the correlation ids, how many requests may be unanswered, and when the peer has taken too long; one deadline, that of the
-earliest unanswered request (or of idleness, when there is none), watches over all. Knows no APIs: a request is a frame as
-``protocol.frames`` encodes it, into whose header the correlation id is written here.
+Decides the correlation ids, how many requests may be in flight, and when the peer has taken too long. One deadline watches over all: that
+of the earliest request in flight, or of idleness when there is none. Knows no APIs: a request is a frame as ``protocol.frames`` encodes it,
+and the channel writes the correlation id into its header.
 
-Invariants: answers are matched by order, and the correlation id must agree; a request that was not answered in time closes the channel,
-because every answer behind it would be late as well; once closed, everybody who waits has an error and no request gets in.
+Invariants: responses are matched by order, and the correlation id must agree. A request that gets no response in time closes the channel,
+because every response behind it would be late as well. Once the channel is closed, every waiting task gets an error and no request gets in.
 """
 
 import errno
 import struct
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -23,14 +23,14 @@ from log_service.common.types import Buffer
 SIZE_BYTES = 4
 CORRELATION_ID_POSITION = 8  # in a request frame: size, API key, API version, correlation id
 BUFFER_BYTES = 64 << 10
-MAX_UNSENT_BYTES = 1 << 20  # who would send more waits until the transport has taken what is there
+MAX_UNSENT_BYTES = 1 << 20  # a task that sends more waits until the transport has taken what is there
 MAX_CORRELATION_ID = 2**31 - 1
 
 _INT32 = struct.Struct(">i")
 
 
-class _Unanswered:
-    """A request whose answer has not come. ``error`` is raised where it is waited for; if nobody waits any more, nobody cares."""
+class _InFlight:
+    """A request whose response has not come. ``error`` is raised in the task that waits for it, if there still is one."""
 
     __slots__ = ("correlation_id", "deadline", "error", "frame", "settled")
 
@@ -53,11 +53,11 @@ class Channel:
         self._idle_timeout_s = idle_timeout_ms / 1000
         self._max_requests_in_flight = max_requests_in_flight
         self._correlation_id = 0
-        self._unanswered: deque[_Unanswered] = deque()
+        self._in_flight: deque[_InFlight] = deque()
         self._unsent: list[Buffer] = []
         self._unsent_bytes = 0
         self._is_sending = False
-        self._lot = trio.lowlevel.ParkingLot()  # for room: fewer unanswered requests, or fewer unsent bytes
+        self._lot = trio.lowlevel.ParkingLot()  # for room: fewer requests in flight, or fewer unsent bytes
         self._waiting_count = 0
         self._is_waking = False
         self._used_at = trio.current_time()
@@ -68,11 +68,11 @@ class Channel:
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._end = 0
-        self._large: memoryview | None = None  # an answer that is being received into a buffer of its own
+        self._large: memoryview | None = None  # a response that is being received into a buffer of its own
         self._large_end = 0
 
     def __repr__(self) -> str:
-        return f"<Channel {self.name} {'closed' if self.is_closed else 'open'} unanswered={len(self._unanswered)}>"
+        return f"<Channel {self.name} {'closed' if self.is_closed else 'open'} in_flight={len(self._in_flight)}>"
 
     @property
     def is_closed(self) -> bool:
@@ -91,29 +91,29 @@ class Channel:
 
     @property
     def in_flight_count(self) -> int:
-        """Requests that were not answered yet, also those that nobody waits for any more."""
-        return len(self._unanswered)
+        """Requests without a response yet, also those whose task was cancelled."""
+        return len(self._in_flight)
 
     async def request(self, chunks: Sequence[Buffer], *, timeout_ms: float) -> bytearray:
-        """Send a request frame and return the frame of its answer, without its size but with the correlation id.
+        """Send a request frame and return the frame of its response, without its size but with the correlation id.
 
-        ``chunks`` begin with the four bytes of size and must not change until the answer is there. Cancelling the wait does not take
-        the request back. Waits for its turn while too many requests are unanswered.
+        ``chunks`` begin with the four bytes of size and must not change until the response is there. Cancelling the wait does not take
+        the request back. Waits for its turn while too many requests are in flight.
 
         Raises:
-            TimeoutError: no answer within ``timeout_ms``; the channel is closed.
+            TimeoutError: no response within ``timeout_ms``; the channel is closed.
             OSError: the connection is gone.
-            ProtocolError: the peer answered something else; the channel is closed.
+            ProtocolError: the peer sent something else than a response to this request; the channel is closed.
         """
-        unanswered = await self._send_request(chunks, timeout_ms)
-        await unanswered.settled.wait()
-        if unanswered.error is not None:
-            raise unanswered.error
-        assert unanswered.frame is not None
-        return unanswered.frame
+        sent = await self._send_request(chunks, timeout_ms)
+        await sent.settled.wait()
+        if sent.error is not None:
+            raise sent.error
+        assert sent.frame is not None
+        return sent.frame
 
     async def send(self, chunks: Sequence[Buffer]) -> None:
-        """Send a request that is never answered (Produce with acks=0); ``chunks`` must not change any more.
+        """Send a request that has no response (Produce with acks=0); ``chunks`` must not change any more.
 
         Raises:
             OSError: the connection is gone.
@@ -122,16 +122,16 @@ class Channel:
         await self._transmit(self._addressed(chunks, self._next_correlation_id()))
 
     def close(self) -> None:
-        """Close at once; whoever waits gets OSError. Idempotent."""
+        """Close at once; waiting tasks get OSError. Idempotent."""
         self._is_closed_by_us = self._is_closed_by_us or self._error is None
         self._fail(OSError(errno.EBADF, "it was closed on our side"))
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is gone, for whatever reason."""
+        """Wait until the channel is closed, by either side."""
         await self._closed.wait()
 
     async def run(self) -> None:
-        """Receive answers until the channel is closed; what went wrong is told to whoever waits for an answer."""
+        """Receive responses until the channel is closed. What went wrong is raised in the tasks that wait for a response, not here."""
         try:
             while not self.is_closed:
                 with self._watch:
@@ -144,17 +144,17 @@ class Channel:
         finally:
             self.close()
 
-    async def _send_request(self, chunks: Sequence[Buffer], timeout_ms: float) -> _Unanswered:
+    async def _send_request(self, chunks: Sequence[Buffer], timeout_ms: float) -> _InFlight:
         await self._wait_for_room()
         deadline = trio.current_time() + timeout_ms / 1000
-        unanswered = _Unanswered(self._next_correlation_id(), deadline)
-        self._unanswered.append(unanswered)
+        sent = _InFlight(self._next_correlation_id(), deadline)
+        self._in_flight.append(sent)
         self._watch.deadline = min(self._watch.deadline, deadline)
-        await self._transmit(self._addressed(chunks, unanswered.correlation_id))
-        return unanswered
+        await self._transmit(self._addressed(chunks, sent.correlation_id))
+        return sent
 
     async def _wait_for_room(self) -> None:
-        """Wait in order of arrival: whoever sends sequences (an idempotent producer) must not be overtaken."""
+        """Wait in order of arrival: the batches of an idempotent producer must not overtake each other."""
         if self._waiting_count or self._is_full():
             self._waiting_count += 1
             try:
@@ -166,16 +166,16 @@ class Channel:
             raise _lost(self.name, self._error)
 
     def _is_full(self) -> bool:
-        return len(self._unanswered) >= self._max_requests_in_flight or self._unsent_bytes >= MAX_UNSENT_BYTES
+        return len(self._in_flight) >= self._max_requests_in_flight or self._unsent_bytes >= MAX_UNSENT_BYTES
 
     def _offer_room(self) -> None:
-        """Wake the first who waits for room; it offers what is left to the next."""
+        """Wake the first task that waits for room; it offers what is left to the next."""
         if self._waiting_count and not self._is_waking and not self._is_full():
             self._is_waking = True
             self._lot.unpark()
 
     async def _transmit(self, chunks: Sequence[Buffer]) -> None:
-        """Send, or leave it to whoever is sending. A frame is never cut short by a cancellation: deadlines close the connection."""
+        """Send, or leave it to the task that is sending. A cancellation never cuts a frame short: deadlines close the connection."""
         self._used_at = trio.current_time()
         self._unsent += chunks
         self._unsent_bytes += sum(map(len, chunks))
@@ -210,12 +210,14 @@ class Channel:
                 raise ConnectionResetError(errno.ECONNRESET, "the peer closed the connection")
 
     def _settle_buffered(self) -> None:
-        """Hand out every complete answer in the buffer; begin a buffer for one that is not complete."""
+        """Hand out every complete response in the buffer; begin a buffer for one that is not complete."""
         buffer, start, end = self._buffer, 0, self._end
         while end - start >= SIZE_BYTES:
             (size,) = _INT32.unpack_from(buffer, start)
             if not SIZE_BYTES <= size <= self._max_frame_bytes:
-                raise ProtocolError(f"{self.name} announced an answer of {size} bytes; allowed are {SIZE_BYTES} to {self._max_frame_bytes}")
+                raise ProtocolError(
+                    f"{self.name} announced a response of {size} bytes; the bounds are {SIZE_BYTES} and {self._max_frame_bytes}"
+                )
             start += SIZE_BYTES
             if start + size > end:
                 self._large = memoryview(bytearray(size))
@@ -238,34 +240,34 @@ class Channel:
             self._settle(frame)
 
     def _settle(self, frame: bytearray) -> None:
-        """Give an answer to the earliest unanswered request."""
+        """Give a response to the earliest request in flight."""
         (correlation_id,) = _INT32.unpack_from(frame)
-        if not self._unanswered:
-            raise ProtocolError(f"{self.name} answered a request {correlation_id} that was never sent")
-        unanswered = self._unanswered[0]
-        if correlation_id != unanswered.correlation_id:
-            raise ProtocolError(f"{self.name} answered request {correlation_id} before request {unanswered.correlation_id}")
-        self._unanswered.popleft()
-        unanswered.frame = frame
-        unanswered.settled.set()
+        if not self._in_flight:
+            raise ProtocolError(f"{self.name} responded to a request {correlation_id} that is not in flight")
+        sent = self._in_flight[0]
+        if correlation_id != sent.correlation_id:
+            raise ProtocolError(f"{self.name} responded to request {correlation_id} before request {sent.correlation_id}")
+        self._in_flight.popleft()
+        sent.frame = frame
+        sent.settled.set()
         self._used_at = trio.current_time()
         self._offer_room()
 
     def _next_deadline(self) -> float:
-        if self._unanswered:
-            return min(unanswered.deadline for unanswered in self._unanswered)
+        if self._in_flight:
+            return min(sent.deadline for sent in self._in_flight)
         return self._used_at + self._idle_timeout_s
 
     def _close_if_overdue(self) -> None:
-        """The watched deadline has come; close, unless what it stood for was answered meanwhile."""
+        """The watched deadline has come; close, unless the response came meanwhile."""
         now = trio.current_time()
         if self._next_deadline() > now:
             return
-        for unanswered in self._unanswered:
-            if unanswered.deadline <= now:
-                unanswered.error = TimeoutError(errno.ETIMEDOUT, f"{self.name} did not answer in time")
-        self._is_closed_by_us = not self._unanswered
-        why = "did not answer another request in time" if self._unanswered else "was left idle"
+        for sent in self._in_flight:
+            if sent.deadline <= now:
+                sent.error = TimeoutError(errno.ETIMEDOUT, f"{self.name} did not respond in time")
+        self._is_closed_by_us = not self._in_flight
+        why = "did not respond to another request in time" if self._in_flight else "was left idle"
         self._fail(ConnectionAbortedError(errno.ECONNABORTED, f"closed, because the peer {why}"))
 
     def _fail(self, error: Exception) -> None:
@@ -276,10 +278,10 @@ class Channel:
         self._watch.cancel()
         self._closed.set()
         self._lot.unpark_all()
-        for unanswered in self._unanswered:
-            unanswered.error = unanswered.error or _lost(self.name, error)
-            unanswered.settled.set()
-        self._unanswered.clear()
+        for sent in self._in_flight:
+            sent.error = sent.error or _lost(self.name, error)
+            sent.settled.set()
+        self._in_flight.clear()
 
     def _next_correlation_id(self) -> int:
         self._correlation_id = self._correlation_id + 1 if self._correlation_id < MAX_CORRELATION_ID else 0
@@ -296,12 +298,16 @@ class Channel:
         return chunks
 
 
+Secure = Callable[[Connection], Awaitable[Connection]]
+
+
 @asynccontextmanager
 async def open_channel(
     env: Env,
     host: str,
     port: int,
     *,
+    secure: Secure | None = None,
     connect_timeout_ms: int = 10_000,
     max_frame_bytes: int = 100 << 20,
     idle_timeout_ms: int = 540_000,
@@ -309,13 +315,15 @@ async def open_channel(
 ) -> AsyncIterator[Channel]:
     """Connect, and keep the channel open for the length of the block. Exceptions of the block come out as they are.
 
+    ``secure`` returns the stream to speak on (TLS) in place of the bare one, within the same deadline.
+
     Raises:
-        TimeoutError: nobody answered within ``connect_timeout_ms``.
+        TimeoutError: the peer did not accept the connection within ``connect_timeout_ms``.
         OSError: refused, unreachable, unknown host.
     """
     name = f"{host}:{port}"
     with trio.move_on_after(connect_timeout_ms / 1000) as connecting:
-        stream = await env.network.connect(host, port)
+        stream = await _connect(env, host, port, secure)
     if connecting.cancelled_caught:
         raise TimeoutError(errno.ETIMEDOUT, f"{name} did not accept a connection within {connect_timeout_ms} ms")
     channel = Channel(
@@ -339,8 +347,19 @@ async def open_channel(
         raise failure
 
 
+async def _connect(env: Env, host: str, port: int, secure: Secure | None) -> Connection:
+    stream = await env.network.connect(host, port)
+    if secure is None:
+        return stream
+    try:
+        return await secure(stream)
+    except BaseException:
+        stream.close()
+        raise
+
+
 def _lost(name: str, cause: Exception) -> Exception:
-    """Return a fresh exception for one of many who wait."""
+    """Return an exception of its own for one of many waiting tasks."""
     if isinstance(cause, ProtocolError):
         return ProtocolError(str(cause))
     reason = cause.strerror if isinstance(cause, OSError) else None

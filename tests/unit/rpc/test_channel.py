@@ -1,9 +1,10 @@
-"""Requests over one outbound connection: order, deadlines, bounds, and what everybody hears when it breaks."""
+"""Requests over one outbound connection: order, deadlines, bounds, and what every waiting task gets when it breaks."""
 
 import contextlib
 import struct
 from collections.abc import Awaitable, Callable
 from random import Random
+from typing import Any
 
 import pytest
 import trio
@@ -11,7 +12,7 @@ from trio.testing import MockClock
 
 from log_service.common.env import Connection, Env
 from log_service.common.errors import ProtocolError
-from log_service.network.channel import MAX_UNSENT_BYTES, Channel, open_channel
+from log_service.rpc.channel import MAX_UNSENT_BYTES, Channel, open_channel
 from tests.sim import MemoryNetwork, VirtualClock, Weather
 from tests.unit.network.harness import Peer, framed
 
@@ -22,12 +23,12 @@ def request_of(content: bytes) -> list[bytes]:
     return [struct.pack(">i", HEADER.size + len(content)) + HEADER.pack(3, 9, 0), content]
 
 
-def answer_of(correlation_id: int, content: bytes) -> bytes:
+def response_of(correlation_id: int, content: bytes) -> bytes:
     return framed(struct.pack(">i", correlation_id) + content)
 
 
 class Broker:
-    """The other end: receives requests, answers when told."""
+    """The other end: receives requests, responses when told."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -47,12 +48,12 @@ class Broker:
         while True:
             try:
                 correlation_id, content = await self.receive()
-                await self.send(answer_of(correlation_id, content))
+                await self.send(response_of(correlation_id, content))
             except (OSError, AssertionError):
                 return
 
 
-def play(scene: Callable[[Channel, Broker], Awaitable[None]], *, weather: Weather | None = None, **bounds: int) -> None:
+def play(scene: Callable[[Channel, Broker], Awaitable[None]], *, weather: Weather | None = None, **bounds: Any) -> None:
     async def main() -> None:
         network = MemoryNetwork(Random(1), weather)
         env = Env(clock=VirtualClock(), rng=Random(1), network=network)
@@ -68,7 +69,7 @@ def play(scene: Callable[[Channel, Broker], Awaitable[None]], *, weather: Weathe
     ("size", "max_chunk_bytes"),
     [(0, 1), (0, 0), (50, 1), (65_528, 0), (65_528, 1_000), (65_536, 0), (65_536, 1_000), (200_000, 0), (200_000, 5_000)],
 )
-def test_answer_comes_back_whole_however_it_is_cut(size: int, max_chunk_bytes: int) -> None:
+def test_response_comes_back_whole_however_it_is_cut(size: int, max_chunk_bytes: int) -> None:
     content = Random(size).randbytes(size)
 
     async def scene(channel: Channel, broker: Broker) -> None:
@@ -83,20 +84,20 @@ def test_answer_comes_back_whole_however_it_is_cut(size: int, max_chunk_bytes: i
     play(scene, weather=Weather(max_chunk_bytes=max_chunk_bytes))
 
 
-def test_answers_that_arrive_together_reach_their_requests() -> None:
+def test_responses_that_arrive_together_reach_their_requests() -> None:
     async def scene(channel: Channel, broker: Broker) -> None:
-        answers: dict[int, bytes] = {}
+        responses: dict[int, bytes] = {}
 
         async def ask(number: int) -> None:
-            answers[number] = bytes((await channel.request(request_of(b"%d" % number), timeout_ms=1_000))[4:])
+            responses[number] = bytes((await channel.request(request_of(b"%d" % number), timeout_ms=1_000))[4:])
 
         async with trio.open_nursery() as nursery:
             for number in range(20):
                 nursery.start_soon(ask, number)
             requests = [await broker.receive() for _ in range(20)]
             assert [correlation_id for correlation_id, _ in requests] == list(range(1, 21))
-            await broker.send(*(answer_of(*request) for request in requests))
-        assert answers == {number: b"%d" % number for number in range(20)}
+            await broker.send(*(response_of(*request) for request in requests))
+        assert responses == {number: b"%d" % number for number in range(20)}
 
     play(scene)
 
@@ -111,7 +112,7 @@ def test_request_is_sent_with_an_id_of_the_channel_also_from_immutable_chunks() 
     play(scene)
 
 
-def test_late_answer_closes_the_channel_and_only_its_request_timed_out() -> None:
+def test_late_response_closes_the_channel_and_only_its_request_timed_out() -> None:
     async def scene(channel: Channel, broker: Broker) -> None:
         async def ask(timeout_ms: int, expected: type[OSError]) -> None:
             with pytest.raises(OSError, match="localhost:9092") as raised:
@@ -132,7 +133,7 @@ def test_late_answer_closes_the_channel_and_only_its_request_timed_out() -> None
     play(scene)
 
 
-def test_deadline_of_an_answered_request_means_nothing() -> None:
+def test_deadline_of_a_request_with_a_response_means_nothing() -> None:
     async def scene(channel: Channel, broker: Broker) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(broker.serve)
@@ -173,19 +174,19 @@ def test_idle_channel_is_closed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "complaint"),
+    ("response", "complaint"),
     [
-        (struct.pack(">i", -5), "announced an answer of -5 bytes"),
-        (struct.pack(">i", 2), "announced an answer of 2 bytes"),
-        (struct.pack(">i", 1_001), "announced an answer of 1001 bytes"),
-        (answer_of(7, b""), "answered request 7 before request 1"),
+        (struct.pack(">i", -5), "announced a response of -5 bytes"),
+        (struct.pack(">i", 2), "announced a response of 2 bytes"),
+        (struct.pack(">i", 1_001), "announced a response of 1001 bytes"),
+        (response_of(7, b""), "responded to request 7 before request 1"),
     ],
 )
-def test_answers_that_make_no_sense_close_the_channel(answer: bytes, complaint: str) -> None:
+def test_responses_that_make_no_sense_close_the_channel(response: bytes, complaint: str) -> None:
     async def scene(channel: Channel, broker: Broker) -> None:
         async def reply() -> None:
             await broker.receive()
-            await broker.send(answer)
+            await broker.send(response)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(reply)
@@ -196,11 +197,11 @@ def test_answers_that_make_no_sense_close_the_channel(answer: bytes, complaint: 
     play(scene, max_frame_bytes=1_000)
 
 
-def test_answer_to_nothing_closes_the_channel() -> None:
+def test_response_to_nothing_closes_the_channel() -> None:
     async def scene(channel: Channel, broker: Broker) -> None:
         async def reply() -> None:
             await broker.receive()
-            await broker.send(answer_of(1, b"asked for"), answer_of(2, b"not asked for"))
+            await broker.send(response_of(1, b"asked for"), response_of(2, b"not asked for"))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(reply)
@@ -211,7 +212,7 @@ def test_answer_to_nothing_closes_the_channel() -> None:
     play(scene)
 
 
-def test_peer_that_leaves_is_told_to_everybody_who_waits() -> None:
+def test_every_waiting_task_hears_that_the_peer_left() -> None:
     async def scene(channel: Channel, broker: Broker) -> None:
         async def ask() -> None:
             with pytest.raises(ConnectionAbortedError, match="closed the connection"):
@@ -241,7 +242,7 @@ def test_requests_wait_for_room_and_are_not_overtaken() -> None:
             for number in range(12):
                 correlation_id, content = await broker.receive()
                 order.append(int(content))
-                await broker.send(answer_of(correlation_id, content))
+                await broker.send(response_of(correlation_id, content))
                 if number == 5:
                     nursery.start_soon(ask, 12)
             order.append(int((await broker.receive())[1]))
@@ -251,7 +252,7 @@ def test_requests_wait_for_room_and_are_not_overtaken() -> None:
     play(scene, max_requests_in_flight=3)
 
 
-def test_requests_without_answers_wait_for_a_peer_that_does_not_read() -> None:
+def test_requests_without_responses_wait_for_a_peer_that_does_not_read() -> None:
     async def scene(channel: Channel, broker: Broker) -> None:
         sent_count = 0
 
@@ -288,7 +289,7 @@ def test_cancelling_never_cuts_a_frame_short() -> None:
     play(scene, weather=Weather(window_bytes=1_000))
 
 
-def test_refused_and_unanswered_connections_are_os_errors() -> None:
+def test_refused_and_silent_connections_are_os_errors() -> None:
     async def main() -> None:
         network = MemoryNetwork()
         env = Env(clock=VirtualClock(), rng=Random(1), network=network.host("client"))

@@ -1,0 +1,257 @@
+"""A connection to one node on which typed requests can be sent: opened, secured, authenticated, versions negotiated, in that order.
+
+Decides the version a request goes out in (``versions``), how long a response may take, and how failures are called: ``KafkaError`` with
+NETWORK_EXCEPTION, REQUEST_TIMED_OUT or UNSUPPORTED_VERSION, whatever the socket said. Waits out the pause that a node asks for when it
+throttles (KIP-219). Knows nothing of clusters: it is never opened again once it is closed.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Any, Protocol, TypeVar
+
+import trio
+
+from log_service import __version__
+from log_service.common.env import Connection, Env
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.codec import decode
+from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
+from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from log_service.protocol.schema import Message
+from log_service.rpc.channel import Channel, open_channel
+from log_service.rpc.retry import Backoff
+from log_service.rpc.versions import BEFORE_NEGOTIATION, SpokenVersions
+
+R = TypeVar("R", bound=Message)
+
+SOFTWARE_NAME = "tidelog"
+RECONNECT_BACKOFF = Backoff(first_ms=50, max_ms=1_000)
+MAX_THROTTLE_MS = 60_000
+"""The longest pause that a node may ask for; Kafka's quota windows are a few seconds."""
+TIMEOUT_GRACE_MS = 5_000
+"""What a request that makes the node wait is given beyond the time that the node was asked to wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a node is, and what the connection is for. Requests that wait long have one of their own: none waits behind them."""
+
+    host: str
+    port: int
+    purpose: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}{' ' + self.purpose if self.purpose else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcSettings:
+    """The bounds of connections and requests; who sends is ``client_id``."""
+
+    client_id: str
+    request_timeout_ms: int = 30_000
+    connect_timeout_ms: int = 10_000
+    idle_timeout_ms: int = 540_000
+    max_response_bytes: int = 100 << 20
+    max_requests_in_flight: int = 64
+    reconnect_backoff: Backoff = RECONNECT_BACKOFF
+
+
+class Security(Protocol):
+    """What happens to a fresh connection before the first request of its user."""
+
+    async def secure(self, endpoint: Endpoint, stream: Connection) -> Connection:
+        """Return the stream to speak on (TLS). Raises OSError: the peer is not who it should be."""
+
+    async def authenticate(self, connection: "RpcConnection") -> None:
+        """Prove who we are (SASL), before versions are negotiated. Raises KafkaError: the peer refused."""
+
+
+class Plaintext:
+    """No encryption and no authentication."""
+
+    async def secure(self, endpoint: Endpoint, stream: Connection) -> Connection:  # noqa: ARG002 - one stream is as good as another
+        """Return the stream as it is."""
+        return stream
+
+    async def authenticate(self, connection: "RpcConnection") -> None:
+        """Do nothing."""
+
+
+class RpcConnection:
+    """An open connection that knows what its peer speaks. Made by ``open_connection``."""
+
+    def __init__(self, channel: Channel, endpoint: Endpoint, settings: RpcSettings) -> None:
+        self._channel = channel
+        self._settings = settings
+        self._muted_until = -inf
+        self.endpoint = endpoint
+        self.versions = BEFORE_NEGOTIATION
+
+    def __repr__(self) -> str:
+        return f"<RpcConnection {self.endpoint}{' closed' if self.is_closed else ''}>"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether requests can no longer be sent."""
+        return self._channel.is_closed
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the connection is closed, where neither idleness nor our own side closed it."""
+        return self._channel.failure
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that came so far."""
+        return self._channel.bytes_received
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that left so far."""
+        return self._channel.bytes_sent
+
+    def version_of(self, key: ApiKey) -> int:
+        """Return the version that a request of that API will go out in; for requests whose fields differ. Raises as ``request``."""
+        return self.versions.choose(key)
+
+    def close(self) -> None:
+        """Close at once; tasks that wait for a response get NETWORK_EXCEPTION."""
+        self._channel.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is closed, by either side."""
+        await self._channel.wait_closed()
+
+    async def wait_unmuted(self) -> None:
+        """Wait out the pause that the node asked for with its last responses: it does not wait itself (KIP-219)."""
+        if self._muted_until > trio.current_time() and not self.is_closed:
+            with trio.move_on_at(self._muted_until):
+                await self._channel.wait_closed()
+
+    async def negotiate(self) -> None:
+        """Ask what the node speaks; one that does not know our version of the question answers in version 0 and is asked again (KIP-511).
+
+        Raises:
+            KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT, or the node's error.
+        """
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+        for version in (3, 0):
+            frame = await self._exchange(request, version, self._settings.request_timeout_ms)
+            is_refused = frame[4:6] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+            response = self._decoded(ApiVersionsResponse, 0 if is_refused else version, frame)
+            if not is_refused:
+                break
+        raise_for(response.error_code, "", f"ApiVersions of {self.endpoint}")
+        self.versions = SpokenVersions.of(response)
+
+    async def request(self, request: Message, response_type: type[R], *, max_version: int | None = None, waits_ms: int = 0) -> R:
+        """Send a request and return its response.
+
+        The response may take ``request_timeout_ms``; longer where ``waits_ms``, the time that the node was asked to wait before it
+        responds, comes near to it. A request that times out closes the connection. A node that throttles is left alone for as long as it
+        said, before the next request.
+
+        Raises:
+            KafkaError: UNSUPPORTED_VERSION, NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+        """
+        key = _key_of(request)
+        version = self.versions.choose(key, max_version)
+        timeout_ms = max(self._settings.request_timeout_ms, waits_ms + TIMEOUT_GRACE_MS) if waits_ms else self._settings.request_timeout_ms
+        await self.wait_unmuted()
+        frame = await self._exchange(request, version, timeout_ms)
+        response = self._decoded(response_type, version, frame)
+        throttle_time_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_time_ms > 0:
+            self._mute(throttle_time_ms)
+        return response
+
+    async def send_only(self, request: Message, *, max_version: int | None = None) -> None:
+        """Send a request that has no response (Produce with acks=0). Raises as ``request``."""
+        key = _key_of(request)
+        version = self.versions.choose(key, max_version)
+        try:
+            await self._channel.send(self._encoded(key, version, request))
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _mute(self, throttle_time_ms: int) -> None:
+        pause_s = min(throttle_time_ms, MAX_THROTTLE_MS) / 1_000
+        self._muted_until = max(self._muted_until, trio.current_time() + pause_s)
+
+    async def _exchange(self, request: Message, version: int, timeout_ms: int) -> bytearray:
+        chunks = self._encoded(_key_of(request), version, request)
+        try:
+            return await self._channel.request(chunks, timeout_ms=timeout_ms)
+        except TimeoutError as error:
+            text = f"{self.endpoint} did not respond within {timeout_ms} ms"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from error
+        except (OSError, ProtocolError) as error:
+            raise self._lost(error) from error
+
+    def _encoded(self, key: int, version: int, request: Message) -> list[Any]:
+        header = RequestHeader(ApiKey(key), version, 0, self._settings.client_id)
+        return encode_request(header, request)
+
+    def _decoded(self, response_type: type[R], version: int, frame: bytearray) -> R:
+        """Bytes that are not the response close the connection."""
+        try:
+            _, position = parse_response_header(_key_of(response_type), version, frame)
+            return decode(response_type, version, frame, position)[0]
+        except ProtocolError as error:
+            self._channel.close()
+            text = f"{self.endpoint} sent what is no {response_type.__name__}: {error}"
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from error
+
+    def _lost(self, error: Exception) -> KafkaError:
+        text = error.strerror if isinstance(error, OSError) else f"the connection to {self.endpoint} is gone: {error}"
+        return KafkaError(ErrorCode.NETWORK_EXCEPTION, text or str(error))
+
+
+@asynccontextmanager
+async def open_connection(
+    env: Env, endpoint: Endpoint, settings: RpcSettings, security: Security | None = None
+) -> AsyncIterator[RpcConnection]:
+    """Connect, secure, authenticate, negotiate, and keep the connection for the length of the block.
+
+    Raises:
+        TimeoutError: the peer did not accept the connection in time.
+        OSError: refused, unreachable, unknown host.
+        KafkaError: the peer does not speak the protocol, or refuses us.
+    """
+    security = security or Plaintext()
+    async with open_channel(
+        env,
+        endpoint.host,
+        endpoint.port,
+        secure=partial(security.secure, endpoint),
+        connect_timeout_ms=settings.connect_timeout_ms,
+        max_frame_bytes=settings.max_response_bytes,
+        idle_timeout_ms=settings.idle_timeout_ms,
+        max_requests_in_flight=settings.max_requests_in_flight,
+    ) as channel:
+        connection = RpcConnection(channel, endpoint, settings)
+        await security.authenticate(connection)
+        await connection.negotiate()
+        yield connection
+
+
+def raise_for(code: int, text: str | None, where: str) -> None:
+    """Raise the error that a response carries, if it is one.
+
+    Raises:
+        KafkaError: ``code`` is not NONE.
+    """
+    if code != ErrorCode.NONE:
+        name = ErrorCode.of(code)
+        raise KafkaError(name, f"{where}: {text or name.name}")
+
+
+def _key_of(message: Message | type[Message]) -> int:
+    key = message.SCHEMA.key
+    assert key is not None, f"{message.SCHEMA.name} is neither request nor response"
+    return key

@@ -1,0 +1,244 @@
+"""Requests to any node by its endpoint: one connection per endpoint, opened when it is first needed, and again after it broke.
+
+Decides when a node that failed is tried again (a pause that doubles, ``retry.Backoff``), and that a node which takes connections and closes
+them is not asked in a tight loop. Decides nothing about requests: a request that failed is not sent again, because only its sender knows
+whether it may be.
+
+Invariants: at most one connection per endpoint; all tasks that ask while it is being opened wait for the same attempt, and have an error
+when that attempt fails; a connection is never handed out once it is closed. The connections live in the nursery that was handed in, and end
+with it.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import trio
+
+from log_service.common.env import Env
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.common.quiet_log import QuietLogger
+from log_service.protocol.schema import Message
+from log_service.rpc.connection import Endpoint, RpcConnection, RpcSettings, Security, open_connection
+
+R = TypeVar("R", bound=Message)
+
+logger = logging.getLogger(__name__)
+
+
+class _Opening:
+    """An attempt to connect, which several tasks may wait for. Once ``done`` is set there is a connection or an error."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.scope = trio.CancelScope()
+        self.connection: RpcConnection | None = None
+        self.error = KafkaError(ErrorCode.NETWORK_EXCEPTION, "it was closed on our side")
+
+
+class NodeChannel:
+    """The way to one endpoint; ``opened_total`` and ``failed_total`` count attempts to connect."""
+
+    def __init__(self, env: Env, endpoint: Endpoint, settings: RpcSettings, nursery: trio.Nursery, security: Security | None) -> None:
+        self.endpoint = endpoint
+        self.opened_total = 0
+        self.failed_total = 0
+        self._env = env
+        self._settings = settings
+        self._nursery = nursery
+        self._security = security
+        self._connection: RpcConnection | None = None
+        self._opening: _Opening | None = None
+        self._failed_count = 0  # since a connection was opened the last time
+        self._not_before_ms = 0.0
+        self._closed_bytes_received = 0
+        self._closed_bytes_sent = 0
+        self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
+
+    def __repr__(self) -> str:
+        state = "open" if self.connection is not None else "opening" if self._opening is not None else "closed"
+        return f"<NodeChannel {self.endpoint} {state} failures={self._failed_count}>"
+
+    @property
+    def connection(self) -> RpcConnection | None:
+        """The connection, if one is open."""
+        connection = self._connection
+        return connection if connection is not None and not connection.is_closed else None
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that came so far, on all connections."""
+        return self._closed_bytes_received + (self._connection.bytes_received if self._connection is not None else 0)
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that left so far, on all connections."""
+        return self._closed_bytes_sent + (self._connection.bytes_sent if self._connection is not None else 0)
+
+    async def connect(self) -> RpcConnection:
+        """Return the connection, opening it if need be; waits out the pause after a failed attempt.
+
+        Raises:
+            KafkaError: NETWORK_EXCEPTION, the node cannot be reached, or does not speak the protocol; others, it refused us.
+        """
+        connection = self._connection
+        if connection is not None and not connection.is_closed:
+            return connection
+        opening = self._opening
+        if opening is None:
+            opening = _Opening()
+            self._nursery.start_soon(self._hold, opening)
+            self._opening = opening
+        await opening.done.wait()
+        if opening.connection is None:
+            raise KafkaError(opening.error.code, str(opening.error))
+        return opening.connection
+
+    async def request(self, request: Message, response_type: type[R], *, max_version: int | None = None, waits_ms: int = 0) -> R:
+        """Send a request and return its response. Arguments and errors are those of ``RpcConnection.request`` and of ``connect``."""
+        connection = await self.connect()
+        return await connection.request(request, response_type, max_version=max_version, waits_ms=waits_ms)
+
+    def close(self) -> None:
+        """Close the connection, also one that is being opened. The next request opens another."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._opening is not None:
+            self._opening.scope.cancel()
+
+    async def _hold(self, opening: _Opening) -> None:
+        """Open a connection and keep it until it closes."""
+        try:
+            with opening.scope:
+                await self._pause()
+                async with open_connection(self._env, self.endpoint, self._settings, self._security) as connection:
+                    self._opened(opening, connection)
+                    await connection.wait_closed()
+        except (OSError, OverflowError, ProtocolError, KafkaError) as error:
+            if opening.connection is None:
+                self._failed(opening, error)
+        finally:
+            self._closed(opening)
+
+    def _opened(self, opening: _Opening, connection: RpcConnection) -> None:
+        self.opened_total += 1
+        self._failed_count = 0
+        self._delay(0)
+        opening.connection = self._connection = connection
+        self._settle(opening)
+
+    def _failed(self, opening: _Opening, error: Exception) -> None:
+        self.failed_total += 1
+        self._delay(self._failed_count)
+        self._failed_count += 1
+        text = f"cannot reach a broker at {self.endpoint}: {str(error) or type(error).__name__}"
+        opening.error = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
+        self._quiet.warning(self.endpoint, "%s", text)
+
+    def _closed(self, opening: _Opening) -> None:
+        """Keep what the connection counted, and say why it is gone where that was not our own doing."""
+        connection = opening.connection
+        if connection is None:
+            self._settle(opening)
+            return
+        self._closed_bytes_received += connection.bytes_received
+        self._closed_bytes_sent += connection.bytes_sent
+        if self._connection is connection:
+            self._connection = None
+        if connection.failure is not None:
+            self._quiet.info((self.endpoint, "gone"), "the connection to %s is gone: %s", self.endpoint, connection.failure)
+
+    def _settle(self, opening: _Opening) -> None:
+        if self._opening is opening:
+            self._opening = None
+        opening.done.set()
+
+    def _delay(self, failed_count: int) -> None:
+        self._not_before_ms = self._env.clock.monotonic_ms() + self._settings.reconnect_backoff.delay_ms(failed_count, self._env.rng)
+
+    async def _pause(self) -> None:
+        pause_ms = self._not_before_ms - self._env.clock.monotonic_ms()
+        if pause_ms > 0:
+            await trio.sleep(pause_ms / 1_000)
+
+
+class ConnectionPool:
+    """The ways to all endpoints that were asked for. A channel stays known when its connection closes: it remembers its failures."""
+
+    def __init__(self, env: Env, settings: RpcSettings, nursery: trio.Nursery, security: Security | None = None) -> None:
+        self._env = env
+        self._settings = settings
+        self._nursery = nursery
+        self._security = security
+        self._channels: dict[Endpoint, NodeChannel] = {}
+
+    def __repr__(self) -> str:
+        return f"<ConnectionPool {list(self._channels.values())}>"
+
+    @property
+    def open_count(self) -> int:
+        """How many connections there are."""
+        return sum(channel.connection is not None for channel in self._channels.values())
+
+    @property
+    def opened_total(self) -> int:
+        """How many connections were opened so far."""
+        return sum(channel.opened_total for channel in self._channels.values())
+
+    @property
+    def failed_total(self) -> int:
+        """How many attempts to connect failed so far."""
+        return sum(channel.failed_total for channel in self._channels.values())
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that came on all connections so far."""
+        return sum(channel.bytes_received for channel in self._channels.values())
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that left on all connections so far."""
+        return sum(channel.bytes_sent for channel in self._channels.values())
+
+    def channel(self, endpoint: Endpoint) -> NodeChannel:
+        """Return the way to an endpoint; nothing is opened."""
+        channel = self._channels.get(endpoint)
+        if channel is None:
+            channel = self._channels[endpoint] = NodeChannel(self._env, endpoint, self._settings, self._nursery, self._security)
+        return channel
+
+    def connected(self, endpoint: Endpoint) -> RpcConnection | None:
+        """Return the connection to an endpoint if one is open."""
+        channel = self._channels.get(endpoint)
+        return None if channel is None else channel.connection
+
+    async def connect(self, endpoint: Endpoint) -> RpcConnection:
+        """Return the connection to an endpoint. Raises as ``NodeChannel.connect``."""
+        return await self.channel(endpoint).connect()
+
+    async def request(
+        self, endpoint: Endpoint, request: Message, response_type: type[R], *, max_version: int | None = None, waits_ms: int = 0
+    ) -> R:
+        """Send a request to an endpoint and return its response. Raises as ``NodeChannel.request``."""
+        return await self.channel(endpoint).request(request, response_type, max_version=max_version, waits_ms=waits_ms)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Close the connection to an endpoint where no node is expected any more, and drop what was counted of it."""
+        channel = self._channels.pop(endpoint, None)
+        if channel is not None:
+            channel.close()
+
+
+@asynccontextmanager
+async def open_pool(env: Env, settings: RpcSettings, security: Security | None = None) -> AsyncIterator[ConnectionPool]:
+    """Keep a pool for the length of the block; then every connection is closed. Exceptions of the block come out as they are."""
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        try:
+            yield ConnectionPool(env, settings, nursery, security)
+        except Exception as error:  # noqa: BLE001 - raised again below, outside of the nursery, which would wrap it
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

@@ -1,0 +1,54 @@
+"""Which version of an API a request goes out in: the highest that both sides speak.
+
+A peer's ApiVersions response tells its ranges and its features; ours are in ``protocol.api_versions``. An API of tidelog's own is in no
+peer's list: a feature tells that the peer has it. Knows no connections.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.protocol.api_versions import ApiKey, spec_of
+from log_service.protocol.messages.api_versions import ApiVersionsResponse
+
+MAINTENANCE_FEATURE = "tidelog.maintenance"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpokenVersions:
+    """What a peer said it speaks: (lowest, highest) version by API key, and the highest level of each feature."""
+
+    ranges: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int]
+
+    @classmethod
+    def of(cls, response: ApiVersionsResponse) -> "SpokenVersions":
+        """Read an ApiVersions response."""
+        return cls(
+            ranges=MappingProxyType({api.api_key: (api.min_version, api.max_version) for api in response.api_keys}),
+            features=MappingProxyType({feature.name: feature.max_version for feature in response.supported_features}),
+        )
+
+    def choose(self, key: int, max_version: int | None = None) -> int:
+        """Return the highest version that both sides speak, no higher than ``max_version``.
+
+        Raises:
+            KafkaError: UNSUPPORTED_VERSION, there is none.
+        """
+        ours = spec_of(key)
+        if ours.advertised_min_version is None:
+            if MAINTENANCE_FEATURE in self.features:
+                return min(ours.max_version, self.features[MAINTENANCE_FEATURE] - 1)
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the broker is not tidelog: it has no {ours.name} request")
+        first, last = self.ranges.get(key, (0, -1))
+        version = min(last, ours.max_version, ours.max_version if max_version is None else max_version)
+        if version < max(first, ours.min_version):
+            theirs = f"{first}-{last}" if last >= 0 else "none"
+            text = f"no common version of {ours.name}: the broker speaks {theirs}, this client {ours.min_version}-{ours.max_version}"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+        return version
+
+
+BEFORE_NEGOTIATION = SpokenVersions(ranges=MappingProxyType({ApiKey.API_VERSIONS: (0, 3)}), features=MappingProxyType({}))
+"""What may be sent before the peer has said what it speaks."""

@@ -1,0 +1,1 @@
+"""Outbound requests over the simulated network: channels, connections, versions, pauses."""
