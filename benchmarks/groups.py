@@ -21,7 +21,7 @@ import trio
 from benchmarks.broker_process import BenchmarkError, BrokerProcess
 from benchmarks.rounds import Bench
 from benchmarks.table import Row, at_most
-from log_service.client.env import real_env
+from log_service.client.connections.env import real_env
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -77,7 +77,7 @@ def tidelog(ctx: click.Context, *, verbose: bool) -> None:
     """
     ctx.obj = {"verbose": verbose}
     if not verbose:
-        logging.getLogger("log_service.client.sender").setLevel(logging.ERROR)  # commands say by themselves what was not delivered
+        logging.getLogger("log_service.client.producer.sender").setLevel(logging.ERROR)  # commands say by themselves what was not delivered
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 

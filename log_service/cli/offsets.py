@@ -8,7 +8,7 @@ from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
 from log_service.cli.output import bootstrap_option, json_option, print_rows
 from log_service.cli.times import TimeParameter
-from log_service.client.admin_values import FoundOffset, OffsetSpec
+from log_service.client.admin.values import FoundOffset, OffsetSpec
 from log_service.common.types import TopicPartition
 
 SPECS = {"earliest": OffsetSpec.earliest, "latest": OffsetSpec.latest, "max-timestamp": OffsetSpec.max_timestamp}

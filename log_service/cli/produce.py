@@ -10,7 +10,7 @@ from log_service.cli.connection import API_TIMEOUT_MS, client_settings
 from log_service.cli.names import complete_topics
 from log_service.cli.output import bootstrap_option, counted, refuse_both
 from log_service.cli.record_lines import LineError, NewRecord, Parse, parser
-from log_service.client.blocking_producer import BlockingProducer
+from log_service.client.blocking.producer import BlockingProducer
 from log_service.common.errors import KafkaError
 
 PROGRESS_EVERY = 1_000

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from log_service.client.record_view import ConsumerRecord
+from log_service.client.consumer.records import ConsumerRecord
 
 PLACEHOLDER = re.compile(r"\{(\w+)\}|\\(.)|%([tpokshTKS%])")
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0"}

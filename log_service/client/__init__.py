@@ -3,26 +3,22 @@
 It speaks to any Kafka-compatible cluster. Names are loaded when they are first used, so that a service which only produces does not import
 what only a consumer needs. The rooms, from the bottom up:
 
-- ``backoff``, ``partitioning``, ``idempotence``, ``aborted``, ``fetch_session``, ``group_protocol``, ``assignors``, ``sticky_assignment``,
-  ``arguments``: decisions without input or output. ``client_metrics``, ``quiet_log``: what clients count and say.
-- ``connection_pool``: one connection per node and purpose, versions negotiated on each.
-- ``cluster_view``, ``cluster_metadata``: what is known of the cluster, how it stays fresh, and how a call is tried again.
-- ``interception``, ``delivery``, ``accumulator``, ``shared_accumulator``, ``verdicts``, ``sender``, ``producer``: records on their way
-  in.
-- ``subscriptions``, ``record_view``, ``record_rows``, ``record_reader``, ``fetch_exchange``, ``fetcher``, ``positions``, ``positioning``,
-  ``commits``, ``membership``, ``rebalance``, ``consumer``: records on their way out; with numpy installed, twice as fast.
-- ``admin_values``, ``admin_topics``, ``admin_groups``, ``admin_cluster_values``, ``admin_cluster``, ``offsets``, ``admin``: questions about
-  topics, groups, offsets and what carries the cluster.
-- ``range_reader``: exactly one range of offsets as raw batches; ``range_arrow``, above ``blocking``, as Arrow columns.
-- ``portal``, ``blocking``, ``blocking_producer``: the same for programs without an event loop.
+- ``connections``: what is known of the cluster, and the way to its nodes.
+- ``producer``: records on their way in.
+- ``admin``: questions about topics, groups, offsets and what carries the cluster, and changes to them.
+- ``consumer``: records on their way out, with groups; and exact ranges of offsets.
+- ``blocking``: the same three for programs without an event loop.
+
+Beside them ``arguments`` checks what callers hand in, ``metrics`` counts, and ``group_protocol`` holds the bytes that members of a group
+exchange.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from log_service.client.admin import Admin
-    from log_service.client.admin_cluster_values import (
+    from log_service.client.admin.admin import Admin
+    from log_service.client.admin.cluster_values import (
         ElectionType,
         FeatureDescription,
         FeatureUpdate,
@@ -36,7 +32,7 @@ if TYPE_CHECKING:
         TopicPartitionReplica,
         UpgradeType,
     )
-    from log_service.client.admin_values import (
+    from log_service.client.admin.values import (
         ClusterDescription,
         CompactionResult,
         ConfigChange,
@@ -58,26 +54,26 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicListing,
     )
-    from log_service.client.blocking import BlockingAdmin, BlockingConsumer
-    from log_service.client.blocking_producer import BlockingDelivery, BlockingProducer
-    from log_service.client.client_metrics import ClientMetrics, ConsumerMetrics, ProducerMetrics, TopicProduceMetrics
-    from log_service.client.commits import CommitCallback
-    from log_service.client.consumer import Consumer, ConsumerInterceptor
-    from log_service.client.delivery import Delivery, DeliveryCallback, RecordMetadata
-    from log_service.client.env import real_env
-    from log_service.client.interception import ProducerInterceptor, ProducerRecord, Serializer
-    from log_service.client.partitioning import Partitioner, murmur2, partition_of_key
-    from log_service.client.producer import Producer
-    from log_service.client.range_arrow import read_range_arrow
-    from log_service.client.range_reader import RawBatches, read_range
-    from log_service.client.rebalance import RebalanceCallback
-    from log_service.client.record_view import ConsumerRecord, Deserializer, LogTruncation, RecordDeserializationError
+    from log_service.client.blocking.blocking import BlockingAdmin, BlockingConsumer
+    from log_service.client.blocking.producer import BlockingDelivery, BlockingProducer
+    from log_service.client.blocking.range_arrow import read_range_arrow
+    from log_service.client.connections.env import real_env
+    from log_service.client.consumer.commits import CommitCallback
+    from log_service.client.consumer.consumer import Consumer, ConsumerInterceptor
+    from log_service.client.consumer.range_reader import RawBatches, read_range
+    from log_service.client.consumer.rebalance import RebalanceCallback
+    from log_service.client.consumer.records import ConsumerRecord, Deserializer, LogTruncation, RecordDeserializationError
+    from log_service.client.metrics import ClientMetrics, ConsumerMetrics, ProducerMetrics, TopicProduceMetrics
+    from log_service.client.producer.delivery import Delivery, DeliveryCallback, RecordMetadata
+    from log_service.client.producer.interception import ProducerInterceptor, ProducerRecord, Serializer
+    from log_service.client.producer.partitioning import Partitioner, murmur2, partition_of_key
+    from log_service.client.producer.producer import Producer
     from log_service.common.errors import ConfigError, ErrorCode, KafkaError
     from log_service.common.types import TopicPartition
 
 _HOMES = {
-    "log_service.client.admin": ("Admin",),
-    "log_service.client.admin_cluster_values": (
+    "log_service.client.admin.admin": ("Admin",),
+    "log_service.client.admin.cluster_values": (
         "ElectionType",
         "FeatureDescription",
         "FeatureUpdate",
@@ -91,7 +87,7 @@ _HOMES = {
         "TopicPartitionReplica",
         "UpgradeType",
     ),
-    "log_service.client.admin_values": (
+    "log_service.client.admin.values": (
         "ClusterDescription",
         "CompactionResult",
         "ConfigChange",
@@ -113,20 +109,20 @@ _HOMES = {
         "TopicDescription",
         "TopicListing",
     ),
-    "log_service.client.blocking": ("BlockingAdmin", "BlockingConsumer"),
-    "log_service.client.blocking_producer": ("BlockingDelivery", "BlockingProducer"),
-    "log_service.client.client_metrics": ("ClientMetrics", "ConsumerMetrics", "ProducerMetrics", "TopicProduceMetrics"),
-    "log_service.client.commits": ("CommitCallback",),
-    "log_service.client.consumer": ("Consumer", "ConsumerInterceptor"),
-    "log_service.client.delivery": ("Delivery", "DeliveryCallback", "RecordMetadata"),
-    "log_service.client.env": ("real_env",),
-    "log_service.client.interception": ("ProducerInterceptor", "ProducerRecord", "Serializer"),
-    "log_service.client.partitioning": ("Partitioner", "murmur2", "partition_of_key"),
-    "log_service.client.producer": ("Producer",),
-    "log_service.client.rebalance": ("RebalanceCallback",),
-    "log_service.client.record_view": ("ConsumerRecord", "Deserializer", "LogTruncation", "RecordDeserializationError"),
-    "log_service.client.range_arrow": ("read_range_arrow",),
-    "log_service.client.range_reader": ("RawBatches", "read_range"),
+    "log_service.client.blocking.blocking": ("BlockingAdmin", "BlockingConsumer"),
+    "log_service.client.blocking.producer": ("BlockingDelivery", "BlockingProducer"),
+    "log_service.client.metrics": ("ClientMetrics", "ConsumerMetrics", "ProducerMetrics", "TopicProduceMetrics"),
+    "log_service.client.consumer.commits": ("CommitCallback",),
+    "log_service.client.consumer.consumer": ("Consumer", "ConsumerInterceptor"),
+    "log_service.client.producer.delivery": ("Delivery", "DeliveryCallback", "RecordMetadata"),
+    "log_service.client.connections.env": ("real_env",),
+    "log_service.client.producer.interception": ("ProducerInterceptor", "ProducerRecord", "Serializer"),
+    "log_service.client.producer.partitioning": ("Partitioner", "murmur2", "partition_of_key"),
+    "log_service.client.producer.producer": ("Producer",),
+    "log_service.client.consumer.rebalance": ("RebalanceCallback",),
+    "log_service.client.consumer.records": ("ConsumerRecord", "Deserializer", "LogTruncation", "RecordDeserializationError"),
+    "log_service.client.blocking.range_arrow": ("read_range_arrow",),
+    "log_service.client.consumer.range_reader": ("RawBatches", "read_range"),
     "log_service.common.errors": ("ConfigError", "ErrorCode", "KafkaError"),
     "log_service.common.types": ("TopicPartition",),
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from log_service.client.assignors import ASSIGNORS, Assignment, Member, is_rack_sensitive
+from log_service.client.consumer.assignors import ASSIGNORS, Assignment, Member, is_rack_sensitive
 from log_service.client.group_protocol import decode_subscription, encode_subscription, subscription_for, with_previous_assignment
 from log_service.common.types import TopicPartition
 from tests.integration.kafka_node import KAFKA_LIBS, skip_unless_kafka_is_there

@@ -11,8 +11,9 @@ from typing import Any
 from unittest import mock
 
 from log_service.broker.handlers import produce
-from log_service.client import admin_groups, commits
-from log_service.client.subscriptions import PartitionState, Subscriptions
+from log_service.client.admin import groups
+from log_service.client.consumer import commits
+from log_service.client.consumer.subscriptions import PartitionState, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller import controller
 from log_service.controller.rules import brokers, configs
@@ -72,7 +73,7 @@ _append_request = produce._Appending.append
 _recover, _roll, _write = Segment.recover, Log._roll, Log._write
 _replace_log = FutureLogs._replace
 _replay_batch = CoordinatorRuntime._replay_batch
-_commit_request = admin_groups.commit_request
+_commit_request = groups.commit_request
 
 
 def _append_as_if_synced(self: Partition, *arguments: Any) -> Any:

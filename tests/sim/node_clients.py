@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 from log_service.client import Admin, ConfigResource, Consumer, NewTopic, OffsetSpec, Producer, read_range
-from log_service.client.record_view import ConsumerRecord
+from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from log_service.client import Admin, Consumer, NewTopic, Producer, TopicPartition
-from log_service.client.record_view import ConsumerRecord
+from log_service.client.consumer.records import ConsumerRecord
 from tests.sim import World
 from tests.sim.node_guard import RealWorldTouched, real_world_closed
 from tests.sim.node_host import BOOTSTRAP, Death, NodeHost, node_config

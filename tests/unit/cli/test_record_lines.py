@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_service.cli.record_lines import LineError, NewRecord, parser, renderer
-from log_service.client.record_view import ConsumerRecord
+from log_service.client.consumer.records import ConsumerRecord
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -1,10 +1,9 @@
-"""Lines that do not flood, and averages that forget."""
+"""Lines that do not flood."""
 
 import logging
 
 import pytest
 
-from log_service.client.client_metrics import WINDOW_MS, Spread
 from log_service.common.quiet_log import MAX_REMEMBERED, QuietLogger
 
 
@@ -28,14 +27,3 @@ def test_what_is_remembered_is_bounded() -> None:
     for number in range(10_000):
         quiet.info(number, "")
     assert len(quiet._said) <= MAX_REMEMBERED
-
-
-def test_an_average_is_of_the_last_minute_at_most() -> None:
-    spread = Spread()
-    for value in (10, 20):
-        spread.add(value, now_ms=0)
-    assert (spread.average(1), spread.maximum(1)) == (15, 20)
-    spread.add(90, now_ms=WINDOW_MS)
-    assert (spread.average(WINDOW_MS), spread.maximum(WINDOW_MS)) == (40, 90)
-    assert (spread.average(2 * WINDOW_MS), spread.maximum(2 * WINDOW_MS)) == (90, 90)
-    assert (spread.average(9 * WINDOW_MS), spread.maximum(9 * WINDOW_MS)) == (0, 0)

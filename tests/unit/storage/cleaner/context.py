@@ -5,7 +5,7 @@ from typing import Any
 
 import trio
 
-from log_service.client.aborted import AbortedFilter
+from log_service.client.consumer.aborted import AbortedFilter
 from log_service.protocol.messages.fetch import AbortedTransaction as ToldTransaction
 from log_service.records.batch import BatchHeader, iterate_headers, iterate_records
 from log_service.records.builder import build_batch

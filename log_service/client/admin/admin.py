@@ -1,0 +1,310 @@
+"""The admin: topics, configuration, offsets and groups of a cluster, one method per question.
+
+Decides nothing itself: each method hands the question to the module that knows how to ask it, with the deadline of the call. Every method
+may be given ``timeout_ms`` (default ``default_api_timeout_ms``), which bounds it with all its retries.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+import trio
+
+from log_service.client import arguments
+from log_service.client.admin import cluster, groups, maintenance, offsets
+from log_service.client.admin import topics as topics_and_configs
+from log_service.client.admin.cluster_values import (
+    ElectionType,
+    FeatureDescription,
+    FeatureUpdate,
+    LogDirDescription,
+    ProducerDescription,
+    QuorumDescription,
+    RaftVoter,
+    Reassignment,
+    TopicPartitionReplica,
+)
+from log_service.client.admin.values import (
+    ClusterDescription,
+    CompactionResult,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    EpochEnd,
+    FoundOffset,
+    GroupDescription,
+    GroupListing,
+    NewTopic,
+    OffsetAndMetadata,
+    OffsetSpec,
+    PartitionOffsets,
+    ResourceType,
+    RetentionResult,
+    TopicDescription,
+    TopicListing,
+)
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.connections.env import real_env
+from log_service.common.env import Env
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicId, TopicPartition
+from log_service.config.client import AdminConfig
+
+
+class Admin:
+    """Administers a cluster; ``async with`` opens and closes it. Settings are those of ``AdminConfig``, as keywords.
+
+    Methods that take several items raise ``ItemsFailed`` (a ``KafkaError``) when some of them failed: it carries the errors by item, and
+    what became of the others. A cluster that cannot be reached is a ``KafkaError`` NETWORK_EXCEPTION or REQUEST_TIMED_OUT.
+    """
+
+    def __init__(self, bootstrap_servers: str | Iterable[str], *, env: Env | None = None, **settings: Any) -> None:
+        self.config = AdminConfig.of(bootstrap_servers, settings)
+        self._env = env or real_env()
+        self._stack = AsyncExitStack()
+        self._cluster: ClusterMetadata | None = None
+
+    async def __aenter__(self) -> Self:
+        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
+        self._cluster = ClusterMetadata(self._env, self.config, self._nursery)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._cluster = None
+        self._nursery.cancel_scope.cancel()
+        await self._stack.aclose()  # without the exception, which the nursery would wrap
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """The client's view of its cluster.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the admin is closed.
+        """
+        if self._cluster is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the admin is closed: use it inside 'async with'")
+        return self._cluster
+
+    # Topics and cluster
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, is_validated_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, TopicId]:
+        """Create topics and return their ids once every partition has a leader. TOPIC_ALREADY_EXISTS where one is there."""
+        return await topics_and_configs.create_topics(self.cluster, topics, self._limit(timeout_ms), is_validated_only=is_validated_only)
+
+    async def delete_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> None:
+        """Delete topics with all their records. UNKNOWN_TOPIC_OR_PARTITION where there is none."""
+        await topics_and_configs.delete_topics(self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms))
+
+    async def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
+        """Grow each topic to that many partitions, and return once the new ones have leaders. INVALID_PARTITIONS where it has as many."""
+        await topics_and_configs.create_partitions(self.cluster, counts, self._limit(timeout_ms))
+
+    async def list_topics(self, *, is_internal_included: bool = False, timeout_ms: int | None = None) -> list[TopicListing]:
+        """Return all topics, by name."""
+        return await topics_and_configs.list_topics(self.cluster, self._limit(timeout_ms), is_internal_included=is_internal_included)
+
+    async def describe_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, TopicDescription]:
+        """Return topics with their partitions, leaders and replicas, as of now. UNKNOWN_TOPIC_OR_PARTITION where there is none."""
+        return await topics_and_configs.describe_topics(self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms))
+
+    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
+        """Return the cluster's id, brokers and controller, and whether it is tidelog."""
+        return await topics_and_configs.describe_cluster(self.cluster, self._limit(timeout_ms))
+
+    async def describe_configs(
+        self, resources: Sequence[ConfigResource], *, timeout_ms: int | None = None
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Return every configuration key of topics and brokers, with where its value comes from."""
+        return await topics_and_configs.describe_configs(self.cluster, resources, self._limit(timeout_ms))
+
+    async def alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Mapping[str, str | ConfigChange | None]],
+        *,
+        is_validated_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Set single keys, reset those whose value is None, append to or take from lists; all others stay (KIP-339)."""
+        await topics_and_configs.alter_configs(self.cluster, changes, self._limit(timeout_ms), is_validated_only=is_validated_only)
+
+    async def apply_retention(self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> list[RetentionResult]:
+        """Let the brokers apply retention now (None: to all topics) and return what each partition lost.
+
+        Raises:
+            KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog: its brokers clean by themselves.
+        """
+        return await maintenance.apply_retention(
+            self.cluster, None if topics is None else arguments.names(topics, "topics"), self._limit(timeout_ms)
+        )
+
+    async def apply_compaction(self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> list[CompactionResult]:
+        """Let the brokers compact now what is due by each topic's configuration (None: of all compacted topics), and return the figures.
+
+        Raises:
+            KafkaError: UNSUPPORTED_VERSION, the cluster is not tidelog: its brokers clean by themselves; POLICY_VIOLATION, the cleaner is
+                disabled. ItemsFailed: INVALID_CONFIG, a topic that was named is not compacted.
+        """
+        return await maintenance.apply_compaction(
+            self.cluster, None if topics is None else arguments.names(topics, "topics"), self._limit(timeout_ms)
+        )
+
+    async def list_config_resources(self, types: Iterable[ResourceType] = (), *, timeout_ms: int | None = None) -> list[ConfigResource]:
+        """Return what has, or may have, configuration: topics, brokers, groups, ...; only of ``types``, if any are given (KIP-1142)."""
+        return await cluster.list_config_resources(self.cluster, types, self._limit(timeout_ms))
+
+    # Log directories, leaders, replicas
+
+    async def describe_log_dirs(
+        self, node_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[int, dict[str, LogDirDescription]]:
+        """Return the log directories of brokers (None: of all) by broker and path, with the sizes of the replicas in them (KIP-113)."""
+        return await cluster.describe_log_dirs(self.cluster, node_ids, self._limit(timeout_ms))
+
+    async def alter_replica_log_dirs(self, targets: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None) -> None:
+        """Begin to move replicas to other log directories of their brokers; ``describe_log_dirs`` shows how far they are.
+
+        LOG_DIR_NOT_FOUND where a broker has no such directory.
+        """
+        await cluster.alter_replica_log_dirs(self.cluster, targets, self._limit(timeout_ms))
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        election_type: ElectionType = ElectionType.PREFERRED,
+        *,
+        timeout_ms: int | None = None,
+    ) -> set[TopicPartition]:
+        """Elect leaders (None: of all partitions that need it) and return who got one (KIP-460).
+
+        ELECTION_NOT_NEEDED where the leader is right; PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE where nobody can lead.
+        """
+        return await cluster.elect_leaders(self.cluster, partitions, election_type, self._limit(timeout_ms))
+
+    async def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, is_factor_kept: bool = False, timeout_ms: int | None = None
+    ) -> None:
+        """Begin to move partitions to those brokers, the preferred leader first; None takes a move back (KIP-455).
+
+        INVALID_REPLICA_ASSIGNMENT where a broker is not there; NO_REASSIGNMENT_IN_PROGRESS; with ``is_factor_kept``
+        INVALID_REPLICATION_FACTOR where the number of replicas would change (KIP-860).
+        """
+        limit_ms = self._limit(timeout_ms)
+        await cluster.alter_partition_reassignments(self.cluster, targets, limit_ms, is_factor_kept=is_factor_kept)
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """Return the moves that are under way, of all partitions or of some."""
+        return await cluster.list_partition_reassignments(self.cluster, partitions, self._limit(timeout_ms))
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, tuple[ProducerDescription, ...]]:
+        """Return the idempotent and transactional producers that each partition remembers (KIP-664)."""
+        return await cluster.describe_producers(self.cluster, partitions, self._limit(timeout_ms))
+
+    # Quorum, features, brokers
+
+    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        """Return the leader of the metadata quorum and how far its voters and observers are (KIP-595)."""
+        return await cluster.describe_metadata_quorum(self.cluster, self._limit(timeout_ms))
+
+    async def describe_features(self, node_id: int | None = None, *, timeout_ms: int | None = None) -> FeatureDescription:
+        """Return the levels that a broker (None: any) keeps, and those of the cluster (KIP-584)."""
+        return await cluster.describe_features(self.cluster, node_id, self._limit(timeout_ms))
+
+    async def describe_api_versions(self, node_id: int | None = None, *, timeout_ms: int | None = None) -> dict[str, tuple[int, int]]:
+        """Return the first and last version of each API that a broker (None: any) speaks, by the API's name."""
+        return await cluster.describe_api_versions(self.cluster, node_id, self._limit(timeout_ms))
+
+    async def update_features(
+        self, updates: Mapping[str, FeatureUpdate], *, is_validated_only: bool = False, timeout_ms: int | None = None
+    ) -> None:
+        """Change the cluster's feature levels, all or none. INVALID_UPDATE_VERSION where one cannot be."""
+        await cluster.update_features(self.cluster, updates, self._limit(timeout_ms), is_validated_only=is_validated_only)
+
+    async def unregister_broker(self, node_id: int, *, timeout_ms: int | None = None) -> None:
+        """Have the cluster forget a broker that is gone for good. BROKER_ID_NOT_REGISTERED where it does not know it."""
+        await cluster.unregister_broker(self.cluster, node_id, self._limit(timeout_ms))
+
+    async def add_raft_voter(self, voter: RaftVoter, *, timeout_ms: int | None = None) -> None:
+        """Make a controller that follows the metadata log a voter (KIP-853): DUPLICATE_VOTER, REQUEST_TIMED_OUT where it does not."""
+        await cluster.add_raft_voter(self.cluster, voter, self._limit(timeout_ms))
+
+    async def remove_raft_voter(self, node_id: int, directory_id: UUID) -> None:
+        """Take a voter out of the metadata quorum (KIP-853). VOTER_NOT_FOUND where there is none, and for the last one."""
+        await cluster.remove_raft_voter(self.cluster, node_id, directory_id)
+
+    # Offsets
+
+    async def list_offsets(
+        self, specs: Mapping[TopicPartition, OffsetSpec], *, isolation_level: str = "read_uncommitted", timeout_ms: int | None = None
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Return the offset that each spec asks for: earliest, latest, of a time, of the highest timestamp."""
+        return await offsets.list_offsets(self.cluster, specs, arguments.isolation_of(isolation_level), self._limit(timeout_ms))
+
+    async def describe_offsets(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> dict[TopicPartition, PartitionOffsets]:
+        """Return topic id, log start, high watermark and last stable offset of every partition of the topics."""
+        return await offsets.describe_offsets(self.cluster, arguments.names(topics, "topics"), self._limit(timeout_ms))
+
+    async def wait_for_records(
+        self, positions: Mapping[TopicPartition, int], timeout_ms: int, *, isolation_level: str = "read_committed"
+    ) -> set[TopicPartition]:
+        """Return the partitions that have something at or above their offset, as soon as one has; an empty set after ``timeout_ms``.
+
+        A partition whose offset is out of range (below the log start, above the end) counts too: somebody has to look at it.
+        """
+        return await offsets.wait_for_records(self.cluster, positions, timeout_ms, arguments.isolation_of(isolation_level))
+
+    async def offsets_for_leader_epoch(
+        self, epochs: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, EpochEnd]:
+        """Return where each leader epoch ended: an end below what was read in it means that the log was truncated (KIP-320)."""
+        return await offsets.offsets_for_leader_epoch(self.cluster, epochs, self._limit(timeout_ms))
+
+    async def delete_records(self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
+        """Delete the records below each offset (-1: all that are replicated) and return the new log start offsets."""
+        return await offsets.delete_records(self.cluster, before, self._limit(timeout_ms))
+
+    # Groups
+
+    async def list_groups(self, *, states: Collection[str] = (), timeout_ms: int | None = None) -> list[GroupListing]:
+        """Return the groups of all brokers, by id; only those in one of ``states``, if any are given."""
+        return await groups.list_groups(self.cluster, self._limit(timeout_ms), list(states))
+
+    async def describe_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> dict[str, GroupDescription]:
+        """Return classic groups with their members and assignments; one that does not exist has state ``Dead``."""
+        return await groups.describe_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
+
+    async def delete_groups(self, group_ids: Sequence[str], *, timeout_ms: int | None = None) -> None:
+        """Delete groups with their offsets. NON_EMPTY_GROUP where one has members, GROUP_ID_NOT_FOUND where there is none."""
+        await groups.delete_groups(self.cluster, arguments.names(group_ids, "groups"), self._limit(timeout_ms))
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        is_stable_required: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return a group's committed offsets (None: all of them); partitions without one are left out."""
+        limit_ms = self._limit(timeout_ms)
+        return await groups.list_group_offsets(self.cluster, group_id, partitions, limit_ms, is_stable_required=is_stable_required)
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], *, timeout_ms: int | None = None
+    ) -> None:
+        """Set a group's committed offsets. UNKNOWN_MEMBER_ID while it has members."""
+        await groups.alter_group_offsets(self.cluster, group_id, offsets, self._limit(timeout_ms))
+
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None) -> None:
+        """Take a group's committed offsets back (KIP-496). GROUP_SUBSCRIBED_TO_TOPIC where its members read the topic."""
+        await groups.delete_group_offsets(self.cluster, group_id, partitions, self._limit(timeout_ms))
+
+    def _limit(self, timeout_ms: int | None) -> int:
+        return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms

@@ -1,0 +1,104 @@
+"""Asking several brokers at once and putting their answers together. Decides how errors of some items are told; knows no API."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+import trio
+
+from log_service.client.admin.values import ItemsFailed
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+
+async def gather(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Run all calls at once and return their results in order.
+
+    Raises:
+        KafkaError: the first that was raised, after all calls have ended.
+    """
+    pending = list(calls)
+    if len(pending) == 1:
+        return [await pending[0]()]
+    results: dict[int, T] = {}
+    errors: dict[int, KafkaError] = {}
+
+    async def run(index: int, call: Callable[[], Awaitable[T]]) -> None:
+        try:
+            results[index] = await call()
+        except KafkaError as error:
+            errors[index] = error
+
+    async with trio.open_nursery() as nursery:
+        for index, call in enumerate(pending):
+            nursery.start_soon(run, index, call)
+    if errors:
+        raise errors[min(errors)]
+    return [results[index] for index in range(len(pending))]
+
+
+class Collected:
+    """Results and errors of the items of one call."""
+
+    def __init__(self) -> None:
+        self.errors: dict[object, KafkaError] = {}
+        self._unsettled: KafkaError | None = None
+
+    def note(self, item: object, code: int, text: str | None, what: str = "") -> bool:
+        """Remember an error code of an item (``what`` goes before it in the text); whether it was one.
+
+        Raises:
+            KafkaError: a retriable error: the whole call is to be tried again.
+        """
+        if code == ErrorCode.NONE:
+            return False
+        name = ErrorCode.of(code)
+        error = KafkaError(name, text if text and str(item) in text else f"{what}{item}: {text or name.name}")
+        if error.is_retriable and name not in TERMINAL_FOR_ADMIN:
+            raise error
+        self.errors[item] = error
+        return True
+
+    def settle(self, item: object, code: int, text: str | None, what: str = "") -> bool:
+        """Note an item's outcome; whether it is settled, one way or the other. What may pass is kept for ``raise_unsettled``."""
+        try:
+            self.note(item, code, text, what)
+        except KafkaError as error:
+            self._unsettled = self._unsettled or error
+            return False
+        return True
+
+    def raise_unsettled(self) -> None:
+        """Ask for another try if an item needs one; those that are settled must not be sent again.
+
+        Raises:
+            KafkaError: the first retriable error of an item since the last call.
+        """
+        unsettled, self._unsettled = self._unsettled, None
+        if unsettled is not None:
+            raise unsettled
+
+    def finish(self, results: Mapping[K, V]) -> dict[K, V]:
+        """Return the results.
+
+        Raises:
+            ItemsFailed: some items failed.
+        """
+        if self.errors:
+            raise ItemsFailed(self.errors, results)
+        return dict(results)
+
+
+TERMINAL_FOR_ADMIN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.ELECTION_NOT_NEEDED})
+"""Retriable for a producer that may be early; for a question about that very topic they are the answer."""
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return partition numbers by topic, in the order given."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped

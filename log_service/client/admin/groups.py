@@ -1,0 +1,287 @@
+"""Administration of groups: listing, describing, deleting, and their committed offsets.
+
+Decides which broker is asked (all for a list, the coordinator else) and how answers of different versions become one value. Offsets go by
+topic name, never by id: the versions that carry ids alone are not used here.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from log_service.client import arguments
+from log_service.client.admin.fan_out import Collected, by_topic, gather
+from log_service.client.admin.values import GroupDescription, GroupListing, MemberDescription, OffsetAndMetadata
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.connections.cluster_view import Node
+from log_service.client.group_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from log_service.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from log_service.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from log_service.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from log_service.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from log_service.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from log_service.rpc.connection import RpcConnection, raise_for
+
+T = TypeVar("T")
+
+LAST_OFFSET_VERSION_WITH_NAMES = 9
+FIRST_OFFSET_FETCH_VERSION_WITH_GROUPS = 8
+FIRST_OFFSET_FETCH_VERSION_WITH_STABLE = 7
+NO_OFFSET = -1
+MOVED = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
+)
+"""After these the coordinator is looked for again: one that says nothing may be alive for its own kernel alone."""
+
+
+async def list_groups(cluster: ClusterMetadata, timeout_ms: int, states: Sequence[str]) -> list[GroupListing]:
+    """List the groups of all brokers; see ``Admin.list_groups``."""
+
+    async def ask(node_id: int) -> list[GroupListing]:
+        response = await (await cluster.node(node_id)).request(ListGroupsRequest(states_filter=list(states)), ListGroupsResponse)
+        raise_for(response.error_code, None, f"groups of broker {node_id}")
+        return [
+            GroupListing(group_id=each.group_id, protocol_type=each.protocol_type, state=each.group_state, group_type=each.group_type)
+            for each in response.groups
+        ]
+
+    async def attempt() -> list[GroupListing]:
+        view = await cluster.refresh()
+        parts = await gather(partial(ask, node_id) for node_id in sorted(view.nodes))
+        return sorted((group for part in parts for group in part), key=lambda group: group.group_id)
+
+    return await cluster.retry(attempt, timeout_ms, is_refreshing=False)
+
+
+async def describe_groups(cluster: ClusterMetadata, group_ids: Sequence[str], timeout_ms: int) -> dict[str, GroupDescription]:
+    """Describe classic groups; see ``Admin.describe_groups``."""
+
+    async def ask(group_id: str) -> GroupDescription:
+        connection = await cluster.coordinator(group_id, "")
+        response = await connection.request(DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse)
+        (group,) = response.groups
+        if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise_for(group.error_code, group.error_message, f"group {group_id!r}")
+        return _description(group, _node_of(cluster, connection))
+
+    async def attempt(group_id: str) -> GroupDescription:
+        return await with_coordinator(cluster, group_id, partial(ask, group_id))
+
+    described = await gather(partial(cluster.retry, partial(attempt, group_id), timeout_ms) for group_id in group_ids)
+    return dict(zip(group_ids, described, strict=True))
+
+
+async def delete_groups(cluster: ClusterMetadata, group_ids: Sequence[str], timeout_ms: int) -> None:
+    """Delete groups that have no members; see ``Admin.delete_groups``."""
+
+    async def ask(group_id: str) -> None:
+        connection = await cluster.coordinator(group_id, "")
+        response = await connection.request(DeleteGroupsRequest(groups_names=[group_id]), DeleteGroupsResponse)
+        (result,) = response.results
+        raise_for(result.error_code, None, f"group {group_id!r}")
+
+    async def attempt(group_id: str) -> KafkaError | None:
+        try:
+            await cluster.retry(partial(with_coordinator, cluster, group_id, partial(ask, group_id)), timeout_ms)
+        except KafkaError as error:
+            return error
+        return None
+
+    collected = Collected()
+    failures = await gather(partial(attempt, group_id) for group_id in group_ids)
+    collected.errors = {group_id: error for group_id, error in zip(group_ids, failures, strict=True) if error is not None}
+    collected.finish({})
+
+
+async def list_group_offsets(
+    cluster: ClusterMetadata, group_id: str, partitions: Iterable[TopicPartition] | None, timeout_ms: int, *, is_stable_required: bool
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return committed offsets; see ``Admin.list_group_offsets``."""
+    wanted = None if partitions is None else list(partitions)
+
+    async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
+        return await fetch_offsets(await cluster.coordinator(group_id, ""), group_id, wanted, is_stable_required=is_stable_required)
+
+    return await cluster.retry(partial(with_coordinator, cluster, group_id, ask), timeout_ms)
+
+
+async def fetch_offsets(
+    connection: RpcConnection, group_id: str, partitions: Sequence[TopicPartition] | None, *, is_stable_required: bool
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Ask a coordinator once for committed offsets (None: all); partitions without one are left out.
+
+    Raises:
+        KafkaError: as the coordinator answered, for the group or for a partition.
+    """
+    version = min(connection.version_of(ApiKey.OFFSET_FETCH), LAST_OFFSET_VERSION_WITH_NAMES)
+    request = OffsetFetchRequest(require_stable=is_stable_required and version >= FIRST_OFFSET_FETCH_VERSION_WITH_STABLE)
+    topics = None if partitions is None else by_topic(partitions)
+    if version >= FIRST_OFFSET_FETCH_VERSION_WITH_GROUPS:
+        named = None if topics is None else [OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in topics.items()]
+        request.groups = [OffsetFetchRequestGroup(group_id=group_id, topics=named)]
+    else:
+        request.group_id = group_id
+        request.topics = (
+            None if topics is None else [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in topics.items()]
+        )
+    response = await connection.request(request, OffsetFetchResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES)
+    answer = response.groups[0] if response.groups else response
+    raise_for(answer.error_code, None, f"offsets of group {group_id!r}")
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            raise_for(each.error_code, None, f"offset of group {group_id!r} for {partition}")
+            if each.committed_offset != NO_OFFSET:
+                offsets[partition] = OffsetAndMetadata(
+                    offset=each.committed_offset, leader_epoch=each.committed_leader_epoch, metadata=each.metadata or ""
+                )
+    return offsets
+
+
+async def alter_group_offsets(
+    cluster: ClusterMetadata, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], timeout_ms: int
+) -> None:
+    """Set committed offsets from outside; see ``Admin.alter_group_offsets``."""
+    request = commit_request(group_id, as_offsets(offsets))
+
+    async def ask() -> None:
+        connection = await cluster.coordinator(group_id, "")
+        response = await connection.request(request, OffsetCommitResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES)
+        collected = Collected()
+        for topic in response.topics:
+            for answer in topic.partitions:
+                collected.note(TopicPartition(topic.name, answer.partition_index), answer.error_code, None)
+        collected.finish({})
+
+    await cluster.retry(partial(with_coordinator, cluster, group_id, ask), timeout_ms)
+
+
+async def delete_group_offsets(cluster: ClusterMetadata, group_id: str, partitions: Iterable[TopicPartition], timeout_ms: int) -> None:
+    """Take committed offsets back; see ``Admin.delete_group_offsets``."""
+    topics = [
+        OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers])
+        for name, numbers in by_topic(partitions).items()
+    ]
+
+    async def ask() -> None:
+        connection = await cluster.coordinator(group_id, "")
+        response = await connection.request(OffsetDeleteRequest(group_id=group_id, topics=topics), OffsetDeleteResponse)
+        raise_for(response.error_code, None, f"offsets of group {group_id!r}")
+        collected = Collected()
+        for topic in response.topics:
+            for answer in topic.partitions:
+                collected.note(TopicPartition(topic.name, answer.partition_index), answer.error_code, None)
+        collected.finish({})
+
+    await cluster.retry(partial(with_coordinator, cluster, group_id, ask), timeout_ms)
+
+
+def commit_request(
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    *,
+    generation_id: int = -1,
+    member_id: str = "",
+    group_instance_id: str | None = None,
+) -> OffsetCommitRequest:
+    """Return a commit; without a generation it is one from outside the group."""
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation_id,
+        member_id=member_id,
+        group_instance_id=group_instance_id,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic, partitions=[_commit_partition(number, offsets[TopicPartition(topic, number)]) for number in numbers]
+            )
+            for topic, numbers in by_topic(offsets).items()
+        ],
+    )
+
+
+def as_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets with their metadata; a plain number has none.
+
+    Raises:
+        TypeError, ValueError: there can be no such partition or offset.
+    """
+    arguments.partitions(offsets)
+    return {each: _as_offset(offset) for each, offset in offsets.items()}
+
+
+def _as_offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
+    if not isinstance(given, OffsetAndMetadata):
+        return OffsetAndMetadata(offset=arguments.offset(given))
+    arguments.offset(given.offset)
+    if not isinstance(given.metadata, str):
+        raise TypeError(f"the metadata of an offset is text, not {type(given.metadata).__name__}")
+    return given
+
+
+async def with_coordinator(cluster: ClusterMetadata, group_id: str, ask: Callable[[], Awaitable[T]]) -> T:
+    """Call ``ask``; forget the coordinator when the answer says that it moved, so that the next try looks for it. Raises what it raises."""
+    try:
+        return await ask()
+    except KafkaError as error:
+        if error.code in MOVED:
+            cluster.forget_coordinator(group_id)
+        raise
+
+
+def _commit_partition(number: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(
+        partition_index=number,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        committed_metadata=offset.metadata,
+    )
+
+
+def _node_of(cluster: ClusterMetadata, connection: RpcConnection) -> Node:
+    address = connection.endpoint
+    for node in cluster.view.nodes.values():
+        if (node.host, node.port) == (address.host, address.port):
+            return node
+    return Node(node_id=-1, host=address.host, port=address.port)
+
+
+def _description(group: DescribedGroup, coordinator: Node) -> GroupDescription:
+    is_consumer = group.protocol_type == CONSUMER_PROTOCOL_TYPE
+    members = tuple(
+        MemberDescription(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            assignment=decode_assignment(member.member_assignment) if is_consumer else (),
+        )
+        for member in group.members
+    )
+    return GroupDescription(
+        group_id=group.group_id,
+        state=group.group_state or "Dead",
+        protocol_type=group.protocol_type,
+        assignor=group.protocol_data,
+        coordinator=coordinator,
+        members=members,
+    )

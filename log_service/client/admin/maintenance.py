@@ -1,0 +1,122 @@
+"""Asking tidelog's brokers for a pass of retention or compaction now, and what each partition's pass did.
+
+Decides whom to ask (every broker, each for its own partitions) and what an old or foreign broker is answered. Other brokers clean by
+themselves, and have no such request.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from log_service.client.admin.fan_out import Collected, gather
+from log_service.client.admin.values import CompactionResult, RetentionResult
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+from log_service.protocol.messages.maintenance import MaintenanceRequest, MaintenanceResponse, MaintenanceResult
+from log_service.rpc.connection import raise_for
+from log_service.rpc.versions import MAINTENANCE_FEATURE
+
+APPLY_RETENTION = 0
+APPLY_COMPACTION = 1
+RETENTION_LEVEL = 1
+COMPACTION_LEVEL = 2
+"""Levels of the feature by which tidelog's brokers are known."""
+
+_ANSWER_MARGIN_MS = 2_000
+
+T = TypeVar("T")
+
+
+async def apply_retention(cluster: ClusterMetadata, topics: Sequence[str] | None, timeout_ms: int) -> list[RetentionResult]:
+    """Let every broker apply retention now; see ``Admin.apply_retention``."""
+    request = MaintenanceRequest(operation=APPLY_RETENTION, topics=None if topics is None else list(topics))
+
+    def read(answer: MaintenanceResult) -> RetentionResult:
+        return RetentionResult(
+            topic=answer.topic,
+            partition=answer.partition,
+            segments_deleted=answer.segments_deleted,
+            bytes_deleted=answer.bytes_deleted,
+            log_start_offset=answer.log_start_offset,
+        )
+
+    return await _ask_all(cluster, request, timeout_ms, read, level=RETENTION_LEVEL, purpose="apply retention")
+
+
+async def apply_compaction(cluster: ClusterMetadata, topics: Sequence[str] | None, timeout_ms: int) -> list[CompactionResult]:
+    """Let every broker compact now what is due; see ``Admin.apply_compaction``."""
+    request = MaintenanceRequest(
+        operation=APPLY_COMPACTION,
+        topics=None if topics is None else list(topics),
+        timeout_ms=max(timeout_ms - _ANSWER_MARGIN_MS, timeout_ms // 2),
+    )
+    return await _ask_all(cluster, request, timeout_ms, _compaction_result, level=COMPACTION_LEVEL, purpose="apply compaction")
+
+
+def _compaction_result(answer: MaintenanceResult) -> CompactionResult:
+    return CompactionResult(
+        topic=answer.topic,
+        partition=answer.partition,
+        is_under_way=answer.is_under_way,
+        reason=answer.error_message,
+        pass_count=answer.pass_count,
+        segments_before=answer.segments_before,
+        segments_after=answer.segments_after,
+        records_before=answer.records_before,
+        records_after=answer.records_after,
+        bytes_before=answer.bytes_before,
+        bytes_after=answer.bytes_after,
+        tombstones_kept=answer.tombstones_kept,
+        tombstones_removed=answer.tombstones_removed,
+        dirty_ratio_before=answer.dirty_ratio_before,
+        dirty_ratio_after=answer.dirty_ratio_after,
+        duration_ms=answer.duration_ms,
+        cleaned_offset=answer.cleaned_offset,
+    )
+
+
+async def _ask_all(
+    cluster: ClusterMetadata,
+    request: MaintenanceRequest,
+    timeout_ms: int,
+    read: Callable[[MaintenanceResult], T],
+    *,
+    level: int,
+    purpose: str,
+) -> list[T]:
+    """Send ``request`` to every broker and return what ``read`` makes of each partition's answer."""
+
+    async def ask(node_id: int) -> list[T]:
+        connection = await cluster.node(node_id)
+        _require(connection.versions.features.get(MAINTENANCE_FEATURE), level, purpose)
+        response = await connection.request(request, MaintenanceResponse, waits_ms=timeout_ms)
+        raise_for(response.error_code, response.error_message, purpose)
+        collected = Collected()
+        results = {
+            TopicPartition(answer.topic, answer.partition): read(answer)
+            for answer in response.results
+            if not collected.note(_answered(answer), answer.error_code, answer.error_message)
+        }
+        return list(collected.finish(results).values())
+
+    async def attempt() -> list[T]:
+        view = await cluster.refresh()
+        parts = await gather(partial(ask, node_id) for node_id in sorted(view.nodes))
+        return [result for part in parts for result in part]
+
+    return await cluster.retry(attempt, timeout_ms, is_refreshing=False)
+
+
+def _require(level: int | None, wanted: int, purpose: str) -> None:
+    if level is None:
+        text = f"this cluster is not tidelog: it has no request to {purpose} now; its brokers clean by themselves"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    if level < wanted:
+        text = f"this broker is of an earlier version: it has no request to {purpose} now; it cleans by itself"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+
+
+def _answered(answer: MaintenanceResult) -> TopicPartition | str:
+    """Return the partition that an answer is about; without one it is about its topic."""
+    return TopicPartition(answer.topic, answer.partition) if answer.partition >= 0 else answer.topic

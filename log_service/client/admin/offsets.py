@@ -1,0 +1,282 @@
+"""Questions about offsets: where partitions begin and end, which offset a time has, where an epoch ended, and waiting for records.
+
+Decides how one question is spread over the leaders and put together again. Each asks on connections that stay open; the long poll has one
+of its own, because a broker answers a connection's requests in order.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from log_service.client.admin.fan_out import Collected, by_topic, gather
+from log_service.client.admin.values import EpochEnd, FoundOffset, OffsetSpec, PartitionOffsets
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_TOPIC_ID, TopicPartition
+from log_service.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from log_service.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from log_service.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+V = TypeVar("V")
+
+CONSUMER_REPLICA_ID = -1
+DEBUG_REPLICA_ID = -2
+LAST_FETCH_VERSION_WITH_NAMES = 12
+MIN_VERSION_MAX_TIMESTAMP = 7
+READY_ON = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
+LONG_POLL = "long poll"
+
+
+async def list_offsets(
+    cluster: ClusterMetadata, specs: Mapping[TopicPartition, OffsetSpec], isolation: int, timeout_ms: int
+) -> dict[TopicPartition, FoundOffset]:
+    """Return the offset that each spec asks for; see ``Admin.list_offsets``."""
+    cluster.watch({partition.topic for partition in specs})
+
+    async def ask(leader: int, partitions: list[TopicPartition]) -> dict[TopicPartition, FoundOffset]:
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER_REPLICA_ID,
+            isolation_level=isolation,
+            timeout_ms=cluster.config.request_timeout_ms,
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=number, timestamp=specs[TopicPartition(topic, number)].timestamp)
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(partitions).items()
+            ],
+        )
+        response = await (await cluster.node(leader)).request(request, ListOffsetsResponse)
+        found: dict[TopicPartition, FoundOffset] = {}
+        collected = Collected()
+        for topic in response.topics:
+            for answer in topic.partitions:
+                partition = TopicPartition(topic.name, answer.partition_index)
+                if not collected.note(partition, answer.error_code, None):
+                    found[partition] = FoundOffset(offset=answer.offset, timestamp_ms=answer.timestamp, leader_epoch=answer.leader_epoch)
+        return collected.finish(found)
+
+    async def attempt() -> dict[TopicPartition, FoundOffset]:
+        await describe(cluster, {partition.topic for partition in specs})
+        leaders = cluster.group_by_leader(specs)
+        return _merged(await gather(partial(ask, leader, partitions) for leader, partitions in leaders.items()), specs)
+
+    return await cluster.retry(attempt, timeout_ms)
+
+
+async def describe(cluster: ClusterMetadata, topics: Iterable[str]) -> None:
+    """See to it that the view has the topics.
+
+    Raises:
+        ItemsFailed: UNKNOWN_TOPIC_OR_PARTITION and others: the cluster refuses some of them.
+    """
+    missing = [topic for topic in topics if topic not in cluster.view.topics]
+    if missing:
+        view = await cluster.refresh(missing)
+        collected = Collected()
+        for topic in missing:
+            if topic not in view.topics:
+                collected.note(topic, view.errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None, "topic ")
+        collected.finish({})
+
+
+async def describe_offsets(cluster: ClusterMetadata, topics: Iterable[str], timeout_ms: int) -> dict[TopicPartition, PartitionOffsets]:
+    """Return begin and ends of every partition of the topics: three requests per leader, sent together."""
+    names = list(topics)
+    left_ms = cluster.countdown(timeout_ms)
+    await cluster.retry(partial(describe, cluster, names), timeout_ms)
+    partitions = [TopicPartition(name, number) for name in names for number in range(cluster.view.topics[name].partition_count)]
+    earliest = dict.fromkeys(partitions, OffsetSpec.earliest())
+    latest = dict.fromkeys(partitions, OffsetSpec.latest())
+    starts, stable, ends = await gather(
+        (
+            partial(list_offsets, cluster, earliest, 0, left_ms()),
+            partial(list_offsets, cluster, latest, 1, left_ms()),
+            partial(list_offsets, cluster, latest, 0, left_ms()),
+        )
+    )
+    return {
+        partition: PartitionOffsets(
+            topic_id=cluster.view.topic_id_of(partition.topic),
+            log_start_offset=starts[partition].offset,
+            high_watermark=ends[partition].offset,
+            last_stable_offset=min(stable[partition].offset, ends[partition].offset),
+            leader_epoch=ends[partition].leader_epoch,
+        )
+        for partition in partitions
+    }
+
+
+async def offsets_for_leader_epoch(
+    cluster: ClusterMetadata, epochs: Mapping[TopicPartition, int], timeout_ms: int
+) -> dict[TopicPartition, EpochEnd]:
+    """Return where each leader epoch ended; see ``Admin.offsets_for_leader_epoch``."""
+
+    async def ask(leader: int, partitions: list[TopicPartition]) -> dict[TopicPartition, EpochEnd]:
+        request = OffsetForLeaderEpochRequest(
+            replica_id=DEBUG_REPLICA_ID,
+            topics=[
+                OffsetForLeaderTopic(
+                    topic=topic,
+                    partitions=[
+                        OffsetForLeaderPartition(partition=number, leader_epoch=epochs[TopicPartition(topic, number)]) for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(partitions).items()
+            ],
+        )
+        response = await (await cluster.node(leader)).request(request, OffsetForLeaderEpochResponse)
+        found: dict[TopicPartition, EpochEnd] = {}
+        collected = Collected()
+        for topic in response.topics:
+            for answer in topic.partitions:
+                partition = TopicPartition(topic.topic, answer.partition)
+                if not collected.note(partition, answer.error_code, None):
+                    found[partition] = EpochEnd(leader_epoch=answer.leader_epoch, end_offset=answer.end_offset)
+        return collected.finish(found)
+
+    async def attempt() -> dict[TopicPartition, EpochEnd]:
+        await describe(cluster, {partition.topic for partition in epochs})
+        leaders = cluster.group_by_leader(epochs)
+        return _merged(await gather(partial(ask, leader, partitions) for leader, partitions in leaders.items()), epochs)
+
+    return await cluster.retry(attempt, timeout_ms)
+
+
+async def delete_records(cluster: ClusterMetadata, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, int]:
+    """Move log starts forward; returns the new ones. See ``Admin.delete_records``."""
+
+    async def ask(leader: int, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        request = DeleteRecordsRequest(
+            timeout_ms=cluster.config.request_timeout_ms,
+            topics=[
+                DeleteRecordsTopic(
+                    name=topic,
+                    partitions=[
+                        DeleteRecordsPartition(partition_index=number, offset=offsets[TopicPartition(topic, number)]) for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(partitions).items()
+            ],
+        )
+        response = await (await cluster.node(leader)).request(request, DeleteRecordsResponse)
+        deleted: dict[TopicPartition, int] = {}
+        collected = Collected()
+        for topic in response.topics:
+            for answer in topic.partitions:
+                partition = TopicPartition(topic.name, answer.partition_index)
+                if not collected.note(partition, answer.error_code, None):
+                    deleted[partition] = answer.low_watermark
+        return collected.finish(deleted)
+
+    async def attempt() -> dict[TopicPartition, int]:
+        await describe(cluster, {partition.topic for partition in offsets})
+        leaders = cluster.group_by_leader(offsets)
+        return _merged(await gather(partial(ask, leader, partitions) for leader, partitions in leaders.items()), offsets)
+
+    return await cluster.retry(attempt, timeout_ms)
+
+
+async def wait_for_records(
+    cluster: ClusterMetadata, offsets: Mapping[TopicPartition, int], wait_ms: int, isolation: int
+) -> set[TopicPartition]:
+    """Return the partitions that have something at or above their offset, as soon as one has; empty when ``wait_ms`` passed first."""
+    ready: set[TopicPartition] = set()
+    if not offsets:
+        await trio.sleep(wait_ms / 1_000)
+        return ready
+    deadline = trio.current_time() + wait_ms / 1_000
+
+    async def poll(leader: int, partitions: list[TopicPartition], done: trio.CancelScope) -> None:
+        request, max_version = _poll_request(cluster, partitions, offsets, deadline, isolation)
+        connection = await cluster.node(leader, LONG_POLL)
+        try:
+            response = await connection.request(request, FetchResponse, max_version=max_version, waits_ms=request.max_wait_ms)
+        except trio.Cancelled:
+            connection.close()  # the broker goes on waiting, and the next poll would wait behind this one
+            raise
+        found = _ready_in(cluster, response)
+        if found:
+            ready.update(found)
+            done.cancel()
+
+    async def attempt() -> None:
+        await describe(cluster, {partition.topic for partition in offsets})
+        while not ready and trio.current_time() < deadline:
+            leaders = cluster.group_by_leader(offsets)
+            with trio.CancelScope() as done:
+                await gather(partial(poll, leader, partitions, done) for leader, partitions in leaders.items())
+
+    await cluster.retry(attempt, wait_ms + cluster.config.request_timeout_ms)
+    return ready
+
+
+def _poll_request(
+    cluster: ClusterMetadata, partitions: list[TopicPartition], offsets: Mapping[TopicPartition, int], deadline: float, isolation: int
+) -> tuple[FetchRequest, int | None]:
+    topics = [
+        FetchTopic(
+            topic=topic,
+            topic_id=cluster.view.topic_id_of(topic),
+            partitions=[
+                FetchPartition(partition=number, fetch_offset=offsets[TopicPartition(topic, number)], partition_max_bytes=1)
+                for number in numbers
+            ],
+        )
+        for topic, numbers in by_topic(partitions).items()
+    ]
+    max_wait_ms = max(int((deadline - trio.current_time()) * 1_000), 0)
+    request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1, isolation_level=isolation, topics=topics)
+    is_id_missing = any(topic.topic_id == NO_TOPIC_ID for topic in topics)
+    return request, LAST_FETCH_VERSION_WITH_NAMES if is_id_missing else None
+
+
+def _ready_in(cluster: ClusterMetadata, response: FetchResponse) -> set[TopicPartition]:
+    found: set[TopicPartition] = set()
+    names_by_id = cluster.view.names_by_id
+    for topic in response.responses:
+        name = topic.topic or names_by_id.get(topic.topic_id, "")  # type: ignore[call-overload]
+        for answer in topic.partitions:
+            code = ErrorCode.of(answer.error_code)
+            partition = TopicPartition(name, answer.partition_index)
+            if code not in READY_ON:
+                raise KafkaError(code, f"{partition}: {code.name}")
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE or (answer.records is not None and len(answer.records)):
+                found.add(partition)
+    return found
+
+
+def _merged(parts: Iterable[Mapping[TopicPartition, V]], asked: Iterable[TopicPartition]) -> dict[TopicPartition, V]:
+    """Return the answers of all leaders.
+
+    Raises:
+        KafkaError: UNKNOWN_SERVER_ERROR, one left out a partition that it was asked about.
+    """
+    merged: dict[TopicPartition, V] = {}
+    for part in parts:
+        merged.update(part)
+    missing = [each for each in asked if each not in merged]
+    if missing:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the leader of {missing[0]} answered without naming it")
+    return merged

@@ -1,0 +1,320 @@
+"""What an Admin is asked with and what it answers: plain values, Kafka's words. Decides nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from log_service.client.connections.cluster_view import Node, PartitionView
+from log_service.common.errors import KafkaError
+from log_service.common.types import TopicId, TopicPartition
+
+BROKER_DEFAULT = -1
+
+
+class ItemsFailed(KafkaError):  # noqa: N818 - it says what happened to the others, too
+    """Some items of a call failed. ``errors`` tells which and why, ``results`` what became of the others; ``code`` is the first error's."""
+
+    def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
+        first = next(iter(errors.values()))
+        others = f" (and {len(errors) - 1} more of {len(errors) + len(results)})" if len(errors) > 1 else ""
+        super().__init__(first.code, f"{first}{others}")
+        self.errors = errors
+        self.results = results
+
+    @property
+    def is_retriable(self) -> bool:
+        """Never: what could be tried again was."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """A topic to create; -1 partitions or replication takes the broker's default. ``assignments`` lists replicas by partition instead."""
+
+    name: str
+    partition_count: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicListing:
+    """One row of ``list_topics``."""
+
+    name: str
+    topic_id: TopicId
+    is_internal: bool
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """A topic with its partitions."""
+
+    name: str
+    topic_id: TopicId
+    is_internal: bool
+    partitions: tuple[PartitionView, ...]
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has."""
+        return len(self.partitions)
+
+    @property
+    def topic_partitions(self) -> list[TopicPartition]:
+        """Every partition by its name."""
+        return [TopicPartition(self.name, partition.partition) for partition in self.partitions]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDescription:
+    """The cluster: its id, its brokers, the one that clients are told is the controller, and whether it is tidelog."""
+
+    cluster_id: str
+    controller_id: int
+    nodes: tuple[Node, ...]
+    is_tidelog: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetSpec:
+    """Which offset ``list_offsets`` is to find."""
+
+    timestamp: int
+
+    @classmethod
+    def latest(cls) -> "OffsetSpec":
+        """The end: high watermark, or last stable offset with read_committed."""
+        return cls(timestamp=-1)
+
+    @classmethod
+    def earliest(cls) -> "OffsetSpec":
+        """The log start offset."""
+        return cls(timestamp=-2)
+
+    @classmethod
+    def max_timestamp(cls) -> "OffsetSpec":
+        """The record with the highest timestamp (KIP-734)."""
+        return cls(timestamp=-3)
+
+    @classmethod
+    def earliest_local(cls) -> "OffsetSpec":
+        """The first offset on the broker's own disks (KIP-405)."""
+        return cls(timestamp=-4)
+
+    @classmethod
+    def latest_tiered(cls) -> "OffsetSpec":
+        """The last offset in remote storage; -1 where nothing is tiered (KIP-1005)."""
+        return cls(timestamp=-5)
+
+    @classmethod
+    def earliest_pending_upload(cls) -> "OffsetSpec":
+        """The first offset that is not in remote storage yet; -1 where nothing is tiered (KIP-1023)."""
+        return cls(timestamp=-6)
+
+    @classmethod
+    def at(cls, timestamp_ms: int) -> "OffsetSpec":
+        """The first record whose timestamp is at least ``timestamp_ms``; offset -1 if there is none."""
+        if timestamp_ms < 0:
+            raise ValueError(f"a timestamp is not negative: {timestamp_ms}")
+        return cls(timestamp=timestamp_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOffset:
+    """What ``list_offsets`` found; -1 where there is nothing, or the broker does not tell."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffsets:
+    """Where a partition begins and ends. ``topic_id`` is zero where the broker is too old to tell."""
+
+    topic_id: TopicId
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEnd:
+    """Where a leader epoch ended; ``leader_epoch`` is the largest not above the one asked for. -1 where there is none (KIP-320)."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class ResourceType(IntEnum):
+    """What has configuration."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ConfigResource:
+    """A topic by its name, or a broker by its node id as text ("" for the cluster-wide default)."""
+
+    resource_type: ResourceType
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> "ConfigResource":
+        """A topic."""
+        return cls(resource_type=ResourceType.TOPIC, name=name)
+
+    @classmethod
+    def broker(cls, node_id: int) -> "ConfigResource":
+        """A broker."""
+        return cls(resource_type=ResourceType.BROKER, name=str(node_id))
+
+    @classmethod
+    def all_brokers(cls) -> "ConfigResource":
+        """What holds for every broker that says nothing else."""
+        return cls(resource_type=ResourceType.BROKER, name="")
+
+    @classmethod
+    def group(cls, group_id: str) -> "ConfigResource":
+        """A group."""
+        return cls(resource_type=ResourceType.GROUP, name=group_id)
+
+    def __str__(self) -> str:
+        return f"{self.resource_type.name.lower()} {self.name!r}"
+
+
+class ConfigOperation(IntEnum):
+    """What becomes of one key (KIP-339); the last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChange:
+    """A change of one key that is more than a new value."""
+
+    operation: ConfigOperation
+    value: str | None = None
+
+
+CONFIG_SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    7: "DYNAMIC_CLIENT_METRICS_CONFIG",
+    8: "DYNAMIC_GROUP_CONFIG",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One key. ``source`` says where the value comes from; a sensitive value is None. ``synonyms`` are (name, value, source)."""
+
+    name: str
+    value: str | None
+    source: str
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str | None
+    synonyms: tuple[tuple[str, str | None, str], ...]
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody set it."""
+        return self.source == "DEFAULT_CONFIG"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetAndMetadata:
+    """A committed offset: the next one to read. ``leader_epoch`` is of the last record read, -1 where unknown."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """One row of ``list_groups``."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberDescription:
+    """A member of a group and the partitions it was given; empty for groups that are not of consumers."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A classic group. A group that does not exist has state ``Dead``."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: Node
+    members: tuple[MemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionResult:
+    """What one pass of retention removed from one partition."""
+
+    topic: str
+    partition: int
+    segments_deleted: int
+    bytes_deleted: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionResult:
+    """What compaction did to one partition.
+
+    Records, bytes and segments are those that were written anew: none where no pass was due. Ratios are the dirty share of the bytes that
+    may be compacted, 0.0 to 1.0. ``is_under_way``: it takes longer than was waited for, and goes on; the figures are not there yet.
+    ``reason`` says why a partition could not be compacted, None where it could.
+    """
+
+    topic: str
+    partition: int
+    is_under_way: bool
+    reason: str | None
+    pass_count: int
+    segments_before: int
+    segments_after: int
+    records_before: int
+    records_after: int
+    bytes_before: int
+    bytes_after: int
+    tombstones_kept: int
+    tombstones_removed: int
+    dirty_ratio_before: float
+    dirty_ratio_after: float
+    duration_ms: int
+    cleaned_offset: int

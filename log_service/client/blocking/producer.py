@@ -1,0 +1,198 @@
+"""The producer for programs without an event loop, usable from any thread.
+
+Decides how records get from the callers' threads to the producer: each thread puts its own into the batches, under the accumulator's lock,
+and wakes the producer's thread only when a batch begins to wait or is full. Everything else is one call through a ``Portal``.
+
+Invariants: records of one thread keep their order; ``buffer_memory`` bounds what waits, for all threads together; leaving the ``with``
+block delivers everything, or raises.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import trio
+
+from log_service.client.blocking.portal import Blocking, Portal, blocking
+from log_service.client.connections.cluster_view import TopicView
+from log_service.client.metrics import ProducerMetrics
+from log_service.client.producer.delivery import Delivery, DeliveryCallback, ProducerBatch, RecordMetadata
+from log_service.client.producer.interception import checked_headers, to_bytes
+from log_service.client.producer.producer import Producer
+from log_service.client.producer.shared_accumulator import SharedAccumulator
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.records.record import RecordHeader
+
+_new = tuple.__new__
+
+
+class BlockingDelivery(NamedTuple):
+    """The receipt of one record: a tuple, because one is made for every record."""
+
+    batch: ProducerBatch
+    record_index: int
+    timestamp_ms: int
+    portal: Portal[Producer]
+
+    def __repr__(self) -> str:
+        return f"<Blocking{repr(self.delivery).removeprefix('<')}"
+
+    @property
+    def delivery(self) -> Delivery:
+        """The same receipt, for the producer's own thread."""
+        return Delivery(self.batch, self.record_index, self.timestamp_ms)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the record was delivered or given up."""
+        return self.delivery.is_done
+
+    def wait(self, timeout_ms: int | None = None) -> RecordMetadata:
+        """Wait until the record is acknowledged, and return where it is. May be called from any thread, and after closing.
+
+        Raises:
+            KafkaError: it was given up.
+            TimeoutError: ``timeout_ms`` passed first.
+        """
+        delivery = self.delivery
+        if delivery.is_done:
+            return delivery.result()
+        return self.portal.call(partial(self._wait, timeout_ms))
+
+    async def _wait(self, timeout_ms: int | None) -> RecordMetadata:
+        with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1_000):
+            return await self.delivery.wait()
+        raise TimeoutError(f"not delivered within {timeout_ms} ms")
+
+
+_new_receipt = partial(_new, BlockingDelivery)
+
+
+class BlockingProducer(Blocking[Producer]):
+    """``Producer`` for threads. Settings are those of ``Producer``.
+
+    ``send`` returns at once; delivery callbacks are called in the producer's own thread and must not block it: they may ``send`` where
+    there is room, and wait for nothing. Interceptors, serializers and partitioner are called in the threads that send.
+    """
+
+    def __init__(self, bootstrap_servers: str | Iterable[str], **settings: Any) -> None:
+        producer = Producer(bootstrap_servers, is_shared=True, **settings)
+        super().__init__(producer)
+        self._producer = producer
+        accumulator = producer.accumulator
+        assert isinstance(accumulator, SharedAccumulator), "it was asked to be shared"
+        self._accumulator = accumulator
+        self._is_wake_sent = False
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: Iterable[RecordHeader] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> BlockingDelivery:
+        """Take a record and return its receipt. Waits only while the buffer is full, or for a topic that is used for the first time.
+
+        Raises:
+            KafkaError: as ``Producer.send``; what is only found out later, the receipt raises.
+            TypeError: as ``Producer.send``.
+        """
+        producer = self._producer
+        if not (producer.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
+            if producer.interceptors:
+                topic, value, key, headers, timestamp_ms, partition = producer.intercepted(
+                    topic, value, key, headers, timestamp_ms, partition
+                )
+            value, key = producer.serialize_value(value), producer.serialize_key(key)
+        pairs = checked_headers(headers) if headers else ()
+        size_bytes = producer.size_of(key, value, pairs)
+        self._portal.require_open()
+        view = producer.cluster.view.topics.get(topic)
+        limit_ms = producer.config.max_block_ms
+        if view is None or (partition is not None and not 0 <= partition < len(view.partitions)):
+            view, limit_ms = self._find_topic(topic, partition)
+        accumulator = self._accumulator
+        with accumulator.lock:
+            if producer.is_closed or not accumulator.has_room_for(size_bytes):
+                self._wait_for_room(size_bytes, limit_ms)
+            delivery, due_ms = producer.place(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
+        if producer.is_sender_late_for(due_ms):
+            self._send_wake()
+        return _new(BlockingDelivery, (*delivery, self._portal))
+
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        headers: Iterable[RecordHeader] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> list[BlockingDelivery]:
+        """Take many values without keys and return their receipts, in order: several times as fast as ``send`` for each.
+
+        Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken.
+        """
+        producer, portal = self._producer, self._portal
+        is_run = producer.is_plain and producer.partitioner is None
+        contents = [to_bytes(value) for value in values] if is_run else list(values)
+        pairs = checked_headers(headers)
+        receipts: list[BlockingDelivery] = []
+        while len(receipts) < len(contents):
+            content = contents[len(receipts)]
+            receipt = self.send(topic, content, headers=pairs, timestamp_ms=timestamp_ms, partition=partition, on_delivery=on_delivery)
+            receipts.append(receipt)
+            if is_run:
+                with self._accumulator.lock:
+                    placed = producer.place_run(receipt.delivery, contents, len(receipts), pairs, on_delivery)
+                receipts += map(_new_receipt, zip(repeat(receipt.batch), placed, repeat(receipt.timestamp_ms), repeat(portal)))
+                if receipt.batch.is_closed:
+                    self._send_wake()
+        return receipts
+
+    flush = blocking(Producer.flush)
+    partitions_for = blocking(Producer.partitions_for)
+
+    def metrics(self) -> ProducerMetrics:
+        """Return what the producer counted so far; see ``client_metrics``."""
+        return self._portal.call_sync(self._producer.metrics)
+
+    def close(self, timeout_ms: int | None = None) -> None:
+        """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent."""
+        if self.is_open:
+            self._portal.call(partial(self._producer.close, timeout_ms))
+        super().close()
+
+    def _send_wake(self) -> None:
+        if not self._is_wake_sent:
+            self._is_wake_sent = True
+            self._portal.submit(self._wake)
+
+    def _wake(self) -> None:
+        self._is_wake_sent = False  # first: whoever appends from here on wakes again
+        self._producer.wake_sender()
+
+    def _find_topic(self, topic: str, partition: int | None) -> tuple[TopicView, int]:
+        """Return a topic that has that partition, and what is left of ``max_block_ms``."""
+        started_ms = self._producer.monotonic_ms()
+        view = self._portal.call(partial(self._producer.find_topic, topic, partition))
+        return view, max(self._producer.config.max_block_ms - (self._producer.monotonic_ms() - started_ms), 0)
+
+    def _wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
+        """Wait, the lock held, until enough was settled; lingering ends for everybody meanwhile."""
+        producer = self._producer
+        if not producer.is_closed:
+            self._portal.require_other_thread()
+            with self._accumulator.urgent():
+                self._portal.submit(producer.wake_sender)
+                self._accumulator.wait_for_room(size_bytes, limit_ms, lambda: producer.is_closed)
+        if producer.is_closed:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'with'")
+        if not self._accumulator.has_room_for(size_bytes):
+            raise producer.no_room(size_bytes, limit_ms)

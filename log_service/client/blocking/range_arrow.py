@@ -1,0 +1,40 @@
+"""One offset range of one partition as Arrow columns, for programs without an event loop.
+
+Decides nothing: ``range_reader`` says which batches belong to the range, ``records.arrow`` opens them. pyarrow is imported when the first
+columns are asked for.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from log_service.client.blocking.blocking import BlockingAdmin
+from log_service.client.consumer.range_reader import DEFAULT_MAX_BYTES
+from log_service.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def read_range_arrow(
+    bootstrap_servers: str,
+    topic_partition: TopicPartition | tuple[str, int],
+    start: int,
+    end: int,
+    *,
+    isolation_level: str = "read_committed",
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    timeout_ms: int | None = None,
+    **settings: Any,
+) -> Iterator["pa.RecordBatch"]:
+    """Yield the records of [start, end) as ``pyarrow.RecordBatch`` with the columns of ``records.arrow.schema``; blocking.
+
+    All arguments are plain values, so that the call can be made in another process (a Spark worker). Raises as ``read_range``.
+    """
+    from log_service.records.arrow import iterate_record_batches  # noqa: PLC0415 - readers of raw batches need no pyarrow
+
+    partition = TopicPartition(*topic_partition)
+    with BlockingAdmin(bootstrap_servers, **settings) as admin:
+        chunks = admin.read_range(
+            partition, start, end, isolation_level=isolation_level, max_bytes=max_bytes, check_crcs=False, timeout_ms=timeout_ms
+        )
+        yield from iterate_record_batches((chunk.batches for chunk in chunks), start, end)

@@ -1,0 +1,339 @@
+"""One client's view of its cluster, kept fresh, and the way to any node of it.
+
+Decides where a request goes (bootstrap servers first, then the brokers that they named), when the view is too old, and how a call is tried
+again: after a retriable error the view is refreshed and a pause doubles, until the call's deadline. Knows nothing of records and groups.
+
+Invariants: at most one refresh at a time, and whoever asks meanwhile waits for that one; a refresh never drops what is known unless the
+answer contradicts it; every call ends by its deadline with the last error.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import trio
+
+from log_service.client.arguments import topic_name
+from log_service.client.connections.cluster_view import ClusterView, TopicView
+from log_service.client.metrics import ClientMetrics
+from log_service.common.env import Env
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
+from log_service.common.types import TopicPartition
+from log_service.config.client import ClientConfig
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from log_service.protocol.schema import Message
+from log_service.rpc.connection import Endpoint, RpcConnection, RpcSettings, raise_for
+from log_service.rpc.pool import ConnectionPool
+from log_service.rpc.retry import Backoff, retry
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Message)
+
+logger = logging.getLogger(__name__)
+
+GROUP_KEY_TYPE = 0
+FIRST_VERSION_WITH_COORDINATOR_KEYS = 4
+REFUSED_TOPICS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+
+
+class ClusterMetadata:
+    """The cluster as one client sees it. ``view`` may be read at any time without waiting."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: ClientConfig,
+        nursery: trio.Nursery,
+        *,
+        is_auto_create_allowed: bool = False,
+        is_idle: Callable[[str, int], bool] = lambda topic, since_ms: False,  # noqa: ARG005 - nothing is by default
+    ) -> None:
+        self.env = env
+        self.config = config
+        self.pool = ConnectionPool(env, _rpc_settings(config), nursery)
+        self.view = ClusterView()
+        self._is_auto_create_allowed = is_auto_create_allowed
+        self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
+        self._backoff = Backoff(first_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
+        self._topics: dict[str, int] = {}  # what is watched, and since when it was last asked for
+        self._is_idle = is_idle
+        self._is_watching_all = False
+        self._refreshing: trio.Event | None = None
+        self._refreshed_ms = -config.metadata_max_age_ms
+        self._coordinators: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<ClusterMetadata {self.view.cluster_id} nodes={len(self.view.nodes)} topics={len(self.view.topics)}>"
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether ``metadata_max_age_ms`` has passed since the last refresh."""
+        return self.env.clock.monotonic_ms() - self._refreshed_ms >= self.config.metadata_max_age_ms
+
+    def metrics(self) -> ClientMetrics:
+        """Return what was counted of connections, and how old the view is."""
+        return ClientMetrics(
+            connection_count=self.pool.open_count,
+            connection_creation_total=self.pool.opened_total,
+            connection_failure_total=self.pool.failed_total,
+            incoming_byte_total=self.pool.bytes_received,
+            outgoing_byte_total=self.pool.bytes_sent,
+            metadata_age=(self.env.clock.monotonic_ms() - self._refreshed_ms) / 1_000 if self.view.nodes else -1.0,
+        )
+
+    # Nodes
+
+    async def any_node(self) -> RpcConnection:
+        """Return a connection to any broker: an open one, else one that is known, else a bootstrap server, in random order.
+
+        Raises:
+            KafkaError: NETWORK_EXCEPTION, none can be reached; the text names the last one tried.
+        """
+        addresses = [Endpoint(host=node.host, port=node.port) for node in self.view.nodes.values()]
+        connected = [connection for address in addresses if (connection := self.pool.connected(address)) is not None]
+        if connected:
+            return connected[self.env.rng.randrange(len(connected))]
+        addresses += [
+            address for host, port in self.config.bootstrap_servers if (address := Endpoint(host=host, port=port)) not in addresses
+        ]
+        known_count = len(self.view.nodes)
+        order = self.env.rng.sample(range(known_count), known_count)
+        order += [known_count + index for index in self.env.rng.sample(range(len(addresses) - known_count), len(addresses) - known_count)]
+        last_error: KafkaError | None = None
+        for index in order:
+            try:
+                return await self.pool.connect(addresses[index])
+            except KafkaError as error:
+                last_error = error
+        assert last_error is not None
+        raise last_error
+
+    async def node(self, node_id: int, purpose: str = "") -> RpcConnection:
+        """Return the connection to a broker.
+
+        Raises:
+            KafkaError: BROKER_NOT_AVAILABLE, nobody named that broker; NETWORK_EXCEPTION, it cannot be reached.
+        """
+        known = self.view.nodes.get(node_id)
+        if known is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster's metadata")
+        return await self.pool.connect(Endpoint(host=known.host, port=known.port, purpose=purpose))
+
+    async def controller(self) -> RpcConnection:
+        """Return a connection to the broker that clients are told is the controller, or to any broker, which forwards."""
+        if self.view.controller_id not in self.view.nodes:
+            await self.refresh()
+        if self.view.controller_id in self.view.nodes:
+            return await self.node(self.view.controller_id)
+        return await self.any_node()
+
+    async def leader(self, topic_partition: TopicPartition, purpose: str = "") -> RpcConnection:
+        """Return the connection to a partition's leader as the view has it.
+
+        Raises:
+            KafkaError: LEADER_NOT_AVAILABLE, there is none; NETWORK_EXCEPTION.
+        """
+        leader = self.view.leader_of(topic_partition)
+        if leader < 0:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
+        return await self.node(leader, purpose)
+
+    async def coordinator(self, group_id: str, purpose: str = "coordinator") -> RpcConnection:
+        """Return a connection, of its own, to the coordinator of a group; found once, until ``forget_coordinator``.
+
+        Raises:
+            KafkaError: COORDINATOR_NOT_AVAILABLE and others; NETWORK_EXCEPTION.
+        """
+        node_id = self._coordinators.get(group_id)
+        if node_id is None or node_id not in self.view.nodes:
+            node_id = await self._find_coordinator(group_id)
+            self._quiet.info(("coordinator", group_id), "group %s: its coordinator is broker %d", group_id, node_id)
+            if node_id not in self.view.nodes:
+                await self.refresh()
+            self._coordinators[group_id] = node_id
+        return await self.node(node_id, purpose)
+
+    def forget_coordinator(self, group_id: str) -> None:
+        """Ask again who coordinates the group, when next needed."""
+        self._coordinators.pop(group_id, None)
+
+    async def _find_coordinator(self, group_id: str) -> int:
+        connection = await self.any_node()
+        if connection.version_of(ApiKey.FIND_COORDINATOR) >= FIRST_VERSION_WITH_COORDINATOR_KEYS:
+            request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
+        else:
+            request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, key=group_id)
+        response = await connection.request(request, FindCoordinatorResponse)
+        answer = response.coordinators[0] if response.coordinators else response
+        raise_for(answer.error_code, answer.error_message, f"coordinator of group {group_id!r}")
+        return answer.node_id
+
+    # Topics
+
+    def watch(self, topics: Iterable[str]) -> None:
+        """Keep these topics in the view from the next refresh on. Raises TypeError, KafkaError: there can be no topic of such a name."""
+        self._topics.update(dict.fromkeys(map(topic_name, topics), self.env.clock.monotonic_ms()))
+
+    def watch_only(self, topics: Iterable[str]) -> None:
+        """Keep these topics in the view, and ask no more for those that were watched before. Raises as ``watch``."""
+        self._topics = dict.fromkeys(map(topic_name, topics), self.env.clock.monotonic_ms())
+
+    def watch_all(self, *, is_on: bool) -> None:
+        """Keep all topics of the cluster in the view from the next refresh on, or no longer."""
+        self._is_watching_all = is_on
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Drop topics from the view, and stop asking for them: they were deleted, or nobody wants them any more."""
+        gone = list(topics)
+        for topic in gone:
+            self._topics.pop(topic, None)
+        self.view = self.view.without(gone)
+
+    async def topic(self, name: str, timeout_ms: int) -> TopicView:
+        """Return a topic, waiting up to ``timeout_ms`` until the cluster knows it (and, where that is on, creates it).
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION and others, the deadline passed; INVALID_TOPIC_EXCEPTION and
+                TOPIC_AUTHORIZATION_FAILED at once.
+            TypeError: the name is not text.
+        """
+        known = self.view.topics.get(name)
+        if known is not None:
+            return known
+        self.watch((name,))
+
+        async def attempt() -> TopicView:
+            if name not in self.view.topics:
+                await self.refresh((name,), is_creating=True)
+            if name in self.view.topics:
+                return self.view.topics[name]
+            code = self.view.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(code, f"topic {name!r}: {code.name}")
+
+        try:
+            return await self.retry(attempt, timeout_ms, is_refreshing=False)
+        except KafkaError:
+            self._topics.pop(name, None)
+            raise
+
+    async def refresh(self, topics: Iterable[str] | None = (), *, is_creating: bool = False) -> ClusterView:
+        """Ask any broker for what is watched and ``topics`` (None: all topics of the cluster) and return the new view.
+
+        With ``is_creating`` only ``topics`` are asked for, and the broker may create them, if the client allows it: a refresh by the way
+        must never bring back a topic that somebody deleted.
+
+        Raises:
+            KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+        """
+        if topics is not None:
+            topics = tuple(topics)
+            self.watch(topics)
+            if self._refreshing is not None:
+                before = self.view.version
+                await self._refreshing.wait()
+                if self.view.version > before and self._topics.keys() <= {*self.view.topics, *self.view.errors} and not is_creating:
+                    return self.view
+        mine = self._refreshing = trio.Event()
+        try:
+            if is_creating and topics:
+                await self._refresh_once(topics, is_creating=self._is_auto_create_allowed)
+            else:
+                self._forget_idle()
+                await self._refresh_once(None if topics is None or self._is_watching_all else self._topics, is_creating=False)
+        finally:
+            mine.set()
+            if self._refreshing is mine:
+                self._refreshing = None
+        return self.view
+
+    def _forget_idle(self) -> None:
+        """Drop what the client says is idle (KIP-526): it is asked for again when it is next used."""
+        idle = [topic for topic, since_ms in self._topics.items() if self._is_idle(topic, since_ms)]
+        if idle:
+            self.forget(idle)
+
+    async def keep_fresh(self) -> None:
+        """Refresh when the view is too old, for ever; errors wait for the next time."""
+        while True:
+            age_ms = self.env.clock.monotonic_ms() - self._refreshed_ms
+            await trio.sleep(max(self.config.metadata_max_age_ms - age_ms, self.config.retry_backoff_max_ms) / 1_000)
+            if self.is_stale:
+                try:
+                    await self.refresh()
+                except KafkaError as error:
+                    self._quiet.info("refresh", "the view of the cluster is too old: %s", error)
+
+    async def _refresh_once(self, topics: Iterable[str] | None, *, is_creating: bool) -> None:
+        request = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)],
+            allow_auto_topic_creation=is_creating,
+        )
+        response = await (await self.any_node()).request(request, MetadataResponse)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self.view = self.view.without_nodes()
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the broker asks to begin again with the bootstrap servers (KIP-1102)")
+        raise_for(response.error_code, "", "Metadata")
+        self.view = self.view.updated(response, is_full=topics is None)
+        self._refreshed_ms = self.env.clock.monotonic_ms()
+
+    # Trying again
+
+    def countdown(self, timeout_ms: int) -> Callable[[], int]:
+        """Return a function that tells what is left of ``timeout_ms``, for calls that take several steps."""
+        clock = self.env.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        return lambda: max(deadline_ms - clock.monotonic_ms(), 0)
+
+    async def retry(self, attempt: Callable[[], Awaitable[T]], timeout_ms: int, *, is_refreshing: bool = True) -> T:
+        """Return what ``attempt`` returns, trying again after retriable errors until ``timeout_ms`` have passed.
+
+        Raises:
+            KafkaError: the last error, or REQUEST_TIMED_OUT where nothing was heard at all.
+        """
+
+        async def refreshed_attempt(failed_count: int) -> T:
+            if failed_count and is_refreshing:
+                await self.refresh()
+            return await attempt()
+
+        return await retry(
+            refreshed_attempt, timeout_ms=timeout_ms, backoff=self._backoff, rng=self.env.rng, is_retriable=_may_succeed_later
+        )
+
+    def backoff_ms(self, attempt: int) -> float:
+        """Return the pause before retry number ``attempt``."""
+        return self._backoff.delay_ms(attempt, self.env.rng)
+
+    def group_by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Return the partitions by the node id of their leaders.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE: one of them has no leader that is known.
+        """
+        grouped: dict[int, list[TopicPartition]] = {}
+        for topic_partition in partitions:
+            leader = self.view.leader_of(topic_partition)
+            if leader < 0:
+                is_known = self.view.partition(topic_partition) is not None
+                code = ErrorCode.LEADER_NOT_AVAILABLE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                raise KafkaError(code, f"{topic_partition}: {code.name}")
+            grouped.setdefault(leader, []).append(topic_partition)
+        return grouped
+
+
+def _may_succeed_later(error: KafkaError) -> bool:
+    return error.is_retriable and error.code not in REFUSED_TOPICS
+
+
+def _rpc_settings(config: ClientConfig) -> RpcSettings:
+    return RpcSettings(
+        client_id=config.client_id,
+        request_timeout_ms=config.request_timeout_ms,
+        connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+        idle_timeout_ms=config.connections_max_idle_ms,
+        max_response_bytes=config.max_response_bytes,
+        reconnect_backoff=Backoff(first_ms=config.reconnect_backoff_ms, max_ms=config.reconnect_backoff_max_ms),
+    )

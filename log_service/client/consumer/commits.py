@@ -1,0 +1,205 @@
+"""Committing offsets for one consumer: at once or soon, by hand or every so often.
+
+Decides which offsets are worth a request, and what a refusal means to the caller and to the membership. Commits of one consumer go out one
+after the other, so that an older offset never overwrites a newer one.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import trio
+
+from log_service.client.admin.groups import LAST_OFFSET_VERSION_WITH_NAMES, commit_request, with_coordinator
+from log_service.client.admin.values import OffsetAndMetadata
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.consumer.membership import Membership
+from log_service.client.consumer.subscriptions import Subscriptions
+from log_service.client.metrics import ConsumerMeter
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
+from log_service.common.types import TopicPartition
+from log_service.config.client import ConsumerConfig
+from log_service.protocol.messages.offset_commit import OffsetCommitResponse
+from log_service.rpc.connection import raise_for
+
+logger = logging.getLogger(__name__)
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+CommitCallback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], KafkaError | None], None]
+"""Called once with the offsets and the error, None where they were committed; it must not block."""
+
+GROUP_WENT_ON = {
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group goes on without this member (it did not poll or beat in time): its partitions belong to others",
+    ErrorCode.ILLEGAL_GENERATION: "the group rebalanced meanwhile: the partitions may belong to others",
+    ErrorCode.REBALANCE_IN_PROGRESS: "the group rebalances: poll, and commit again what is still assigned",
+    ErrorCode.FENCED_INSTANCE_ID: "another member uses the same group_instance_id",
+}
+
+
+class _Soon:
+    """Commits that nobody waits for, and that go out as one."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.callbacks: list[Callable[[KafkaError | None], None]] = []
+
+
+class Committer:
+    """Commits for one consumer; ``membership`` is None where partitions were assigned by hand."""
+
+    def __init__(self, cluster: ClusterMetadata, config: ConsumerConfig, subscriptions: Subscriptions, meter: ConsumerMeter) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._subscriptions = subscriptions
+        self._meter = meter
+        self._quiet = QuietLogger(logger, meter.now_ms)
+        self._lock = trio.Lock()
+        self._soon: deque[_Soon] = deque()
+        self._wakeup = trio.Event()
+        self._is_idle = trio.Event()
+        self._is_idle.set()
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._committed_ms = cluster.env.clock.monotonic_ms()
+        self.membership: Membership | None = None
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether positions are committed without being asked for."""
+        return self._config.enable_auto_commit and self._config.group_id is not None
+
+    @property
+    def due_ms(self) -> int:
+        """When the next automatic commit is due."""
+        return self._committed_ms + self._config.auto_commit_interval_ms
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the positions that are not committed yet."""
+        positions = {
+            state.topic_partition: OffsetAndMetadata(offset=state.position, leader_epoch=state.leader_epoch)
+            for state in self._subscriptions
+            if state.has_position
+        }
+        return {each: offset for each, offset in positions.items() if self._committed.get(each) != offset}
+
+    async def commit(self, offsets: Offsets, timeout_ms: int) -> None:
+        """Commit, trying again until ``timeout_ms`` have passed.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID, the consumer has no group; UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS,
+                FENCED_INSTANCE_ID, the group went on; OFFSET_METADATA_TOO_LARGE and others.
+        """
+        if self._config.group_id is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
+        if not offsets:
+            return
+        left_ms = self._cluster.countdown(timeout_ms)
+        with trio.move_on_after(timeout_ms / 1_000):
+            await self._is_idle.wait()  # what was committed without waiting goes first
+        await self._commit_now(offsets, left_ms)
+
+    def commit_soon(self, offsets: Offsets, on_commit: CommitCallback | None) -> None:
+        """Commit after all commits before, without waiting; what has not left yet goes out as one request. Nothing is nothing to do."""
+        if not offsets and on_commit is None:
+            return
+        if not self._soon:
+            self._soon.append(_Soon())
+        soon = self._soon[-1]
+        soon.offsets.update(offsets)
+        if on_commit is not None:
+            soon.callbacks.append(partial(_tell, on_commit, dict(offsets)))
+        self._is_idle = trio.Event() if self._is_idle.is_set() else self._is_idle
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Send what is to be committed soon, for ever."""
+        while True:
+            await self._wakeup.wait()
+            self._wakeup = trio.Event()
+            while self._soon:
+                await self._commit_quietly(self._soon.popleft())
+            self._is_idle.set()
+
+    async def settle_soon(self) -> None:
+        """Wait until nothing is to be committed soon."""
+        await self._is_idle.wait()
+
+    async def _commit_quietly(self, soon: _Soon) -> None:
+        """Commit; failing is not the end: others will read those records again."""
+        failure: KafkaError | None = None
+        try:
+            if soon.offsets:
+                await self._commit_now(soon.offsets, lambda: self._config.default_api_timeout_ms)
+        except KafkaError as error:
+            failure = error
+        if failure is not None and not soon.callbacks:
+            self._warn(len(soon.offsets), failure)
+        for callback in soon.callbacks:
+            callback(failure)
+
+    async def _commit_now(self, offsets: Offsets, left_ms: Callable[[], int]) -> None:
+        if self._config.group_id is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id cannot commit")
+        async with self._lock:
+            started_ms = self._meter.now_ms()
+            await self._cluster.retry(lambda: self._commit_once(offsets), left_ms())
+        self._meter.note_commit(started_ms)
+        self._committed.update(offsets)
+
+    def start_interval(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what is to be committed automatically now, before anything more is handed out; the next time is an interval later."""
+        self._committed_ms = self._cluster.env.clock.monotonic_ms()
+        return self.consumed() if self.is_automatic else {}
+
+    async def commit_consumed(self) -> None:
+        """Commit the positions, if that is automatic; failing is not the end: others will read those records again."""
+        offsets = self.start_interval()
+        if not offsets:
+            return
+        try:
+            await self.commit(offsets, self._config.request_timeout_ms)
+        except KafkaError as error:
+            self._warn(len(offsets), error)
+
+    def _warn(self, partition_count: int, error: KafkaError) -> None:
+        self._quiet.warning(error.code, "group %s: commit of %d partitions: %s", self._config.group_id, partition_count, error)
+
+    def forget(self) -> None:
+        """The partitions changed: what others committed meanwhile is not known."""
+        self._committed.clear()
+
+    async def _commit_once(self, offsets: Offsets) -> None:
+        group_id = self._config.group_id
+        assert group_id is not None, "commit() looked"
+        await with_coordinator(self._cluster, group_id, lambda: self._send(group_id, offsets))
+
+    async def _send(self, group_id: str, offsets: Offsets) -> None:
+        member = self.membership
+        if member is not None and not member.is_member:
+            code = ErrorCode.UNKNOWN_MEMBER_ID
+            raise KafkaError(code, f"group {group_id!r}: {GROUP_WENT_ON[code]}")
+        request = commit_request(
+            group_id,
+            offsets,
+            generation_id=-1 if member is None else member.generation_id,
+            member_id="" if member is None else member.member_id,
+            group_instance_id=None if member is None else self._config.group_instance_id,
+        )
+        connection = await self._cluster.coordinator(group_id)
+        response = await connection.request(request, OffsetCommitResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES)
+        for topic in response.topics:
+            for answer in topic.partitions:
+                code = ErrorCode.of(answer.error_code)
+                if code in GROUP_WENT_ON:
+                    if member is not None:
+                        member.note_commit_error(code)
+                    raise KafkaError(code, f"group {group_id!r}: {GROUP_WENT_ON[code]}")
+                raise_for(code, None, f"commit of group {group_id!r} for {TopicPartition(topic.name, answer.partition_index)}")
+
+
+def _tell(on_commit: CommitCallback, offsets: Offsets, error: KafkaError | None) -> None:
+    try:
+        on_commit(offsets, error)
+    except Exception:
+        logger.exception("the callback of a commit failed")

@@ -1,0 +1,397 @@
+"""The consumer: reads records of partitions that were assigned by hand or by a group, and commits how far it came.
+
+Decides what one ``poll`` does and in which order: heed the group, hand out what is ready, else wait. Fetching, finding positions, joining
+and beating go on in tasks of their own, and never touch what the application has not polled for: assignments change inside ``poll`` only.
+
+Invariants: the position of a partition is behind the last record that ``poll`` returned of it; what is committed automatically was returned
+by a ``poll`` before the one that commits it.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from re import Pattern
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from log_service.client import arguments
+from log_service.client.admin.groups import as_offsets
+from log_service.client.admin.values import OffsetAndMetadata
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.connections.env import real_env
+from log_service.client.consumer.assignors import ASSIGNORS
+from log_service.client.consumer.commits import CommitCallback, Committer
+from log_service.client.consumer.fetcher import Fetcher
+from log_service.client.consumer.membership import Membership
+from log_service.client.consumer.positioning import Positioning
+from log_service.client.consumer.positions import committed_offsets, find_positions
+from log_service.client.consumer.rebalance import RebalanceCallback, RebalanceCallbacks, Rebalancer
+from log_service.client.consumer.records import ConsumerRecord, Deserializer
+from log_service.client.consumer.subscriptions import Start, Subscriptions
+from log_service.client.metrics import ConsumerMeter, ConsumerMetrics
+from log_service.common.env import Env
+from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
+from log_service.common.types import TopicPartition
+from log_service.config.client import ConsumerConfig
+
+logger = logging.getLogger(__name__)
+
+MAY_COME = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
+"""Partitions that are not there yet, or no more: reading begins when they are."""
+
+ConsumerInterceptor = Callable[[list[ConsumerRecord]], list[ConsumerRecord]]
+"""Sees what a poll returns, and may change it or leave records out. Where it raises, the poll does, and those records are read again."""
+
+
+class Consumer(Positioning):
+    """Reads records; ``async with`` opens and closes it. Settings are those of ``ConsumerConfig``, as keywords.
+
+    Deserializers turn keys and values into what the application works with, ``interceptors`` see what each poll returns: plain functions.
+    Leaving the block commits what was polled (where that is automatic) unless an exception leaves it: then the last records polled may
+    not have been worked on, and are read again.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        interceptors: Iterable[ConsumerInterceptor] = (),
+        env: Env | None = None,
+        **settings: Any,
+    ) -> None:
+        self.config = ConsumerConfig.of(bootstrap_servers, settings)
+        unknown = [name for name in self.config.partition_assignment_strategy if name not in ASSIGNORS]
+        if unknown:
+            raise ConfigError(f"partition_assignment_strategy: there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")
+        self._env = env or real_env()
+        self._deserializers = (key_deserializer, value_deserializer)
+        self._interceptors = tuple(interceptors)
+        self._meter = ConsumerMeter(self._now_ms, self.config.enable_metrics)
+        self._quiet = QuietLogger(logger, self._now_ms)
+        self._pattern: Pattern[str] | None = None
+        self._is_woken = self._is_polling = False
+        self._subscriptions = Subscriptions()
+        self._rebalancer: Rebalancer | None = None
+        self._membership: Membership | None = None
+        self._stack = AsyncExitStack()
+        self._changed = trio.Event()
+        self._is_position_wanted = trio.Event()
+        self._position_error: KafkaError | None = None
+        self._view_version = 0
+        self._is_open = False
+
+    def __repr__(self) -> str:
+        return f"<Consumer group={self.config.group_id} {'open' if self._is_open else 'closed'} partitions={len(self._subscriptions)}>"
+
+    async def __aenter__(self) -> Self:
+        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
+        self._cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=self.config.allow_auto_create_topics)
+        self._fetcher = Fetcher(
+            self._cluster, self.config, self._subscriptions, self._deserializers, on_change=self._note_change, meter=self._meter
+        )
+        self._committer = Committer(self._cluster, self.config, self._subscriptions, self._meter)
+        for task in (self._fetcher.run, self._committer.run, self._cluster.keep_fresh, self._keep_positions):
+            self._nursery.start_soon(task)
+        self._is_open = True
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + self.config.request_timeout_ms / 1_000):
+                await self._close(is_committing=error is None)
+        finally:
+            self._is_open = False
+            self._nursery.cancel_scope.cancel()
+            await self._stack.aclose()  # without the exception, which the nursery would wrap
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """The client's view of its cluster. Raises KafkaError (INVALID_REQUEST) once the consumer is closed."""
+        self._require_open()
+        return self._cluster
+
+    # What is read
+
+    async def subscribe(
+        self,
+        topics: Iterable[str] | Pattern[str],
+        *,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+    ) -> None:
+        """Read these topics together with the other members of the group; replaces an earlier subscription.
+
+        A compiled pattern stands for all topics whose whole name matches it, now and later: new ones are noticed within
+        ``metadata_max_age_ms``. Internal topics are left out unless ``exclude_internal_topics`` is False.
+
+        Raises:
+            ConfigError: the consumer has no ``group_id``, or partitions were assigned by hand.
+            KafkaError: the topics that a pattern is to match cannot be listed.
+            TypeError: the topics are one text, or one of them is none.
+        """
+        self._require_open()
+        if self.config.group_id is None:
+            raise ConfigError("subscribe() needs a group_id; use assign() to read without a group")
+        if self._rebalancer is None and len(self._subscriptions):
+            raise ConfigError("partitions were assigned by hand: unsubscribe() first")
+        named = () if isinstance(topics, Pattern) else arguments.names(topics, "topics")
+        self._pattern = topics if isinstance(topics, Pattern) else None
+        self._cluster.watch_all(is_on=self._pattern is not None)
+        if isinstance(topics, Pattern):
+            await self._cluster.retry(self._cluster.refresh, self.config.default_api_timeout_ms, is_refreshing=False)
+            self._subscriptions.topics = self._matching(topics)
+        else:
+            self._subscriptions.topics = frozenset(named)
+            self._cluster.watch_only(named)
+        if self._membership is None:
+            self._membership = Membership(self._cluster, self.config, self.config.group_id, self._note_change, self._meter)
+            self._committer.membership = self._membership
+            self._nursery.start_soon(self._membership.run)
+        callbacks = RebalanceCallbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
+        self._membership.is_creating_topics = self._pattern is None
+        self._rebalancer = Rebalancer(self.config, self._subscriptions, self._membership, self._committer, callbacks)
+        self._membership.request_join("the subscription changed")
+        await trio.lowlevel.checkpoint()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without a group; those that were read before stay where they are.
+
+        Raises:
+            ConfigError: the consumer is subscribed.
+            TypeError, ValueError: there can be no such partition.
+        """
+        self._require_open()
+        if self._rebalancer is not None:
+            raise ConfigError("the consumer is subscribed: unsubscribe() first")
+        wanted = arguments.partitions(partitions)
+        self._cluster.watch_only({each.topic for each in wanted})
+        self._subscriptions.assign(wanted, Start.COMMITTED)
+        self._is_position_wanted.set()
+
+    async def unsubscribe(self) -> None:
+        """Give up all partitions, and leave the group."""
+        if self._rebalancer is not None and self._membership is not None:
+            await self._rebalancer.leave(is_committing=True)
+            self._membership.end()
+            self._rebalancer = self._membership = self._committer.membership = None
+            self._subscriptions.topics, self._pattern = frozenset(), None
+            self._cluster.watch_all(is_on=False)
+        self._subscriptions.revoke(self._subscriptions.assigned)
+
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """Let the group rebalance when this consumer polls next, as something changed that only the application knows (KIP-568, KIP-800).
+
+        Raises:
+            ConfigError: the consumer is not subscribed.
+        """
+        self._require_open()
+        if self._membership is None:
+            raise ConfigError("the consumer is in no group: subscribe() first")
+        self._membership.request_join(reason or "the application asked for a rebalance")
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read now, sorted."""
+        return self._subscriptions.assigned
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed."""
+        return self._subscriptions.topics
+
+    # Records
+
+    async def poll(self, max_records: int | None = None, timeout_ms: int = 1_000) -> list[ConsumerRecord]:
+        """Return records, at most ``max_records`` (default ``max_poll_records``), as soon as there are any; none after ``timeout_ms``.
+
+        Rebalance callbacks are called in here. A cancelled poll loses nothing, nor does one that raises.
+
+        Raises:
+            RecordDeserializationError: a deserializer failed; polling again meets the same record, seeking behind it skips it.
+            KafkaError: what a fetch, a position or the group failed with for good; INVALID_REQUEST, it is closed, or polled already.
+        """
+        self._require_open()
+        if self._is_polling:
+            text = "another task or thread polls this consumer, or a callback of its own does: one poll at a time"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        self._meter.note_poll()
+        deadline = trio.current_time() + timeout_ms / 1_000
+        limit = self.config.max_poll_records if max_records is None else max_records
+        if self._membership is not None:
+            self._membership.note_poll(is_polling=True)
+        self._is_polling = True
+        try:
+            while True:
+                self._changed = trio.Event()
+                await self._advance()
+                records = self._fetcher.take(limit)
+                if records and self._interceptors:
+                    records = self._intercepted(records)
+                if records or self._is_woken:
+                    self._is_woken = False
+                    return records
+                await self._wait_for_change(deadline)
+                if trio.current_time() >= deadline and not self._changed.is_set():
+                    return []
+        finally:
+            self._is_polling = False
+            if self._membership is not None:
+                self._membership.note_poll(is_polling=False)
+
+    def wakeup(self) -> None:
+        """End the poll that waits, or else the next one, at once, with no records if none are ready."""
+        self._is_woken = True
+        self._note_change()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """Return the next record, waiting for ever; the position is behind it, so leaving the loop skips nothing. ``poll`` is faster."""
+        while True:
+            records = await self.poll(max_records=1, timeout_ms=self.config.default_api_timeout_ms)
+            if records:
+                return records[0]
+
+    # Commits
+
+    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
+        """Commit these offsets (default: behind all records that ``poll`` returned): the next ones to read.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS: the group went on; INVALID_GROUP_ID: there is none.
+            TypeError, ValueError: there can be no such partition or offset.
+        """
+        self._require_open()
+        await self._committer.commit(self._to_commit(positions), self.config.default_api_timeout_ms)
+
+    def commit_soon(
+        self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, on_commit: CommitCallback | None = None
+    ) -> None:
+        """Commit without waiting; ``on_commit`` hears how it went. Commits keep their order, and closing waits for them.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the consumer is closed.
+            TypeError, ValueError: there can be no such partition or offset.
+        """
+        self._require_open()
+        self._committer.commit_soon(self._to_commit(positions), on_commit)
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what the group committed; partitions without a commit are left out.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID, the consumer has no group.
+        """
+        if self.config.group_id is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id has committed nothing")
+        return dict(await committed_offsets(self.cluster, self.config, arguments.partitions(partitions)))
+
+    def metrics(self) -> ConsumerMetrics:
+        """Return what the consumer counted so far; see ``client_metrics``."""
+        lags = {state.topic_partition: self.lag(state.topic_partition) for state in self._subscriptions}
+        known = {each: lag for each, lag in lags.items() if lag is not None}
+        return self._meter.metrics(self._cluster.metrics(), known, self._fetcher.buffered_bytes, len(self._subscriptions))
+
+    # Inside
+
+    async def _advance(self) -> None:
+        """Everything that has to happen before records may be handed out."""
+        if self._rebalancer is not None:
+            if self._cluster.view.version != self._view_version:
+                self._view_version = self._cluster.view.version
+                self._match_again()
+                self._rebalancer.look_at(self._cluster.view)
+            await self._rebalancer.advance()
+        if self._committer.is_automatic and self._now_ms() >= self._committer.due_ms:
+            self._committer.commit_soon(self._committer.start_interval(), None)
+        error, self._position_error = self._position_error, None
+        if error is not None:
+            raise error
+        self._fetcher.raise_error()
+        if self._subscriptions.without_position():
+            self._is_position_wanted.set()
+        self._fetcher.wake()
+
+    async def _wait_for_change(self, deadline: float) -> None:
+        if self._committer.is_automatic and self._committer.consumed():
+            until_due_s = (self._committer.due_ms - self._now_ms()) / 1_000
+            deadline = min(deadline, trio.current_time() + max(until_due_s, 0.001))
+        with trio.move_on_at(deadline):
+            await self._changed.wait()
+
+    async def _keep_positions(self) -> None:
+        """Find the positions of partitions that have none, for ever."""
+        attempt = 0
+        while True:
+            await self._is_position_wanted.wait()
+            self._is_position_wanted = trio.Event()
+            try:
+                await find_positions(self._cluster, self.config, self._subscriptions.without_position(), is_waiting_for_leaders=False)
+                attempt = 0
+            except KafkaError as error:
+                if error.code in MAY_COME:
+                    self._quiet.warning(error.code, "where to read on is not known yet: %s", error)
+                    self._is_position_wanted.set()
+                else:
+                    self._position_error = error
+                self._note_change()
+                await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)
+                attempt += 1
+            self._fetcher.wake()
+
+    def _matching(self, pattern: Pattern[str]) -> frozenset[str]:
+        """Return the topics that a pattern stands for now."""
+        topics = self._cluster.view.topics.values()
+        is_internal_wanted = not self.config.exclude_internal_topics
+        return frozenset(topic.name for topic in topics if (is_internal_wanted or not topic.is_internal) and pattern.fullmatch(topic.name))
+
+    def _match_again(self) -> None:
+        """The cluster changed: so may what the pattern stands for."""
+        if self._pattern is None or self._membership is None:
+            return
+        matching = self._matching(self._pattern)
+        if matching != self._subscriptions.topics:
+            logger.info("group %s: %d topics match %r now", self.config.group_id, len(matching), self._pattern.pattern)
+            self._subscriptions.topics = matching
+            self._membership.request_join("the topics that match the pattern changed")
+
+    def _intercepted(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """Let the interceptors see the records; where one raises, they are read again."""
+        seen = records
+        try:
+            for interceptor in self._interceptors:
+                seen = interceptor(seen)
+        except BaseException:
+            for record in reversed(records):
+                self._subscriptions.of(record.topic_partition).seek(record.offset)
+            raise
+        return seen
+
+    def _to_commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._committer.consumed() if positions is None else as_offsets(positions)
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is closed: use it inside 'async with'")
+
+    async def _close(self, *, is_committing: bool) -> None:
+        await self._committer.settle_soon()
+        if self._rebalancer is not None:
+            await self._rebalancer.leave(is_committing=is_committing)
+        elif is_committing:
+            await self._committer.commit_consumed()
+        self._is_open = False  # the callbacks of the last revocation could still commit
+        await self._fetcher.end_sessions()
+
+    def _note_change(self) -> None:
+        self._changed.set()
+
+    def _now_ms(self) -> int:
+        return self._env.clock.monotonic_ms()

@@ -1,0 +1,157 @@
+"""One fetch and its answer: what a leader is asked for a set of partitions, through which session, and what came back of each.
+
+Decides versions (topic ids where they are known, epochs where the broker takes them), sessions, and, towards brokers that do not tell of
+truncation by themselves, when to ask where an epoch ended (KIP-320). Knows nothing of buffers and of what errors of a partition mean.
+"""
+
+from collections.abc import Iterable
+
+from log_service.client.admin import offsets
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.consumer.fetch_session import Asked, FetchSession
+from log_service.client.consumer.range_reader import LAST_FETCH_VERSION_WITH_NAMES
+from log_service.client.consumer.subscriptions import PartitionState
+from log_service.client.metrics import ConsumerMeter
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId, TopicPartition
+from log_service.config.client import ConsumerConfig
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
+from log_service.rpc.connection import RpcConnection, raise_for
+
+PURPOSE = "fetch"
+FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_EPOCHS = 12
+CLOSING_MS = 1_000
+SESSION_ENDED = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR}
+)
+
+Answers = dict[TopicPartition, PartitionData]
+
+
+class FetchExchange:
+    """Asks leaders for records; one session per broker."""
+
+    def __init__(self, cluster: ClusterMetadata, config: ConsumerConfig, meter: ConsumerMeter) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._meter = meter
+        self._sessions: dict[int, tuple[bool, FetchSession]] = {}
+
+    async def ask(self, node_id: int, states: Iterable[PartitionState]) -> Answers:
+        """Fetch once; partitions that have nothing new may be missing from the answer.
+
+        Raises:
+            KafkaError: the broker cannot be reached, or refused the whole request.
+        """
+        connection = await self._cluster.node(node_id, PURPOSE)
+        version = connection.version_of(ApiKey.FETCH)
+        asked = list(states)
+        if version >= FIRST_VERSION_WITH_EPOCHS:
+            diverging: Answers = {}
+        else:
+            diverging = await self._find_truncations(asked)
+            asked = [state for state in asked if state.topic_partition not in diverging]
+        answers = await self._exchange(node_id, connection, version, asked) if asked else {}
+        return {**answers, **diverging}
+
+    async def end_sessions(self) -> None:
+        """Tell the brokers that they may forget the sessions; nobody waits for what they say to that."""
+        for node_id, (_, session) in self._sessions.items():
+            if not session.is_open:
+                continue
+            request = FetchRequest(max_wait_ms=0)
+            session.end(request)
+            try:
+                connection = await self._cluster.node(node_id, PURPOSE)
+                await connection.send_only(request)
+            except KafkaError:
+                continue  # a session that nobody ends is evicted some day
+
+    async def _exchange(self, node_id: int, connection: RpcConnection, version: int, states: list[PartitionState]) -> Answers:
+        wanted = {state.topic_partition: self._asked(state, version) for state in states}
+        names = {asked.topic_id: each.topic for each, asked in wanted.items()}
+        is_by_id = NO_TOPIC_ID not in names
+        session = self._session(node_id, version, is_by_id=is_by_id)
+        max_version = None if is_by_id else LAST_FETCH_VERSION_WITH_NAMES
+        was_open = session is not None and session.is_open
+        try:
+            response = await self._request(connection, session, wanted, max_version)
+            if was_open and response.error_code in SESSION_ENDED:
+                response = await self._request(connection, session, wanted, max_version)
+        except KafkaError:
+            if session is not None:
+                session.reset()
+            raise
+        raise_for(response.error_code, None, f"fetch from broker {node_id}")
+        return {
+            TopicPartition(topic.topic or names.get(TopicId(topic.topic_id), ""), answer.partition_index): answer
+            for topic in response.responses
+            for answer in topic.partitions
+        }
+
+    async def _request(
+        self, connection: RpcConnection, session: FetchSession | None, wanted: dict[TopicPartition, Asked], max_version: int | None
+    ) -> FetchResponse:
+        config = self._config
+        request = FetchRequest(
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            isolation_level=config.isolation,
+            rack_id=config.client_rack,
+        )
+        filling = FetchSession() if session is None else session
+        filling.fill(request, wanted)
+        if session is None:
+            request.session_epoch = -1
+        started_ms = self._meter.now_ms()
+        response = await connection.request(request, FetchResponse, max_version=max_version, waits_ms=request.max_wait_ms)
+        self._meter.note_fetch(started_ms, response)
+        if session is not None:
+            session.accept(response)
+        return response
+
+    def _session(self, node_id: int, version: int, *, is_by_id: bool) -> FetchSession | None:
+        """Return the session with a broker; one that spoke of topics in another way begins anew."""
+        if version < FIRST_VERSION_WITH_SESSIONS:
+            return None
+        was_by_id, session = self._sessions.get(node_id, (is_by_id, FetchSession()))
+        if was_by_id is not is_by_id:
+            session.reset()
+        self._sessions[node_id] = is_by_id, session
+        return session
+
+    def _asked(self, state: PartitionState, version: int) -> Asked:
+        view = self._cluster.view
+        known = view.partition(state.topic_partition)
+        return Asked(
+            topic_id=view.topic_id_of(state.topic_partition.topic),
+            fetch_offset=state.fetch_offset,
+            current_leader_epoch=NO_LEADER_EPOCH if known is None else known.leader_epoch,
+            last_fetched_epoch=state.fetch_epoch if version >= FIRST_VERSION_WITH_EPOCHS else NO_LEADER_EPOCH,
+            max_bytes=self._config.max_partition_fetch_bytes,
+        )
+
+    async def _find_truncations(self, states: list[PartitionState]) -> Answers:
+        """Ask, once per leader epoch, where the epochs of the positions ended; an end below a position is a truncation."""
+        leaders = {state.topic_partition: self._cluster.view.partition(state.topic_partition) for state in states}
+        doubtful: dict[TopicPartition, PartitionState] = {}
+        for state in states:
+            known = leaders[state.topic_partition]
+            if state.fetch_epoch >= 0 and known is not None and state.validated_epoch < known.leader_epoch:
+                doubtful[state.topic_partition] = state
+        if not doubtful:
+            return {}
+        epochs = {each: state.fetch_epoch for each, state in doubtful.items()}
+        ends = await offsets.offsets_for_leader_epoch(self._cluster, epochs, self._config.request_timeout_ms)
+        found: Answers = {}
+        for each, state in doubtful.items():
+            leader, end = leaders[each], ends.get(each)
+            if end is not None and 0 <= end.end_offset < state.fetch_offset:
+                epoch_end = EpochEndOffset(epoch=end.leader_epoch, end_offset=end.end_offset)
+                found[each] = PartitionData(partition_index=each.partition, diverging_epoch=epoch_end)
+            elif leader is not None:
+                state.validated_epoch = leader.leader_epoch
+        return found

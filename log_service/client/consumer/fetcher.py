@@ -1,0 +1,392 @@
+"""Fetches ahead of the application, within bounds, and opens batches only when their records are asked for.
+
+Decides what to fetch next (every partition that may be fetched, one request per leader at a time), when enough is buffered, and what an
+answer's errors mean. Where a position comes from is ``positions``'s, who owns what is the consumer's.
+
+Invariants: buffered bytes stay below ``queued_max_bytes`` plus one answer per leader; records come out in the order of offsets, each once,
+none from before the position, none of a partition that is paused or was given up; an answer to a fetch that was sent before a seek is
+dropped; a partition that answers errors is asked again after a pause, and not before the application was told where it has to be.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.consumer.aborted import AbortedFilter
+from log_service.client.consumer.fetch_exchange import FetchExchange
+from log_service.client.consumer.record_reader import RecordReader
+from log_service.client.consumer.records import ConsumerRecord, Deserializer, LogTruncation, RecordDeserializationError
+from log_service.client.consumer.subscriptions import UNKNOWN, Hold, PartitionState, Start, Subscriptions
+from log_service.client.metrics import ConsumerMeter
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
+from log_service.config.client import ConsumerConfig
+from log_service.protocol.messages.fetch import PartitionData
+
+logger = logging.getLogger(__name__)
+
+STALE_VIEW = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+
+class _Fetched:
+    """Batches of one partition that wait to be opened."""
+
+    __slots__ = ("reader", "size_bytes", "state", "version")
+
+    def __init__(self, state: PartitionState, reader: RecordReader, size_bytes: int) -> None:
+        self.state = state
+        self.version = state.version
+        self.reader = reader
+        self.size_bytes = size_bytes
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether somebody moved the partition since."""
+        return self.state.version != self.version
+
+
+class Fetcher:
+    """Keeps records of all assigned partitions ready. ``on_change`` is called when a poll should look again."""
+
+    def __init__(
+        self,
+        cluster: ClusterMetadata,
+        config: ConsumerConfig,
+        subscriptions: Subscriptions,
+        deserializers: tuple[Deserializer | None, Deserializer | None],
+        *,
+        on_change: Callable[[], None],
+        meter: ConsumerMeter,
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._subscriptions = subscriptions
+        self._deserializers = deserializers
+        self._on_change = on_change
+        self._meter = meter
+        self._quiet = QuietLogger(logger, meter.now_ms)
+        self._exchange = FetchExchange(cluster, config, meter)
+        self._fetched: deque[_Fetched] = deque()
+        self._busy_nodes: set[int] = set()
+        self._wakeup = trio.Event()
+        self._untold: deque[tuple[PartitionState | None, KafkaError]] = deque()
+        self._buffered_bytes = 0
+        self._is_refreshing = False
+        self._refresh_attempt = 0
+
+    def __repr__(self) -> str:
+        return f"<Fetcher buffered={self._buffered_bytes} busy={sorted(self._busy_nodes)}>"
+
+    def wake(self) -> None:
+        """Something may be fetched that could not be before."""
+        self._wakeup.set()
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What was fetched and not handed out yet."""
+        return self._buffered_bytes
+
+    def raise_error(self) -> None:
+        """Raise what a fetch failed with for good, once; the partition is asked again a little later: polls may follow at once.
+
+        Raises:
+            KafkaError: TOPIC_AUTHORIZATION_FAILED, CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (with auto_offset_reset none) and others.
+        """
+        while self._untold:
+            state, error = self._untold.popleft()
+            if state is None:
+                raise error
+            if self._is_current(state) and state.hold is Hold.TELLING:
+                self._pause(state)
+                raise error
+
+    def take(self, max_records: int) -> list[ConsumerRecord]:
+        """Return what is ready, at most ``max_records``, of partitions that are not paused; positions move behind it.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD (of which RecordDeserializationError is one): the position stays before the
+                broken batch or at the record; what came before it is returned first.
+        """
+        taken: list[ConsumerRecord] = []
+        kept: list[_Fetched] = []
+        try:
+            while self._fetched and len(taken) < max_records:
+                fetched = self._fetched.popleft()
+                if fetched.is_stale or not self._is_current(fetched.state):
+                    self._drop(fetched)
+                elif fetched.state.is_paused:
+                    kept.append(fetched)
+                elif not self._open(fetched, taken, max_records):
+                    kept.append(fetched)
+                    break
+        finally:
+            self._fetched.extendleft(reversed(kept))
+            self._meter.note_consumed(len(taken), 0)
+            self.wake()
+        return taken
+
+    async def end_sessions(self) -> None:
+        """Say goodbye to the brokers."""
+        await self._exchange.end_sessions()
+
+    async def run(self) -> None:
+        """Fetch for ever."""
+        async with trio.open_nursery() as self._nursery:
+            while True:
+                for node_id, states in self._fetchable().items():
+                    self._busy_nodes.add(node_id)
+                    self._nursery.start_soon(self._fetch, node_id, states)
+                await self._wakeup.wait()
+                self._wakeup = trio.Event()
+
+    # Handing out
+
+    def _open(self, fetched: _Fetched, taken: list[ConsumerRecord], max_records: int) -> bool:
+        """Take records of one answer; whether one may look at the next answer."""
+        state, reader = fetched.state, fetched.reader
+        try:
+            is_empty = reader.read_into(taken, max_records)
+        except RecordDeserializationError:
+            state.position, state.leader_epoch = reader.position, reader.leader_epoch
+            if not taken:
+                self._fetched.appendleft(fetched)
+                raise
+            return False
+        except KafkaError as error:
+            self._drop(fetched)
+            state.seek(reader.position, reader.leader_epoch)
+            if not taken:
+                raise
+            self._fail(state, error)
+            return True
+        state.position, state.leader_epoch = reader.position, reader.leader_epoch
+        if is_empty:
+            self._drop(fetched)
+            self._meter.note_consumed(0, fetched.size_bytes)
+            if state.hold is Hold.READING and state.position == state.fetch_offset:
+                state.hold = None
+        return is_empty
+
+    def _is_current(self, state: PartitionState) -> bool:
+        return self._subscriptions.get(state.topic_partition) is state
+
+    def _drop(self, fetched: _Fetched) -> None:
+        self._buffered_bytes -= fetched.size_bytes
+        if not fetched.is_stale:
+            fetched.state.buffered_bytes -= fetched.size_bytes
+
+    def _make_room(self) -> None:
+        """Let go of what nobody will read, and of what paused partitions hold: that is fetched again when they are resumed."""
+        for fetched in self._fetched:
+            if fetched.state.is_paused and not fetched.is_stale:
+                fetched.state.seek(fetched.state.position, fetched.state.leader_epoch)
+        kept = [fetched for fetched in self._fetched if not fetched.is_stale and self._is_current(fetched.state)]
+        self._fetched = deque(kept)
+        self._buffered_bytes = sum(fetched.size_bytes for fetched in kept)
+
+    # Fetching
+
+    def _fetchable(self) -> dict[int, list[PartitionState]]:
+        """Return what to ask each leader that is not being asked already; asks for new metadata where a leader is missing."""
+        if self._buffered_bytes >= self._config.queued_max_bytes:
+            self._make_room()
+        if self._buffered_bytes >= self._config.queued_max_bytes:
+            return {}
+        share_bytes = self._config.queued_max_bytes // max(len(self._subscriptions), 1)
+        by_node: dict[int, list[PartitionState]] = {}
+        for state in self._subscriptions:
+            if not state.is_fetchable or (state.buffered_bytes and state.buffered_bytes >= share_bytes):
+                continue
+            node_id = self._node_for(state)
+            if node_id < 0:
+                self._request_refresh()
+            elif node_id not in self._busy_nodes:
+                by_node.setdefault(node_id, []).append(state)
+        return by_node
+
+    def _node_for(self, state: PartitionState) -> int:
+        """Return the replica that the leader named as nearer (KIP-392), for as long as metadata stays fresh, else the leader."""
+        if state.preferred_replica >= 0:
+            is_fresh = self._cluster.env.clock.monotonic_ms() < state.preferred_until_ms
+            if is_fresh and state.preferred_replica in self._cluster.view.nodes:
+                return state.preferred_replica
+            state.preferred_replica = UNKNOWN
+        return self._cluster.view.leader_of(state.topic_partition)
+
+    async def _fetch(self, node_id: int, states: list[PartitionState]) -> None:
+        versions = [(state, state.version) for state in states]
+        for state in states:
+            state.is_in_flight = True
+        try:
+            answers = await self._exchange.ask(node_id, states)
+        except KafkaError as error:
+            self._note_request_error(error)
+            await trio.sleep(self._cluster.backoff_ms(self._refresh_attempt) / 1_000)
+        else:
+            for state, version in versions:
+                answer = answers.get(state.topic_partition)
+                if answer is not None and state.version == version and self._is_current(state):
+                    self._accept(state, answer)
+        finally:
+            for state in states:
+                state.is_in_flight = False
+            self._busy_nodes.discard(node_id)
+            self.wake()
+
+    # Answers
+
+    def _accept(self, state: PartitionState, answer: PartitionData) -> None:
+        code = ErrorCode.of(answer.error_code)
+        if answer.preferred_read_replica >= 0:
+            state.preferred_replica = answer.preferred_read_replica
+            state.preferred_until_ms = self._cluster.env.clock.monotonic_ms() + self._config.metadata_max_age_ms
+            if state.preferred_replica not in self._cluster.view.nodes:
+                self._request_refresh()  # the leader knows of a broker that came later than this view
+                self._pause(state)
+        elif code is not ErrorCode.NONE and state.preferred_replica >= 0:
+            state.preferred_replica = UNKNOWN  # what a follower lacks, the leader may have
+            self.wake()
+            return
+        if code is not ErrorCode.NONE:
+            self._learn_leader(state, answer)
+            where = f"fetch of {state.topic_partition} at offset {state.fetch_offset}"
+            self._note_error(state, KafkaError(code, f"{where}: {code.name}"))
+            return
+        self._refresh_attempt = 0
+        if answer.diverging_epoch is not None and answer.diverging_epoch.end_offset >= 0:
+            self._note_truncation(state, answer.diverging_epoch.end_offset)
+            return
+        state.high_watermark = answer.high_watermark
+        state.last_stable_offset = answer.last_stable_offset
+        state.log_start_offset = answer.log_start_offset
+        if answer.records is not None and len(answer.records):
+            self._accept_records(state, answer)
+
+    def _accept_records(self, state: PartitionState, answer: PartitionData) -> None:
+        records: Any = answer.records
+        try:
+            reader = RecordReader(
+                state.topic_partition,
+                records,
+                state.fetch_offset,
+                aborted=self._aborted_filter(state, answer),
+                check_crcs=self._config.check_crcs,
+                deserializers=self._deserializers,
+            )
+        except KafkaError as error:
+            self._fail(state, error)
+            return
+        if reader.end_position == state.fetch_offset:
+            text = f"{state.topic_partition}: the answer to a fetch at offset {state.fetch_offset} holds no whole batch that reaches it"
+            self._fail(state, KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text))
+            return
+        fetched = _Fetched(state, reader, len(records))
+        state.fetch_offset, state.fetch_epoch = reader.end_position, reader.end_epoch
+        state.buffered_bytes += fetched.size_bytes
+        self._buffered_bytes += fetched.size_bytes
+        self._fetched.append(fetched)
+        self._on_change()
+
+    def _aborted_filter(self, state: PartitionState, answer: PartitionData) -> AbortedFilter | None:
+        """Return the partition's filter; a new one after each seek."""
+        if not self._config.isolation:
+            return None
+        if state.aborted is None:
+            state.aborted = AbortedFilter()
+        state.aborted.add(answer.aborted_transactions)
+        return state.aborted
+
+    def _learn_leader(self, state: PartitionState, answer: PartitionData) -> None:
+        """Take the leader that a broker which is it no more has named (KIP-951)."""
+        leader = answer.current_leader
+        if leader is not None and leader.leader_id >= 0:
+            self._cluster.view = self._cluster.view.with_leader(state.topic_partition, leader.leader_id, leader.leader_epoch)
+
+    def _note_request_error(self, error: KafkaError) -> None:
+        if error.code in STALE_VIEW or error.is_retriable:
+            self._request_refresh()
+        else:
+            self._untold.clear()
+            self._untold.append((None, error))
+            self._on_change()
+
+    def _note_error(self, state: PartitionState, error: KafkaError) -> None:
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._reset(state, error)
+        elif error.code in STALE_VIEW or error.is_retriable:
+            self._request_refresh()
+            self._pause(state)
+        else:
+            self._fail(state, error)
+
+    def _pause(self, state: PartitionState) -> None:
+        state.hold = Hold.PAUSE
+        self._nursery.start_soon(self._ask_again, state, state.version)
+
+    async def _ask_again(self, state: PartitionState, version: int) -> None:
+        """End a partition's pause."""
+        await trio.sleep(self._cluster.backoff_ms(self._refresh_attempt) / 1_000)
+        if state.version == version and state.hold is Hold.PAUSE:
+            state.hold = None
+            self.wake()
+
+    def _fail(self, state: PartitionState, error: KafkaError) -> None:
+        state.hold = Hold.TELLING
+        self._untold.append((state, error))
+        self._on_change()
+
+    def _note_truncation(self, state: PartitionState, end_offset: int) -> None:
+        """The log was cut back below what was read and written anew: go back to where both agree, or tell the application (KIP-320)."""
+        error = LogTruncation(state.topic_partition, state.fetch_offset, end_offset)
+        if self._config.auto_offset_reset == "none":
+            self._fail(state, error)
+            return
+        self._quiet.warning(state.topic_partition, "%s; going back there", error)
+        state.seek(min(state.position, end_offset))
+        self._on_change()
+
+    def _reset(self, state: PartitionState, error: KafkaError) -> None:
+        """The log does not have that offset: start where ``auto_offset_reset`` says, or tell the application."""
+        if state.position != state.fetch_offset:
+            state.hold = Hold.READING  # asked again when what is buffered was handed out
+        elif self._config.auto_offset_reset == "none":
+            self._fail(state, error)
+        else:
+            self._quiet.warning(state.topic_partition, "%s; going to the %s offset", error, self._config.auto_offset_reset)
+            state.seek_to(Start.RESET)
+            self._on_change()
+
+    def _request_refresh(self) -> None:
+        if not self._is_refreshing:
+            self._is_refreshing = True
+            self._nursery.start_soon(self._refresh)
+
+    async def _refresh(self) -> None:
+        """Refresh the view after a growing pause; what could not be fetched is tried again then."""
+        await trio.sleep(self._cluster.backoff_ms(self._refresh_attempt) / 1_000)
+        self._refresh_attempt += 1
+        try:
+            await self._cluster.refresh()
+        except KafkaError as error:
+            self._quiet.info("refresh", "refreshing metadata: %s", error)
+        self._is_refreshing = False
+        self.wake()

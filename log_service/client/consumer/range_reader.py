@@ -1,0 +1,185 @@
+"""Reading exactly one offset range of one partition, as raw batches.
+
+Decides what of a partition belongs to [start, end): whole batches that reach into it, in order, with those of aborted transactions and
+markers left out under read_committed. The first and the last batch may reach beyond the range: whoever opens them leaves out the rest
+(``records.arrow`` does). Knows nothing of groups and checkpoints.
+
+Invariants: reading ends when the position reaches ``end``, also where the last offsets hold no record (markers, compaction, aborted
+records); at most one answer of the broker is in memory besides the one that the caller holds; nothing is skipped in silence: a start below
+the log start, or an end that the partition has not reached within the deadline, is an error.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import trio
+
+from log_service.client.arguments import isolation_of
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.consumer.aborted import AbortedFilter
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_TOPIC_ID, Buffer, TopicPartition
+from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers
+from log_service.rpc.connection import raise_for
+
+DEFAULT_MAX_BYTES = 8 << 20
+FETCH_WAIT_MS = 500
+GRACE_MS = 1_000
+"""Beyond the caller's limit, so that the wait ends with what is known of the partition."""
+LAST_FETCH_VERSION_WITH_NAMES = 12
+PURPOSE = "range"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawBatches:
+    """Whole batches, back to back, as they lie in the log. ``position`` is the offset to go on at.
+
+    ``batches`` is a view of the broker's answer where that holds nothing else.
+    """
+
+    topic_partition: TopicPartition
+    batches: Buffer
+    position: int
+    high_watermark: int
+    last_stable_offset: int
+
+
+class HasCluster(Protocol):
+    """An open Admin, Producer or Consumer."""
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """The client's view of its cluster."""
+
+
+async def read_range(
+    client: HasCluster,
+    topic_partition: TopicPartition,
+    start: int,
+    end: int,
+    *,
+    isolation_level: str = "read_committed",
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    check_crcs: bool = True,
+    timeout_ms: int | None = None,
+) -> AsyncIterator[RawBatches]:
+    """Yield the batches of [start, end), in chunks of at most about ``max_bytes`` (one batch may be larger).
+
+    ``timeout_ms`` (default ``default_api_timeout_ms``) bounds the wait for each next chunk. Close the generator early with ``aclosing``.
+
+    Raises:
+        KafkaError: OFFSET_OUT_OF_RANGE, ``start`` is not in the log; REQUEST_TIMED_OUT, the position stood still for ``timeout_ms`` (with
+            read_committed perhaps below an open transaction); CORRUPT_MESSAGE, a checksum does not hold; or what the broker refused with.
+        ValueError: the range ends before it starts. ConfigError: there is no such isolation level.
+    """
+    if not 0 <= start <= end:
+        raise ValueError(f"[{start}, {end}) is no range of offsets")
+    cluster = client.cluster
+    limit_ms = cluster.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+    is_committed_only = bool(isolation_of(isolation_level))
+    aborted = AbortedFilter() if is_committed_only else None
+    position = start
+    while position < end:
+        fetch = partial(_fetch_progress, cluster, topic_partition, position, max_bytes, limit_ms, is_committed_only=is_committed_only)
+        answer = await cluster.retry(fetch, limit_ms + GRACE_MS)
+        batches, position = _cut(answer, topic_partition, position, end, aborted, check_crcs=check_crcs)
+        yield RawBatches(
+            topic_partition=topic_partition,
+            batches=batches,
+            position=position,
+            high_watermark=answer.high_watermark,
+            last_stable_offset=answer.last_stable_offset,
+        )
+
+
+async def _fetch_progress(
+    cluster: ClusterMetadata, topic_partition: TopicPartition, position: int, max_bytes: int, limit_ms: int, *, is_committed_only: bool
+) -> PartitionData:
+    """Fetch until there is something at ``position``."""
+    deadline = trio.current_time() + limit_ms / 1_000
+    while True:
+        answer = await _fetch_once(cluster, topic_partition, position, max_bytes, is_committed_only=is_committed_only)
+        if answer.records is not None and len(answer.records):
+            return answer
+        if trio.current_time() >= deadline:
+            text = (
+                f"{topic_partition} stood still at {position} for {limit_ms} ms: high watermark {answer.high_watermark}, "
+                f"last stable offset {answer.last_stable_offset}"
+            )
+            raise _StoodStillError(text)
+
+
+class _StoodStillError(KafkaError):
+    """Not to be tried again: waiting was the try."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, text)
+
+    @property
+    def is_retriable(self) -> bool:
+        return False
+
+
+async def _fetch_once(
+    cluster: ClusterMetadata, topic_partition: TopicPartition, position: int, max_bytes: int, *, is_committed_only: bool
+) -> PartitionData:
+    topic, number = topic_partition
+    if cluster.view.partition(topic_partition) is None:
+        await cluster.refresh([topic])
+    topic_id = cluster.view.topic_id_of(topic)
+    partition = FetchPartition(partition=number, fetch_offset=position, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=FETCH_WAIT_MS,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=int(is_committed_only),
+        topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[partition])],
+    )
+    connection = await cluster.leader(topic_partition, PURPOSE)
+    max_version = LAST_FETCH_VERSION_WITH_NAMES if topic_id == NO_TOPIC_ID else None
+    response = await connection.request(request, FetchResponse, max_version=max_version, waits_ms=FETCH_WAIT_MS)
+    raise_for(response.error_code, None, f"fetch of {topic_partition}")
+    answer = response.responses[0].partitions[0]
+    raise_for(answer.error_code, None, f"fetch of {topic_partition} at offset {position}")
+    return answer
+
+
+def _cut(
+    answer: PartitionData, topic_partition: TopicPartition, position: int, end: int, aborted: AbortedFilter | None, *, check_crcs: bool
+) -> tuple[Buffer, int]:
+    """Return the whole batches of an answer that belong to the range, and the position after them."""
+    records: Any = answer.records
+    view = memoryview(records)
+    if aborted is not None:
+        aborted.add(answer.aborted_transactions)
+    kept: list[tuple[int, int]] = []
+    started = position
+    for at, header in iterate_headers(view, is_torn_tail_ok=True):
+        if header.base_offset >= end:
+            position = end
+            break
+        if header.next_offset <= position:
+            continue
+        position = header.next_offset
+        if check_crcs and not is_crc_valid(view[at : at + header.size_bytes]):
+            raise CorruptBatch(f"{topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold")
+        if aborted is None or aborted.is_visible(
+            header.last_offset,
+            header.producer_id,
+            is_transactional=header.is_transactional,
+            is_control=header.is_control,
+        ):
+            kept.append((at, at + header.size_bytes))
+    if position == started:
+        raise CorruptBatch(f"{topic_partition}: the answer to a fetch at offset {position} holds no whole batch that reaches it")
+    return _joined(view, kept), position
+
+
+def _joined(view: memoryview, kept: list[tuple[int, int]]) -> Buffer:
+    """Return the kept pieces of an answer end to end: where nothing lies between them, as they lie there."""
+    if kept and kept[-1][1] - kept[0][0] == sum(end - start for start, end in kept):
+        return view[kept[0][0] : kept[-1][1]]
+    return b"".join([view[start:end] for start, end in kept])

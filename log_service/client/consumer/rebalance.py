@@ -1,0 +1,139 @@
+"""What a consumer does when its group rebalances: gives up, takes over, tells the application, commits in between.
+
+Decides the order of these steps for the two protocols: eager members give everything up before they join, cooperative ones only what goes
+to others, after they have joined (KIP-429). All steps run inside the application's own poll, so that no partition is taken away while its
+records are being worked on.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from inspect import isawaitable
+
+from log_service.client.connections.cluster_view import ClusterView
+from log_service.client.consumer.assignors import ASSIGNORS
+from log_service.client.consumer.commits import Committer
+from log_service.client.consumer.membership import JoinOutcome, Membership
+from log_service.client.consumer.subscriptions import Start, Subscriptions
+from log_service.client.group_protocol import encode_subscription, subscription_for
+from log_service.common.types import TopicPartition
+from log_service.config.client import ConsumerConfig
+
+logger = logging.getLogger(__name__)
+
+RebalanceCallback = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
+"""Called inside ``poll`` with the partitions it is about; may be async, may commit and seek."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceCallbacks:
+    """What the application wants to hear. Without ``on_lost``, lost partitions are told to ``on_revoked``."""
+
+    on_assigned: RebalanceCallback | None = None
+    on_revoked: RebalanceCallback | None = None
+    on_lost: RebalanceCallback | None = None
+
+
+class Rebalancer:
+    """The steps of one subscribed consumer."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscriptions: Subscriptions,
+        membership: Membership,
+        committer: Committer,
+        callbacks: RebalanceCallbacks,
+    ) -> None:
+        self._config = config
+        self._subscriptions = subscriptions
+        self._membership = membership
+        self._committer = committer
+        self._callbacks = callbacks
+        self._previous: tuple[TopicPartition, ...] = ()
+        self._previous_generation = -1
+        self.is_cooperative = all(ASSIGNORS[name].is_cooperative for name in config.partition_assignment_strategy)
+
+    async def advance(self) -> None:
+        """Take the next steps, if there are any.
+
+        Raises:
+            KafkaError: this member can never join; or what a callback raised.
+        """
+        membership = self._membership
+        if membership.take_lost():
+            await self._lose()
+        membership.raise_error()
+        outcome = membership.take_outcome()
+        if outcome is not None:
+            await self._take_over(outcome)
+        if membership.is_join_needed and not membership.is_joining:
+            await self._prepare()
+            membership.start_join(self._subscribing)
+
+    def look_at(self, view: ClusterView) -> None:
+        """Join again if this member assigned by partition counts or racks that have changed."""
+        if self._membership.is_outdated_by(view):
+            self._membership.request_join("partitions of subscribed topics changed")
+
+    async def leave(self, *, is_committing: bool) -> None:
+        """Give everything up and leave the group."""
+        if is_committing:
+            await self._committer.commit_consumed()
+        try:
+            await self._revoke(self._subscriptions.assigned)
+        finally:
+            await self._membership.leave("the consumer was closed")
+
+    async def _prepare(self) -> None:
+        """Before a join: commit, and give up what has to be."""
+        await self._committer.commit_consumed()
+        owned = self._subscriptions.assigned
+        if self._membership.is_member:
+            self._previous, self._previous_generation = tuple(owned), self._membership.generation_id
+        if self.is_cooperative:
+            await self._revoke([each for each in owned if each.topic not in self._subscriptions.topics])
+        else:
+            await self._revoke(owned)
+
+    async def _take_over(self, outcome: JoinOutcome) -> None:
+        owned = set(self._subscriptions.assigned)
+        assigned = set(outcome.assigned)
+        revoked = sorted(owned - assigned)
+        if revoked:
+            await self._committer.commit_consumed()
+            await self._revoke(revoked)
+        text = "group %s: generation %d by %s: %d partitions, %d of them new"
+        logger.info(text, self._config.group_id, outcome.generation_id, outcome.assignor, len(assigned), len(assigned - owned))
+        self._committer.forget()
+        self._subscriptions.assign(sorted(assigned), Start.COMMITTED)
+        await _tell(self._callbacks.on_assigned, sorted(assigned - owned))
+        if revoked and self.is_cooperative:
+            self._membership.request_join("gave up partitions that others wait for")
+
+    async def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
+        if partitions:
+            logger.info("group %s: gives up %d partitions", self._config.group_id, len(partitions))
+            await _tell(self._callbacks.on_revoked, partitions)
+            self._subscriptions.revoke(partitions)
+
+    async def _lose(self) -> None:
+        lost = self._subscriptions.assigned
+        self._previous, self._previous_generation = (), -1
+        self._subscriptions.revoke(lost)
+        if lost:
+            logger.warning("group %s: lost %d partitions", self._config.group_id, len(lost))
+            await _tell(self._callbacks.on_lost or self._callbacks.on_revoked, lost)
+
+    def _subscribing(self, assignor: str) -> bytes:
+        owned = self._subscriptions.assigned if self.is_cooperative else self._previous
+        generation_id = self._membership.generation_id if self._membership.is_member else self._previous_generation
+        subscription = subscription_for(assignor, sorted(self._subscriptions.topics), owned, generation_id, self._config.client_rack)
+        return encode_subscription(subscription)
+
+
+async def _tell(callback: RebalanceCallback | None, partitions: Sequence[TopicPartition]) -> None:
+    if callback is not None:
+        result = callback(partitions)
+        if isawaitable(result):
+            await result

@@ -1,0 +1,140 @@
+"""The way from fetched bytes to the records that a consumer hands out: batches are checked, decompressed and opened when asked for.
+
+Decides which records of an answer are seen (none before the position, no markers, none of aborted transactions), and how many batches are
+opened at once. How their records become the application's is ``record_rows``'s. Knows nothing of where the bytes came from.
+
+Invariants: after any number of records ``position`` is the offset to go on at, ``end_position`` the one behind the whole answer; a batch
+that is damaged raises before any of its records is handed out, and after all that come before it.
+"""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any
+
+from log_service.client.consumer.aborted import AbortedFilter
+from log_service.client.consumer.record_rows import rows_of
+from log_service.client.consumer.records import ConsumerRecord, Deserializer, RecordDeserializationError
+from log_service.common.errors import KafkaError
+from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
+from log_service.records.batch import BatchHeader, CorruptBatch, OpenBatch, is_crc_valid, iterate_headers, open_batch
+
+RUN_BYTES = 1 << 20
+"""How much is opened at once, decompressed, where there are several batches: enough that the cost of each step does not count."""
+
+
+class RecordReader:
+    """Reads the records of one answer of one partition."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        records: Any,
+        position: int,
+        *,
+        aborted: AbortedFilter | None,
+        check_crcs: bool,
+        deserializers: tuple[Deserializer | None, Deserializer | None],
+    ) -> None:
+        self._topic_partition = topic_partition
+        self._view = memoryview(records)
+        self._aborted = aborted
+        self._check_crcs = check_crcs
+        self._deserialize_key, self._deserialize_value = deserializers
+        self._headers = [(at, header) for at, header in iterate_headers(self._view, is_torn_tail_ok=True) if header.next_offset > position]
+        self._next_batch = 0
+        self._rows: Iterator[ConsumerRecord] | None = None
+        self.position = position
+        self.leader_epoch: int = NO_LEADER_EPOCH
+        self.end_position = self._headers[-1][1].next_offset if self._headers else position
+        self.end_epoch = self._headers[-1][1].partition_leader_epoch if self._headers else NO_LEADER_EPOCH
+
+    def read_into(self, taken: list[ConsumerRecord], max_records: int) -> bool:
+        """Append records to ``taken`` until it holds ``max_records``; returns whether nothing is left.
+
+        Raises:
+            RecordDeserializationError: ``position`` stays at that record, and the next call begins with it.
+            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD: ``position`` stays before what is broken.
+        """
+        while len(taken) < max_records:
+            if self._rows is None and not self._open_next():
+                return True
+            assert self._rows is not None
+            if self._read_rows(self._rows, taken, max_records):
+                self._rows = None
+                self._move_behind(self._headers[self._next_batch - 1][1])
+        return self._rows is None and self._next_batch == len(self._headers)
+
+    def _read_rows(self, rows: Iterator[ConsumerRecord], taken: list[ConsumerRecord], max_records: int) -> bool:
+        """Take records of the opened batches; whether nothing is left of them."""
+        before_count = len(taken)
+        wanted = islice(rows, max_records - before_count)
+        try:
+            if self._deserialize_key is None and self._deserialize_value is None:
+                taken.extend(wanted)
+            else:
+                for record in wanted:
+                    taken.append(self._deserialized(record, rows))  # noqa: PERF401 - those before one that fails are kept
+        finally:
+            if len(taken) > before_count:
+                self.position, self.leader_epoch = taken[-1].offset + 1, taken[-1].leader_epoch
+        return len(taken) < max_records or self.position == self._headers[self._next_batch - 1][1].next_offset
+
+    def _open_next(self) -> bool:
+        """Open the next batches that the application may see, of one epoch and one kind of timestamps; whether there are any."""
+        opened: list[OpenBatch] = []
+        size_bytes = 0
+        while self._next_batch < len(self._headers) and size_bytes < RUN_BYTES:
+            at, header = self._headers[self._next_batch]
+            if opened and not _are_alike(opened[0].header, header):
+                break
+            try:
+                batch = self._open(at, header)
+            except KafkaError:
+                if opened:
+                    break  # raised when it is its turn
+                raise
+            self._next_batch += 1
+            if self._is_visible(header):
+                opened.append(batch)
+                size_bytes += batch.size_bytes
+            elif not opened:
+                self._move_behind(header)
+        if not opened:
+            return False
+        self._rows = rows_of(opened, self._topic_partition)
+        if opened[0].header.base_offset < self.position:
+            start = self.position
+            self._rows = (record for record in self._rows if record.offset >= start)
+        return True
+
+    def _open(self, at: int, header: BatchHeader) -> OpenBatch:
+        if self._check_crcs and not is_crc_valid(self._view[at : at + header.size_bytes]):
+            raise CorruptBatch(f"{self._topic_partition}: the checksum of the batch at offset {header.base_offset} does not hold")
+        return open_batch(self._view, at, header)
+
+    def _move_behind(self, header: BatchHeader) -> None:
+        self.position, self.leader_epoch = header.next_offset, header.partition_leader_epoch
+
+    def _is_visible(self, header: BatchHeader) -> bool:
+        if self._aborted is None:
+            return not header.is_control
+        return self._aborted.is_visible(
+            header.last_offset, header.producer_id, is_transactional=header.is_transactional, is_control=header.is_control
+        )
+
+    def _deserialized(self, record: ConsumerRecord, rows: Iterator[ConsumerRecord]) -> ConsumerRecord:
+        key, value, origin = record.key, record.value, "key"
+        try:
+            if key is not None and self._deserialize_key is not None:
+                key = self._deserialize_key(key)
+            origin = "value"
+            if value is not None and self._deserialize_value is not None:
+                value = self._deserialize_value(value)
+        except Exception as error:
+            self._rows = chain((record,), rows)
+            raise RecordDeserializationError(record, origin, error) from error
+        return record._replace(key=key, value=value)
+
+
+def _are_alike(one: BatchHeader, other: BatchHeader) -> bool:
+    return one.partition_leader_epoch == other.partition_leader_epoch and one.is_append_time is other.is_append_time

@@ -1,0 +1,129 @@
+"""Opened batches as the records that an application sees.
+
+Decides how: many records at once where numpy is installed (``records.fields`` finds every field of all of them, and what is left to do for
+each is to cut its key and value out and to make one tuple), one after the other where there are few, or no numpy. Both ways yield the same
+records. Knows nothing of positions and transactions.
+
+Invariants: records are made in portions, when they are asked for; what is malformed raises behind the records that come before it.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from itertools import chain, repeat
+from types import ModuleType
+from typing import Any
+
+from log_service.client.consumer.records import ConsumerRecord
+from log_service.common.errors import KafkaError
+from log_service.common.types import TopicPartition
+from log_service.records.batch import OpenBatch
+from log_service.records.record import RecordHeader, malformed, read_headers, read_records
+
+MIN_RECORD_COUNT = 256  # for fewer, steps of numpy cost more than a loop
+MAX_FIELDS_BYTES = 8 << 20  # the fields of a larger batch of tiny records would take many times its size
+PORTION_RECORDS = 1_024
+
+_new = tuple.__new__
+_make = partial(_new, ConsumerRecord)
+
+
+def rows_of(batches: Sequence[OpenBatch], topic_partition: TopicPartition) -> Iterator[ConsumerRecord]:
+    """Return the records of batches of one leader epoch and one kind of timestamps; at least one batch.
+
+    Raises (the iterator):
+        KafkaError: INVALID_RECORD, a record is malformed.
+    """
+    record_count = sum(batch.header.record_count for batch in batches)
+    size_bytes = sum(batch.size_bytes for batch in batches)
+    if record_count >= MIN_RECORD_COUNT and size_bytes <= MAX_FIELDS_BYTES:
+        fields = _fields_module()
+        if fields is not None:
+            try:
+                return _many_rows(fields, batches, topic_partition)
+            except KafkaError:
+                pass  # one after the other, those before the malformed one come out
+    return chain.from_iterable(_single_rows(batch, topic_partition) for batch in batches)
+
+
+@cache
+def _fields_module() -> ModuleType | None:
+    """Return what finds the fields of many records, None without numpy."""
+    try:
+        from log_service.records import fields  # noqa: PLC0415 - brings numpy, which a client can do without
+    except ImportError:
+        return None
+    return fields
+
+
+# One after the other
+
+
+def _single_rows(batch: OpenBatch, topic_partition: TopicPartition) -> Iterator[ConsumerRecord]:
+    header, (topic, number) = batch.header, topic_partition
+    kind, epoch = header.timestamp_type, header.partition_leader_epoch
+    records = read_records(
+        batch.records,
+        header.record_count,
+        base_offset=header.base_offset,
+        base_timestamp=header.base_timestamp,
+        append_timestamp=header.max_timestamp if header.is_append_time else None,
+    )
+    for offset, timestamp_ms, key, value, headers in records:
+        yield _new(ConsumerRecord, (topic, number, offset, timestamp_ms, kind, key, value, headers, epoch))
+
+
+# Many at once
+
+
+def _many_rows(module: ModuleType, batches: Sequence[OpenBatch], topic_partition: TopicPartition) -> Iterator[ConsumerRecord]:
+    first = batches[0].header
+    fields = module.find_fields(batches)
+    body = bytes(fields.body)
+    headers = _all_headers(body, fields) if fields.header_counts.any() else None
+    topic, number = topic_partition
+
+    def portion(start: int) -> list[ConsumerRecord]:
+        part = slice(start, start + PORTION_RECORDS)
+        rows = zip(
+            repeat(topic),
+            repeat(number),
+            fields.offsets[part].tolist(),
+            fields.timestamps[part].tolist(),
+            repeat(first.timestamp_type),
+            _pieces(body, fields.keys, part),
+            _pieces(body, fields.values, part),
+            repeat(()) if headers is None else headers[part],
+            repeat(first.partition_leader_epoch),
+        )
+        return list(map(_make, rows))
+
+    return chain.from_iterable(map(portion, range(0, len(fields.offsets), PORTION_RECORDS)))
+
+
+def _pieces(body: bytes, spans: Any, part: slice) -> list[bytes | None]:
+    """Return the keys or values of a portion."""
+    is_null = spans.is_null[part]
+    if is_null.all():
+        return [None] * len(is_null)
+    starts, ends = spans.starts[part].tolist(), spans.ends[part].tolist()
+    if not is_null.any():
+        return [body[start:end] for start, end in zip(starts, ends, strict=True)]
+    return [None if null else body[start:end] for null, start, end in zip(is_null.tolist(), starts, ends, strict=True)]
+
+
+def _all_headers(body: bytes, fields: Any) -> list[tuple[RecordHeader, ...]]:
+    """Return the headers of each record. Raises as ``read_records``."""
+    found: list[tuple[RecordHeader, ...]] = []
+    places = zip(fields.header_counts.tolist(), fields.header_positions.tolist(), fields.ends.tolist(), strict=True)
+    for index, (count, position, end) in enumerate(places):
+        if not count:
+            found.append(())
+            continue
+        try:
+            headers, reached = read_headers(body, position, end, index)
+        except IndexError:
+            raise malformed(index, "the batch ends inside it") from None
+        if reached != end:
+            raise malformed(index, f"its fields take {reached - end} bytes more than its length says")
+        found.append(headers)
+    return found

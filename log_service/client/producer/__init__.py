@@ -1,0 +1,8 @@
+"""Records on their way in.
+
+- ``producer``: the public class. ``interception``: serializers, interceptors, headers. ``partitioning``: which partition a record goes to.
+- ``accumulator``: batches that wait, by partition; ``shared_accumulator`` is the one for threads. ``delivery``: one batch, and the receipts
+  of its records.
+- ``sender``: the task that sends batches to leaders. ``verdicts``: what a response means for a batch. ``sequences``: the numbers that make
+  retries harmless (KIP-98).
+"""

@@ -1,0 +1,400 @@
+"""The producer: takes records, gives receipts, and closes without losing any.
+
+Decides the partition of a record and when ``send`` has to wait (no room, or a topic that nobody described yet). Batches, retries and
+numbers are ``accumulator``'s, ``sender``'s and ``idempotence``'s.
+
+Invariants: every record that was taken is settled, with metadata or an error; ``buffer_memory`` bounds what waits; once closed, nothing
+is taken.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from operator import index
+from types import TracebackType
+from typing import Any, Self
+
+import trio
+
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.connections.cluster_view import TopicView
+from log_service.client.connections.env import real_env
+from log_service.client.metrics import ProducerMeter, ProducerMetrics
+from log_service.client.producer.accumulator import NEVER_MS, Accumulator
+from log_service.client.producer.delivery import Delivery, DeliveryCallback
+from log_service.client.producer.interception import ProducerInterceptor, ProducerRecord, Serializer, checked_headers, serializing, to_bytes
+from log_service.client.producer.partitioning import KeyPlacement, Partitioner, StickyPlacement
+from log_service.client.producer.sender import Sender
+from log_service.client.producer.sequences import Sequences
+from log_service.client.producer.shared_accumulator import SharedAccumulator
+from log_service.common.env import Env
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.config.client import ProducerConfig
+from log_service.records.record import RecordHeader
+
+RECORD_OVERHEAD_BYTES = 64
+MAX_TIMESTAMP_MS = 2**63
+
+
+class Producer:
+    """Sends records to a cluster; ``async with`` opens and closes it.
+
+    Settings are those of ``ProducerConfig``, as keywords. ``partitioner`` may choose partitions, serializers turn keys and values into
+    bytes (without one they are bytes already, or text that becomes UTF-8; None is null), ``interceptors`` see each record before that: all
+    plain functions, and what they raise, ``send`` raises, and the record was not taken.
+
+    Raises:
+        ConfigError: a setting that does not exist or is out of bounds.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        partitioner: Partitioner | None = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        interceptors: Iterable[ProducerInterceptor] = (),
+        env: Env | None = None,
+        is_shared: bool = False,
+        **settings: Any,
+    ) -> None:
+        self.config = ProducerConfig.of(bootstrap_servers, settings)
+        self._env = env or real_env()
+        self.partitioner = partitioner
+        self.wall_ms = self._env.clock.wall_ms
+        self.monotonic_ms = self._env.clock.monotonic_ms
+        self.serialize_key = serializing(key_serializer)
+        self.serialize_value = serializing(value_serializer)
+        self.interceptors = tuple(interceptors)
+        self.is_plain = not self.interceptors and key_serializer is None and value_serializer is None
+        self._meter = ProducerMeter(self.monotonic_ms, self.config.enable_metrics)
+        self._sequences = Sequences() if self.config.enable_idempotence else None
+        kind = SharedAccumulator if is_shared else Accumulator
+        self.accumulator = kind(self.config, self._sequences, self.monotonic_ms)
+        self._keyed = KeyPlacement()
+        load = self.accumulator.waiting_count if self.config.partitioner_adaptive_partitioning_enable else None
+        self._sticky = StickyPlacement(self._env.rng, self.config.batch_size, load)
+        self._stack = AsyncExitStack()
+        self._blocked_count = 0
+        self.is_closed = True
+        self._is_yield_due = False
+        self._yield_ms = 0
+
+    def __repr__(self) -> str:
+        return f"<Producer {'closed' if self.is_closed else 'open'} buffered={self.accumulator.buffered_bytes}>"
+
+    async def __aenter__(self) -> Self:
+        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
+        self.cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=True, is_idle=self.accumulator.is_idle)
+        self._sender = Sender(self.cluster, self.config, self.accumulator, self._sequences, self._meter)
+        self._sender.on_leaderless = lambda missing: self._sticky.leave(missing.topic, missing.partition)
+        self._nursery.start_soon(self._sender.run)
+        self._nursery.start_soon(self.cluster.keep_fresh)
+        self.is_closed = False
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            await self.close(timeout_ms=self._patience_ms(error))
+        finally:
+            self._nursery.cancel_scope.cancel()
+            await self._stack.aclose()  # without the exception, which the nursery would wrap
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: Iterable[RecordHeader] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> Delivery:
+        """Take a record and return its receipt. Waits only while the buffer is full or the topic is not known yet.
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT, no room within ``max_block_ms``; UNKNOWN_TOPIC_OR_PARTITION, no such topic within that time or no
+                such partition; MESSAGE_TOO_LARGE, larger than ``max_request_size``; INVALID_REQUEST, the producer is closed.
+            TypeError: key, value, headers, timestamp or partition are not of their types.
+            Exception: whatever an interceptor, a serializer or the partitioner raised.
+        """
+        if self.interceptors:
+            topic, value, key, headers, timestamp_ms, partition = self.intercepted(topic, value, key, headers, timestamp_ms, partition)
+        pairs = checked_headers(headers) if headers else ()
+        return await self.take(topic, self.serialize_value(value), self.serialize_key(key), pairs, timestamp_ms, partition, on_delivery)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: Iterable[RecordHeader] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> Delivery:
+        """The same without waiting. Raises ``trio.WouldBlock`` where ``send`` would wait."""
+        if self.interceptors:
+            topic, value, key, headers, timestamp_ms, partition = self.intercepted(topic, value, key, headers, timestamp_ms, partition)
+        pairs = checked_headers(headers) if headers else ()
+        value, key = self.serialize_value(value), self.serialize_key(key)
+        size_bytes = self.size_of(key, value, pairs)
+        view = self.cluster.view.topics.get(topic) if not self.is_closed else None
+        if view is None or not view.has(partition) or not self.accumulator.has_room_for(size_bytes):
+            self._require_open()
+            raise trio.WouldBlock
+        return self._append(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        headers: Iterable[RecordHeader] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> list[Delivery]:
+        """Take many values without keys and return their receipts, in order: several times as fast as ``send`` for each.
+
+        Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken.
+        """
+        if not self.is_plain or self.partitioner is not None:
+            each = {"headers": headers, "timestamp_ms": timestamp_ms, "partition": partition, "on_delivery": on_delivery}
+            return [await self.send(topic, value, **each) for value in values]  # type: ignore[arg-type]
+        contents, pairs = [to_bytes(value) for value in values], checked_headers(headers)
+        deliveries: list[Delivery] = []
+        while len(deliveries) < len(contents):
+            first = await self.take(topic, contents[len(deliveries)], None, pairs, timestamp_ms, partition, on_delivery)
+            deliveries.append(first)
+            deliveries += first.behind(self.place_run(first, contents, len(deliveries), pairs, on_delivery))
+            if first.batch.is_closed:
+                self._sender.wake()
+            await trio.lowlevel.checkpoint()
+        return deliveries
+
+    async def partitions_for(self, topic: str) -> int:
+        """Return how many partitions a topic has. Raises as ``send``."""
+        self._require_open()
+        return (await self.cluster.topic(topic, self.config.max_block_ms)).partition_count
+
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """Send what waits now and return when every record taken so far is settled.
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT, ``timeout_ms`` passed first; nothing is lost by that.
+        """
+        with self.accumulator.urgent(), trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1_000):
+            for batch in self.accumulator.unsettled():
+                self._sender.wake()
+                while not batch.is_fully_settled:
+                    await batch.next_unsettled().changed().wait()
+            return
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not everything was delivered within {timeout_ms} ms")
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent."""
+        if self.is_closed:
+            return
+        with self.accumulator.guarded():
+            self.is_closed = True  # whoever appends looked at it under the same guard
+        limit_ms = self.config.delivery_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            with trio.move_on_after(limit_ms / 1_000):
+                await self.flush()
+        finally:
+            text = f"the producer was closed, and {limit_ms} ms did not suffice to deliver"
+            self._sender.give_up(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text), is_in_flight_included=True)
+            self.accumulator.wake_all()
+
+    def metrics(self) -> ProducerMetrics:
+        """Return what the producer counted so far; see ``client_metrics``."""
+        return self._meter.metrics(
+            self.cluster.metrics(),
+            in_flight=self._sender.in_flight_count,
+            waiting=self._blocked_count + self.accumulator.waiting_thread_count,
+            buffer_total_bytes=self.config.buffer_memory,
+            buffered_bytes=self.accumulator.buffered_bytes,
+        )
+
+    def intercepted(  # noqa: PLR0917 - one argument per field, as they were given
+        self, topic: str, value: Any, key: Any, headers: Iterable[RecordHeader], timestamp_ms: int | None, partition: int | None
+    ) -> ProducerRecord:
+        """Let the interceptors see a record. Raises what they raise."""
+        record = ProducerRecord(topic, value, key, tuple(headers), timestamp_ms, partition)
+        for interceptor in self.interceptors:
+            record = interceptor(record)
+        return record
+
+    # Taking one record, serialized already
+
+    async def take(  # noqa: PLR0917 - called for every record, where keywords cost
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: tuple[RecordHeader, ...],
+        timestamp_ms: int | None,
+        partition: int | None,
+        on_delivery: DeliveryCallback | None,
+    ) -> Delivery:
+        """``send`` for a record whose key and value are bytes already."""
+        size_bytes = self.size_of(key, value, headers)
+        view = self.cluster.view.topics.get(topic) if not self.is_closed else None
+        limit_ms = self.config.max_block_ms
+        if view is None or (partition is not None and not view.has(partition)):
+            started_ms = self.monotonic_ms()
+            view = await self.find_topic(topic, partition)
+            self._require_open()
+            limit_ms = max(limit_ms - (self.monotonic_ms() - started_ms), 0)
+        if not self.accumulator.has_room_for(size_bytes):
+            await self._wait_for_room(size_bytes, limit_ms)
+        delivery = self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
+        if self._is_yield_due:
+            self._is_yield_due = False
+            await trio.lowlevel.checkpoint()
+        return delivery
+
+    def size_of(self, key: bytes | None, value: bytes | None, headers: tuple[RecordHeader, ...]) -> int:
+        """Return a bound of a record's size.
+
+        Raises:
+            KafkaError: MESSAGE_TOO_LARGE, more than ``max_request_size``.
+        """
+        size_bytes = RECORD_OVERHEAD_BYTES
+        if key is not None:
+            size_bytes += len(key)
+        if value is not None:
+            size_bytes += len(value)
+        if headers:
+            size_bytes += sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
+        if size_bytes > self.config.max_request_size:
+            text = f"the record takes about {size_bytes} bytes, more than max_request_size {self.config.max_request_size}"
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
+        return size_bytes
+
+    def _append(  # noqa: PLR0917 - called for every record, where keywords cost
+        self,
+        view: TopicView,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[RecordHeader, ...],
+        timestamp_ms: int | None,
+        size_bytes: int,
+        on_delivery: DeliveryCallback | None,
+    ) -> Delivery:
+        delivery, due_ms = self.place(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
+        if due_ms < NEVER_MS and self._sender.is_late_for(due_ms):
+            self._sender.wake()
+        now_ms = self.monotonic_ms()
+        if due_ms <= now_ms or now_ms >= self._yield_ms:
+            # A loop that only sends must let the sender run: when it has something to send, and every linger_ms.
+            self._is_yield_due = True
+            self._yield_ms = now_ms + self.config.linger_ms
+        return delivery
+
+    def place(  # noqa: PLR0917 - called for every record, where keywords cost
+        self,
+        view: TopicView,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[RecordHeader, ...],
+        timestamp_ms: int | None,
+        size_bytes: int,
+        on_delivery: DeliveryCallback | None,
+    ) -> tuple[Delivery, int]:
+        """Put a record into a batch, for which there is room. Returns its receipt, and when the sender has to look at the latest.
+
+        Raises:
+            KafkaError: INVALID_TIMESTAMP, INVALID_PARTITIONS.
+            TypeError: partition or timestamp is no whole number.
+        """
+        partition = self._choose(view, key, value, size_bytes) if partition is None else index(partition)
+        if timestamp_ms is None:
+            timestamp_ms = self.wall_ms()
+        elif not 0 <= index(timestamp_ms) < MAX_TIMESTAMP_MS:
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"a timestamp is from 0 to {MAX_TIMESTAMP_MS - 1} ms, not {timestamp_ms}")
+        return self.accumulator.append(view.name, partition, timestamp_ms, key, value, headers, on_delivery)
+
+    def place_run(
+        self,
+        first: Delivery,
+        contents: Sequence[bytes | None],
+        start: int,
+        headers: tuple[RecordHeader, ...],
+        on_delivery: DeliveryCallback | None,
+    ) -> range:
+        """Put the values from ``start`` on behind ``first``, into the same batch, while it has room; returns their indexes there."""
+        before_bytes = first.batch.size_bytes
+        placed = self.accumulator.append_run(first, contents, start, headers, on_delivery)
+        self._sticky.note_placed(first.batch.topic_partition, first.batch.size_bytes - before_bytes)
+        return placed
+
+    def _choose(self, view: TopicView, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
+        count = len(view.partitions)
+        if self.partitioner is not None:
+            chosen = self.partitioner(view.name, key, value, count)
+            if chosen is not None:
+                if not 0 <= index(chosen) < count:
+                    raise KafkaError(
+                        ErrorCode.INVALID_PARTITIONS, f"the partitioner chose {chosen}; {view.name!r} has partitions 0 to {count - 1}"
+                    )
+                return chosen
+        if key is not None and not self.config.partitioner_ignore_keys:
+            return self._keyed.partition(key, count)
+        return self._sticky.place(view.name, size_bytes, count, view.available)
+
+    def is_sender_late_for(self, due_ms: int) -> bool:
+        """Whether the sender has to be woken for what is due then; from any thread."""
+        return due_ms < NEVER_MS and self._sender.is_late_for(due_ms)
+
+    def wake_sender(self) -> None:
+        """Let the sender look."""
+        self._sender.wake()
+
+    async def find_topic(self, topic: str, partition: int | None) -> TopicView:
+        """Return a topic that has that partition. Raises as ``send``."""
+        self._require_open()
+        left_ms = self.cluster.countdown(self.config.max_block_ms)
+        view = await self.cluster.topic(topic, left_ms())
+        if partition is not None and partition >= len(view.partitions):
+            view = (await self.cluster.retry(lambda: self.cluster.refresh([topic]), left_ms(), is_refreshing=False)).topics.get(topic, view)
+        if not view.has(partition):
+            text = f"topic {topic!r} has partitions 0 to {len(view.partitions) - 1}, not {partition}"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return view
+
+    async def _wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
+        """Wait until enough was settled; lingering ends for everybody meanwhile."""
+        self._blocked_count += 1
+        try:
+            with self.accumulator.urgent(), trio.move_on_after(limit_ms / 1_000):
+                self._sender.wake()
+                while not self.accumulator.has_room_for(size_bytes):
+                    await self._sender.wait_settled()
+                    self._require_open()
+                return
+        finally:
+            self._blocked_count -= 1
+        raise self.no_room(size_bytes, limit_ms)
+
+    def no_room(self, size_bytes: int, limit_ms: int) -> KafkaError:
+        """Return the error of a record for which there was no room in time."""
+        text = f"no room for {size_bytes} bytes within {limit_ms} ms: buffer_memory {self.config.buffer_memory} is full"
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+
+    def _patience_ms(self, error: BaseException | None) -> int:
+        """Return how long leaving may take: an exception waits for one request at most, a cancellation for nothing."""
+        if error is None:
+            return self.config.delivery_timeout_ms
+        return self.config.request_timeout_ms if isinstance(error, Exception) else 0
+
+    def _require_open(self) -> None:
+        if self.is_closed:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'async with'")
+        if self._sender.refusal is not None:
+            raise self._sender.refusal

@@ -1,0 +1,359 @@
+"""Takes full batches from the accumulator to the leaders of their partitions, and settles them with what comes back.
+
+Decides when to look (something became full, lingered long enough, or was answered) and what an answer means: settled, again, in two halves,
+numbered anew, or given up. The numbering itself is ``idempotence``'s, the order ``accumulator``'s.
+
+Invariants: requests to one node leave in the order in which they were drained, at most ``max_in_flight_requests_per_connection``
+unanswered; no numbered batch leaves before one of its partition that has to be sent again; every batch is settled, by its delivery timeout
+at the latest; one refresh of metadata and one request for a producer id at a time.
+"""
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.metrics import ProducerMeter
+from log_service.client.producer.accumulator import NEVER_MS, Accumulator
+from log_service.client.producer.delivery import NO_OFFSET, ProducerBatch
+from log_service.client.producer.sequences import ProducerIdentity, Sequences
+from log_service.client.producer.verdicts import MOVED, Verdict, judge
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
+from log_service.common.types import NO_TOPIC_ID, TopicPartition
+from log_service.config.client import ProducerConfig
+from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from log_service.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from log_service.rpc.connection import raise_for
+
+logger = logging.getLogger(__name__)
+
+LAST_VERSION_WITH_NAMES = 12
+
+
+class _Turn:
+    """The place of a request among those to one node. ``before`` is None where nothing is ahead of it any more."""
+
+    def __init__(self, before: "_Turn | None") -> None:
+        self.has_begun = trio.Event()
+        self.is_settled = trio.Event()
+        self._before = before if before is not None and not before.is_settled.is_set() else None
+
+    async def may_begin(self) -> None:
+        """Wait until the request before has begun."""
+        if self._before is not None:
+            await self._before.has_begun.wait()
+
+    async def may_settle(self) -> None:
+        """Wait until the batches of the request before are settled, or put back."""
+        before, self._before = self._before, None
+        if before is not None and not before.is_settled.is_set():
+            await before.is_settled.wait()
+
+
+class Sender:
+    """The one task of a producer that sends; answers are awaited by a task per request."""
+
+    def __init__(
+        self,
+        cluster: ClusterMetadata,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        sequences: Sequences | None,
+        meter: ProducerMeter,
+    ) -> None:
+        self._cluster = cluster
+        self._meter = meter
+        self._quiet = QuietLogger(logger, self._now_ms)
+        self._config = config
+        self._accumulator = accumulator
+        self._sequences = sequences
+        self._in_flight: dict[int, int] = {}
+        self._turns: dict[int, _Turn] = {}
+        self._asleep_until_ms = NEVER_MS
+        self._expires_ms = NEVER_MS
+        self._wakeup = trio.Event()
+        self._settled = trio.Event()
+        self._refusal: KafkaError | None = None
+        self._is_refresh_needed = False
+        self._is_refreshing = False
+        self._is_identifying = False
+        self.on_leaderless: Callable[[TopicPartition], None] = lambda _: None
+
+    def __repr__(self) -> str:
+        return f"<Sender in_flight={self._in_flight} {self._accumulator!r}>"
+
+    @property
+    def refusal(self) -> KafkaError | None:
+        """Why nothing can be sent any more, once that is so."""
+        return self._refusal
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests that were not answered yet."""
+        return sum(self._in_flight.values())
+
+    def wake(self) -> None:
+        """There is something new to look at."""
+        self._wakeup.set()
+
+    def is_late_for(self, due_ms: int) -> bool:
+        """Whether it would sleep beyond ``due_ms``; may be asked from any thread."""
+        return due_ms < self._asleep_until_ms
+
+    async def wait_settled(self) -> None:
+        """Wait until some batch is settled."""
+        await self._settled.wait()
+
+    async def run(self) -> None:
+        """Send for ever; the caller cancels."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._asleep_until_ms = NEVER_MS  # whoever adds something while this looks wakes it again
+                self._asleep_until_ms = self._look(nursery)
+                with trio.move_on_after(max(self._asleep_until_ms - self._now_ms(), 0) / 1_000):
+                    await self._wakeup.wait()
+                self._wakeup = trio.Event()
+
+    def _look(self, nursery: trio.Nursery) -> int:
+        """Send everything that may leave now, and return when to look again."""
+        now_ms = self._now_ms()
+        if now_ms >= self._expires_ms:
+            self._expire(now_ms)
+        while True:
+            drained = self._accumulator.drain(now_ms, self._cluster.view.leader_of, self._has_capacity)
+            for node_id, batches in drained.requests.items():
+                self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+                for batch in batches:
+                    self._accumulator.seal(batch)
+                    self._meter.note_sent(batch.topic_partition.topic, batch.size_bytes, now_ms - batch.created_ms)
+                turn = _Turn(self._turns.get(node_id))
+                self._turns[node_id] = turn
+                nursery.start_soon(self._send, node_id, batches, turn)
+            if not drained.requests:
+                break
+        self._look_ahead(nursery, drained.leaderless)
+        self._expires_ms = drained.expires_ms
+        return min(drained.ready_ms, drained.expires_ms)
+
+    def give_up(self, error: KafkaError, *, is_in_flight_included: bool = False) -> None:
+        """Fail everything that waits; at the very end also what is in flight, whose outcome nobody will hear."""
+        for batch in self._accumulator.take_all(is_in_flight_included=is_in_flight_included):
+            self._give_up(batch, error)
+        self._tell_settled()
+
+    def _give_up(self, batch: ProducerBatch, error: KafkaError) -> None:
+        topic = batch.topic_partition.topic
+        self._meter.note_settled(topic, batch.record_count, is_error=True)
+        self._quiet.warning((topic, error.code), "%d records of %s were given up: %s", batch.record_count, batch.topic_partition, error)
+        batch.fail(error)
+
+    # Sending
+
+    async def _send(self, node_id: int, batches: list[ProducerBatch], turn: "_Turn") -> None:
+        """Send one request to a node in its turn, and settle its batches in its turn too: tasks wake up in any order."""
+        failure: KafkaError | None = None
+        answers: dict[TopicPartition, PartitionProduceResponse] = {}
+        try:
+            await turn.may_begin()
+            answers = await self._exchange(node_id, batches, turn)
+        except KafkaError as error:
+            failure = error
+        await turn.may_settle()
+        self._in_flight[node_id] -= 1
+        for batch in batches:
+            answer = answers.get(batch.topic_partition)
+            if failure is not None:
+                self._apply(batch, failure.code, str(failure), None)
+            elif answer is None:
+                self._apply(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the answer does not name the partition", None)
+            else:
+                self._learn_leader(batch.topic_partition, answer)
+                self._apply(batch, ErrorCode.of(answer.error_code), _reason(answer), answer)
+        turn.is_settled.set()
+        self._tell_settled()
+        self._wakeup.set()
+
+    async def _exchange(self, node_id: int, batches: list[ProducerBatch], turn: "_Turn") -> dict[TopicPartition, PartitionProduceResponse]:
+        try:
+            connection = await self._cluster.node(node_id)
+            await connection.wait_unmuted()
+        finally:
+            turn.has_begun.set()  # nobody runs before the request below is in the channel's queue
+        self._hold_back(batches)
+        if not batches:
+            return {}
+        request, max_version = self._request(batches)
+        if request.acks == 0:
+            await connection.send_only(request, max_version=max_version)
+            return {batch.topic_partition: PartitionProduceResponse(base_offset=NO_OFFSET) for batch in batches}
+        names = {topic.topic_id: topic.name for topic in request.topic_data}  # the view may know another id when the answer comes
+        started_ms = self._now_ms()
+        response = await connection.request(request, ProduceResponse, max_version=max_version)
+        self._meter.note_request(started_ms, sum(batch.record_count for batch in batches), response.throttle_time_ms)
+        return {
+            TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.index): partition
+            for topic in response.responses
+            for partition in topic.partition_responses
+        }
+
+    def _hold_back(self, batches: list[ProducerBatch]) -> None:
+        """Put back what would overtake: to connect took time, and an earlier batch has failed meanwhile.
+
+        A broker that has not heard of the producer in that partition would take the later batch, and refuse the earlier one.
+        """
+        for batch in batches.copy():
+            if batch.is_settled:
+                batches.remove(batch)  # given up while the connection was made
+            elif batch.has_sequence and self._accumulator.queue_of(batch).is_overtaking(batch):
+                batches.remove(batch)
+                self._accumulator.hold_back(batch)
+
+    def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
+        topics: dict[str, TopicProduceData] = {}
+        max_version: int | None = None
+        for batch in batches:
+            name = batch.topic_partition.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic_id = self._cluster.view.topic_id_of(name)
+                topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
+                if topic_id == NO_TOPIC_ID:
+                    max_version = LAST_VERSION_WITH_NAMES
+            topic.partition_data.append(PartitionProduceData(index=batch.topic_partition.partition, records=batch.encoded()))
+        acks, timeout_ms = self._config.required_acks, self._config.request_timeout_ms
+        return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())), max_version
+
+    def _has_capacity(self, node_id: int) -> bool:
+        return self._in_flight.get(node_id, 0) < self._config.max_in_flight_requests_per_connection
+
+    # Answers
+
+    def _apply(self, batch: ProducerBatch, code: ErrorCode, reason: str, answer: PartitionProduceResponse | None) -> None:
+        if batch.is_settled:
+            return  # given up meanwhile
+        accumulator = self._accumulator
+        now_ms = self._now_ms()
+        verdict = judge(code, batch, is_first_outstanding=accumulator.queue_of(batch).is_first_outstanding(batch))
+        is_late = now_ms - batch.created_ms >= self._config.delivery_timeout_ms
+        if verdict is Verdict.COMPLETE:
+            accumulator.settle(batch)
+            if self._sequences is not None and batch.has_sequence:
+                self._sequences.note_acknowledged(accumulator.queue_of(batch).sequence, batch)
+            self._meter.note_settled(batch.topic_partition.topic, batch.record_count, is_error=False)
+            offset = answer.base_offset if answer is not None and code is ErrorCode.NONE else NO_OFFSET
+            batch.complete(offset, -1 if answer is None else answer.log_append_time_ms)
+            return
+        if code in MOVED:
+            self._is_refresh_needed = True
+        error = KafkaError(code, f"{batch.topic_partition}: {reason}")
+        if verdict is Verdict.FAIL or is_late:
+            accumulator.settle(batch)
+            self._give_up(batch, error)
+            return
+        if verdict is Verdict.SPLIT:
+            self._meter.note_split()
+            accumulator.split(batch)
+            return
+        batch.last_error = error
+        self._meter.note_retry(batch.topic_partition.topic, batch.record_count)
+        self._quiet.info(("retry", code), "a batch is sent again: %s", error)
+        accumulator.retry(batch, int(now_ms + self._cluster.backoff_ms(batch.attempt_count - 1)))
+        if verdict in {Verdict.NUMBER_ANEW, Verdict.NEW_IDENTITY}:
+            self._number_anew(batch, is_identity_lost=verdict is Verdict.NEW_IDENTITY)
+
+    def _number_anew(self, batch: ProducerBatch, *, is_identity_lost: bool) -> None:
+        assert self._sequences is not None, "only numbered batches get here"
+        failed = ProducerIdentity(batch.producer_id, batch.producer_epoch)
+        queue = self._accumulator.queue_of(batch)
+        with self._accumulator.guarded():
+            self._sequences.start_again(queue.sequence, [each for each in queue.waiting if each.has_sequence], failed)
+        if is_identity_lost and self._sequences.identity is not None and self._sequences.identity.producer_id == failed.producer_id:
+            self._sequences.identity = None
+
+    def _expire(self, now_ms: int) -> None:
+        expired = self._accumulator.expired(now_ms)
+        for batch in expired:
+            text = f"{batch.topic_partition}: not delivered within {self._config.delivery_timeout_ms} ms, {batch.attempt_count} attempts"
+            if batch.last_error is not None:
+                text += f", the last: {batch.last_error}"
+            self._give_up(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+        if expired:
+            self._tell_settled()
+
+    def _learn_leader(self, topic_partition: TopicPartition, answer: PartitionProduceResponse) -> None:
+        leader = answer.current_leader
+        if leader is not None and leader.leader_id >= 0:
+            self._cluster.view = self._cluster.view.with_leader(topic_partition, leader.leader_id, leader.leader_epoch)
+
+    def _tell_settled(self) -> None:
+        self._settled.set()
+        self._settled = trio.Event()
+
+    # What must be known before anything leaves
+
+    def _look_ahead(self, nursery: trio.Nursery, leaderless: list[TopicPartition]) -> None:
+        """Ask for a producer id where there is none, and for leaders that are missing or were wrong; one task each."""
+        is_identity_missing = self._sequences is not None and self._sequences.identity is None and not self._accumulator.is_empty
+        if is_identity_missing and not self._is_identifying:
+            self._is_identifying = True
+            nursery.start_soon(self._identify)
+        for topic_partition in leaderless:
+            self.on_leaderless(topic_partition)
+            self._cluster.watch((topic_partition.topic,))  # it may have been idle when the record came
+        if (leaderless or self._is_refresh_needed) and not self._is_refreshing:
+            self._is_refreshing = True
+            nursery.start_soon(self._refresh)
+
+    async def _identify(self) -> None:
+        """Get a producer id, or learn that there will be none."""
+        assert self._sequences is not None, "only an idempotent producer has an identity"
+        attempt = 0
+        while self._sequences.identity is None:
+            try:
+                self._sequences.identity = await self._new_identity()
+            except KafkaError as error:
+                if not error.is_retriable:
+                    logger.warning("no producer id: %s", error)
+                    self._refusal = error
+                    self.give_up(error)
+                    break
+                await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)
+                attempt += 1
+        self._is_identifying = False
+        self._wakeup.set()
+
+    async def _new_identity(self) -> ProducerIdentity:
+        connection = await self._cluster.any_node()
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        response = await connection.request(request, InitProducerIdResponse)
+        raise_for(response.error_code, "", "InitProducerId")
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+    async def _refresh(self) -> None:
+        """Refresh the view once; the pause before the next time grows while refreshing does not help."""
+        try:
+            self._is_refresh_needed = False
+            await self._cluster.refresh()
+        except KafkaError:
+            self._is_refresh_needed = True
+        self._wakeup.set()
+        await trio.sleep(self._cluster.backoff_ms(0) / 1_000)
+        self._is_refreshing = False
+        self._wakeup.set()
+
+    def _now_ms(self) -> int:
+        return self._cluster.env.clock.monotonic_ms()
+
+
+def _reason(answer: PartitionProduceResponse) -> str:
+    text = answer.error_message or ErrorCode.of(answer.error_code).name
+    rejected = [f"record {each.batch_index}: {each.batch_index_error_message}" for each in answer.record_errors[:3]]
+    return f"{text} ({'; '.join(rejected)})" if rejected else text

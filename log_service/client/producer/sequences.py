@@ -1,0 +1,73 @@
+"""Sequence numbers of an idempotent producer (KIP-98, KIP-360): which batch carries which, and when a partition has to start again.
+
+Decides numbers and nothing else; no network, no clock.
+
+Invariants: a partition's batches are numbered in the order in which their records were sent, without gaps; a number, once sent, stays with
+its records until the broker has said that it never saw them; a partition changes to another producer id or epoch only while nothing of it
+is in flight, and then starts at 0, alone: a broker that has not heard of a producer takes any number, so that a second batch follows only
+when the first was acknowledged.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from log_service.client.producer.delivery import ProducerBatch
+from log_service.common.types import NO_SEQUENCE
+from log_service.records.batch import next_sequence
+
+MAX_PRODUCER_EPOCH = 32_767
+
+
+class ProducerIdentity(NamedTuple):
+    """A producer id with its epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class PartitionSequence:
+    """The numbering of one partition."""
+
+    __slots__ = ("acknowledged", "identity", "next_sequence")
+
+    def __init__(self) -> None:
+        self.identity: ProducerIdentity | None = None
+        self.acknowledged: ProducerIdentity | None = None  # under which the broker took something of this partition
+        self.next_sequence = 0
+
+
+class Sequences:
+    """The numbering of one producer. ``identity`` is None until the broker gave one, and after it became unusable."""
+
+    def __init__(self) -> None:
+        self.identity: ProducerIdentity | None = None
+
+    def can_number(self, sequence: PartitionSequence, *, has_batches_in_flight: bool) -> bool:
+        """Whether a batch of that partition may be numbered (or sent again) now."""
+        is_known_there = sequence.identity == self.identity == sequence.acknowledged
+        return self.identity is not None and (is_known_there or not has_batches_in_flight)
+
+    def note_acknowledged(self, sequence: PartitionSequence, batch: ProducerBatch) -> None:
+        """The broker took a batch: it knows the producer in that partition now."""
+        sequence.acknowledged = ProducerIdentity(batch.producer_id, batch.producer_epoch)
+
+    def number(self, sequence: PartitionSequence, batch: ProducerBatch) -> None:
+        """Number a batch that has no number yet; ``can_number`` said yes."""
+        assert self.identity is not None, "nothing is numbered before the broker gave a producer id"
+        if sequence.identity != self.identity:
+            sequence.identity, sequence.next_sequence = self.identity, 0
+        batch.number(*self.identity, sequence.next_sequence)
+        sequence.next_sequence = next_sequence(sequence.next_sequence, batch.record_count)
+
+    def start_again(self, sequence: PartitionSequence, batches: Iterable[ProducerBatch], failed: ProducerIdentity) -> None:
+        """The broker refused the partition's first outstanding batch: number all that wait anew, under another epoch.
+
+        The epoch rises only if nobody raised it since ``failed`` was sent.
+        """
+        if self.identity == failed:
+            next_epoch = failed.producer_epoch + 1
+            self.identity = ProducerIdentity(failed.producer_id, next_epoch) if next_epoch <= MAX_PRODUCER_EPOCH else None
+        if sequence.identity == failed:
+            sequence.identity = None
+        for batch in batches:
+            batch.base_sequence = NO_SEQUENCE

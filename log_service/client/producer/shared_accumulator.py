@@ -1,0 +1,102 @@
+"""The accumulator for threads: records are put into batches where they are sent, in the caller's thread, and taken out by the sender's.
+
+Decides who may touch batches when: one lock for all of it, held for microseconds; batches are built and compressed outside of it. A thread
+that finds no room waits on it for what the sender settles. Knows neither trio nor the portal.
+
+Invariant: whatever is in a queue is changed only under the lock; a batch that left its queue belongs to the sender alone.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from threading import Condition, RLock
+
+from log_service.client.producer.accumulator import Accumulator, Drained
+from log_service.client.producer.delivery import ProducerBatch
+from log_service.client.producer.sequences import Sequences
+from log_service.common.types import TopicPartition
+from log_service.config.client import ProducerConfig
+
+
+class SharedAccumulator(Accumulator):
+    """All records of a producer that several threads use. Callers hold ``lock`` while they append."""
+
+    def __init__(self, config: ProducerConfig, sequences: Sequences | None, monotonic_ms: Callable[[], int]) -> None:
+        super().__init__(config, sequences, monotonic_ms)
+        self.lock = RLock()
+        self._room = Condition(self.lock)
+
+    def wait_for_room(self, size_bytes: int, timeout_ms: int, is_over: Callable[[], bool]) -> bool:
+        """Wait, the lock held, until a record of ``size_bytes`` may be taken or ``is_over``; false once ``timeout_ms`` have passed."""
+        self.waiting_thread_count += 1
+        try:
+            return self._room.wait_for(lambda: is_over() or self.has_room_for(size_bytes), timeout_ms / 1_000)
+        finally:
+            self.waiting_thread_count -= 1
+
+    def wake_all(self) -> None:
+        """Let every thread that waits for room look again."""
+        with self.lock:
+            self._room.notify_all()
+
+    def guarded(self) -> AbstractContextManager[object]:
+        """Return the lock."""
+        return self.lock
+
+    def drain(self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]) -> Drained:
+        """As the one that is not shared."""
+        with self.lock:
+            return super().drain(now_ms, leader_of, has_capacity)
+
+    def is_idle(self, topic: str, since_ms: int) -> bool:
+        """As the one that is not shared."""
+        with self.lock:
+            return super().is_idle(topic, since_ms)
+
+    def seal(self, batch: ProducerBatch) -> None:
+        """As the one that is not shared; other threads go on meanwhile."""
+        size_bytes = len(batch.encoded())
+        with self.lock:
+            self._resize(batch, size_bytes)
+
+    def unsettled(self) -> list[ProducerBatch]:
+        """As the one that is not shared."""
+        with self.lock:
+            return super().unsettled()
+
+    def expired(self, now_ms: int) -> list[ProducerBatch]:
+        """As the one that is not shared."""
+        with self.lock:
+            taken = super().expired(now_ms)
+            self._tell_room()
+            return taken
+
+    def settle(self, batch: ProducerBatch) -> None:
+        """As the one that is not shared; whoever waits for room looks again."""
+        with self.lock:
+            super().settle(batch)
+            self._tell_room()
+
+    def retry(self, batch: ProducerBatch, not_before_ms: int) -> None:
+        """As the one that is not shared."""
+        with self.lock:
+            super().retry(batch, not_before_ms)
+
+    def split(self, batch: ProducerBatch) -> None:
+        """As the one that is not shared."""
+        with self.lock:
+            super().split(batch)
+
+    def take_all(self, *, is_in_flight_included: bool) -> list[ProducerBatch]:
+        """As the one that is not shared."""
+        with self.lock:
+            taken = super().take_all(is_in_flight_included=is_in_flight_included)
+            self._tell_room()
+            return taken
+
+    def _add_urgency(self, count: int) -> None:
+        with self.lock:
+            super()._add_urgency(count)
+
+    def _tell_room(self) -> None:
+        if self.waiting_thread_count:
+            self._room.notify_all()

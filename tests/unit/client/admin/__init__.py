@@ -1,0 +1,1 @@
+"""The admin, against a scripted broker in virtual time."""

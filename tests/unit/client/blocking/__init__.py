@@ -1,0 +1,1 @@
+"""The blocking classes, in real threads."""

@@ -1,0 +1,1 @@
+"""The consumer, against a scripted broker and group in virtual time."""

@@ -1,0 +1,1 @@
+"""The producer, against a scripted broker in virtual time."""
