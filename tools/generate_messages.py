@@ -43,7 +43,7 @@ OTHER_MODULES = (
     ),
     ModulePlan(
         path="stored/metadata_records.py",
-        title="Records of the cluster metadata log.",
+        title="Records of the cluster's metadata log: every kind that Apache Kafka 4.3 writes or reads.",
         names=(
             "RegisterBrokerRecord",
             "UnregisterBrokerRecord",
@@ -89,7 +89,7 @@ OTHER_MODULES = (
     ),
     ModulePlan(
         path="stored/control_records.py",
-        title="Values of control records: transaction markers, elections, snapshots, quorum voters.",
+        title="Values of control records: transaction markers, elections, ends of snapshots, voters of the quorum.",
         names=(
             "EndTxnMarker",
             "LeaderChangeMessage",
@@ -99,7 +99,11 @@ OTHER_MODULES = (
             "VotersRecord",
         ),
     ),
-    ModulePlan(path="stored/producer_snapshot.py", title="The file of a partition's producer state.", names=("ProducerSnapshot",)),
+    ModulePlan(
+        path="stored/producer_snapshot.py",
+        title="Content of a producer snapshot: the producers of one partition.",
+        names=("ProducerSnapshot",),
+    ),
 )
 
 

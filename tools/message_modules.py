@@ -23,6 +23,9 @@ ANNOTATIONS = {
     "float64": "float",
 }
 
+SECRETS = frozenset({"auth_bytes", "hmac", "salt", "salted_password", "server_key", "stored_key"})
+"""Fields that the ``repr`` of a message leaves out."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleFacts:
@@ -160,6 +163,8 @@ def _annotation(field: FieldFacts, names: ClassNames, message: MessageFacts) -> 
 
 
 def _python_default(field: FieldFacts, names: ClassNames, message: MessageFacts) -> str:
+    if field.name in SECRETS:
+        return f"field(default={_literal(field.default)}, repr=False)"
     if field.default is not ...:
         return _literal(field.default)
     if field.is_array:

@@ -34,7 +34,7 @@ from log_service.protocol.messages.delete_topics import DeleteTopicsRequest
 from log_service.protocol.messages.elect_leaders import ElectLeadersRequest
 from log_service.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from log_service.protocol.messages.update_features import UpdateFeaturesRequest
-from log_service.protocol.stored.metadata_records import MetadataRecord
+from log_service.protocol.stored.metadata_records import AbortTransactionRecord, MetadataRecord
 
 Decision = Result[MetadataRecord]
 
@@ -83,6 +83,7 @@ class Controller:
     def handle_activation(self, bootstrap: Sequence[MetadataRecord], now_ms: int) -> Decision:
         """Begin to lead: an empty log gets its first records; brokers that count as alive get one session to be heard of.
 
+        A metadata transaction that the controller before left open is aborted, for no other record can have an effect before its end.
         This node's own broker is not among them: whoever held its directories before is gone.
 
         Raises:
@@ -92,8 +93,12 @@ class Controller:
         alive = [broker.node_id for broker in self.image.cluster.unfenced() if broker.node_id != self._config.node_id]
         for node_id in alive:
             self._contacts[node_id] = now_ms
-        records = () if METADATA_VERSION in self.image.features else bootstrap_records(bootstrap)
-        return Result(records=records, timers=[self._session_timer(node_id, now_ms) for node_id in alive])
+        records: list[MetadataRecord] = []
+        if self.image.open_transaction is not None:
+            records.append(AbortTransactionRecord(reason="the controller that began it leads no more"))
+        if METADATA_VERSION not in self.image.features:
+            records += bootstrap_records(bootstrap)
+        return Result(records=tuple(records), timers=[self._session_timer(node_id, now_ms) for node_id in alive])
 
     def handle_register_broker(self, request: RegisterBroker, now_ms: int, reply_to: Hashable) -> Decision:
         """Register a broker; the reply is its epoch."""

@@ -1,151 +1,172 @@
 """The changes between two images, gathered record by record.
 
 Decides what each record of the metadata log changes. A delta copies nothing while records are replayed: it keeps the new value of what they
-touched, and ``build`` makes one copy of each map that has changes (a topic's partitions only if that topic changed).
+touched, and ``build`` changes the maps of the base by these values. The records of a metadata transaction (KIP-868) are held back until it
+ends, and then replayed together; an aborted transaction changes nothing.
 
-Invariants: replaying the same records on equal images builds equal images; a record that refers to what is not there is a broken log, and
-says so with ``MetadataError``. Records of a kind that the image does not show (quotas, credentials, ACLs) are passed over.
+Invariants: replaying the same records on equal images builds equal images; every record of Kafka 4.3's metadata log has an effect here, or
+is listed as one that has none; a record that refers to what is not there is a broken log, and is refused with ``MetadataError``.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
-from log_service.common.errors import TidelogError
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId, ProducerId, TopicId
+from log_service.metadata.access import AclEntry, DelegationToken, QuotaEntity, ScramCredential, ScramUser
+from log_service.metadata.access_records import acl_of, credential_of, quota_entity, token_of
+from log_service.metadata.errors import MetadataError
+from log_service.metadata.features import KRAFT_VERSION
 from log_service.metadata.image import (
-    EMPTY_IMAGE,
+    AccessImage,
     BrokerRegistration,
     ClusterImage,
     ConfigsImage,
     ControllerRegistration,
     Endpoint,
     MetadataImage,
+    OpenTransaction,
     ResourceType,
     TopicImage,
-    TopicsImage,
 )
-from log_service.metadata.partition import PartitionRegistration, changed_partition, partition_of
+from log_service.metadata.sorted_map import changed_map
+from log_service.metadata.topics_delta import ChangedTopic, TopicsDelta
 from log_service.protocol.stored.metadata_records import (
+    AbortTransactionRecord,
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
     MetadataRecord,
+    NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
+    ZkMigrationStateRecord,
 )
 
+K = TypeVar("K")
+V = TypeVar("V")
 
-class MetadataError(TidelogError):
-    """A metadata log whose records contradict each other: it was damaged, or written by software that is not compatible."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedTopic:
-    """What became of one topic that exists after the delta: its new image, and the partitions that are new or changed."""
-
-    topic: TopicImage
-    changed_partitions: Mapping[int, PartitionRegistration]
-    is_new: bool
-
-
-class _TopicChanges:
-    """The changes of one topic while records are replayed."""
-
-    __slots__ = ("base", "is_new", "name", "partitions", "topic_id")
-
-    def __init__(self, name: str, topic_id: TopicId, base: TopicImage | None) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.base = base
-        self.is_new = base is None
-        self.partitions: dict[int, PartitionRegistration] = {}
-
-    def partition(self, index: int) -> PartitionRegistration | None:
-        if index in self.partitions:
-            return self.partitions[index]
-        return self.base.partitions.get(index) if self.base else None
-
-    def build(self) -> TopicImage:
-        partitions = {**self.base.partitions, **self.partitions} if self.base else self.partitions
-        return TopicImage(name=self.name, topic_id=self.topic_id, partitions=partitions)
+_ENDS_OF_TRANSACTIONS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
 
 class MetadataDelta:
-    """Changes on top of ``base``. ``replay`` takes records, ``build`` makes the next image; then the ``changed_*`` views are complete."""
+    """Changes on top of ``base``. ``replay`` takes records, ``build`` makes the next image; then the ``changed_*`` views are complete.
+
+    In the ``changed_*`` views None, or for configurations and quotas an empty map, is what exists no more.
+    """
 
     def __init__(self, base: MetadataImage) -> None:
         self.base = base
         self.changed_brokers: dict[NodeId, BrokerRegistration | None] = {}
-        self.changed_configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.changed_controllers: dict[NodeId, ControllerRegistration | None] = {}
+        self.changed_configs: dict[tuple[int, str], Mapping[str, str]] = {}
         self.changed_features: dict[str, int] = {}
-        self.deleted_topics: dict[TopicId, TopicImage] = {}
-        self.changed_topics: dict[TopicId, ChangedTopic] = {}
-        self._controllers: dict[NodeId, ControllerRegistration] = {}
-        self._topics: dict[TopicId, _TopicChanges] = {}
-        self._ids_by_name: dict[str, TopicId | None] = {}
+        self.changed_acls: dict[UUID, AclEntry | None] = {}
+        self.changed_scram_credentials: dict[ScramUser, ScramCredential | None] = {}
+        self.changed_delegation_tokens: dict[str, DelegationToken | None] = {}
+        self.changed_client_quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+        self._topics = TopicsDelta(base.topics)
         self._next_producer_id = base.next_producer_id
+        self._transaction = base.open_transaction
+        self._held = list(base.open_transaction.records) if base.open_transaction else []
 
     @classmethod
-    def from_nothing(cls, image: MetadataImage) -> "MetadataDelta":
-        """Return a delta whose changes are all of ``image``, as if it had been built; nothing is replayed into it any more."""
-        delta = cls(EMPTY_IMAGE)
-        delta.changed_brokers.update(image.cluster.brokers)
-        delta.changed_configs.update({resource: dict(configs) for resource, configs in image.configs.by_resource.items()})
-        delta.changed_features.update(image.features)
-        for name, topic in sorted(image.topics.by_name.items()):
-            delta._topics[topic.topic_id] = _TopicChanges(name, topic.topic_id, None)
-            delta.changed_topics[topic.topic_id] = ChangedTopic(topic=topic, changed_partitions=topic.partitions, is_new=True)
-        delta._controllers.update(image.cluster.controllers)
+    def between(cls, base: MetadataImage, image: MetadataImage) -> "MetadataDelta":
+        """Return the changes that lead from ``base`` to ``image``, as if they had been built; nothing is replayed into them any more."""
+        delta = cls(base)
+        delta._topics = TopicsDelta.between(base.topics, image.topics)
         delta._next_producer_id = image.next_producer_id
+        delta._transaction = image.open_transaction
+        delta.changed_brokers.update(_difference(base.cluster.brokers, image.cluster.brokers, None))
+        delta.changed_controllers.update(_difference(base.cluster.controllers, image.cluster.controllers, None))
+        delta.changed_configs.update(_difference(base.configs.by_resource, image.configs.by_resource, {}))
+        delta.changed_features.update(_difference(base.features, image.features, 0))
+        delta.changed_acls.update(_difference(base.access.acls, image.access.acls, None))
+        delta.changed_scram_credentials.update(_difference(base.access.scram_credentials, image.access.scram_credentials, None))
+        delta.changed_delegation_tokens.update(_difference(base.access.delegation_tokens, image.access.delegation_tokens, None))
+        delta.changed_client_quotas.update(_difference(base.access.client_quotas, image.access.client_quotas, {}))
         return delta
 
     @property
-    def is_empty(self) -> bool:
-        """Whether no record changed anything that the image shows."""
-        return not (
-            self.changed_brokers
-            or self.changed_configs
-            or self.changed_features
-            or self.deleted_topics
-            or self._topics
-            or self._controllers
-            or self._next_producer_id != self.base.next_producer_id
-        )
+    def changed_topics(self) -> Mapping[TopicId, ChangedTopic]:
+        """Topics that are new, or that have new or changed partitions, once the image is built."""
+        return self._topics.changed
+
+    @property
+    def deleted_topics(self) -> Mapping[TopicId, TopicImage]:
+        """Topics of the base that exist no more, as they were."""
+        return self._topics.deleted
 
     def replay(self, record: MetadataRecord) -> None:
         """Take one record.
 
         Raises:
-            MetadataError: it refers to a broker, topic or partition that is not there.
+            MetadataError: it refers to what is not there, such as a topic, or is of a kind that must not stand here.
         """
-        handler = self._HANDLERS.get(type(record))
-        if handler is not None:
-            handler(self, record)
+        if self._transaction is not None and not isinstance(record, _ENDS_OF_TRANSACTIONS):
+            self._held.append(record)
+            return
+        self._HANDLERS[type(record)](self, record)
+
+    def replay_kraft_version(self, level: int) -> None:
+        """Take the KRaft version, a control record in the log. The image shows it among the features, as clients are told."""
+        self.changed_features[KRAFT_VERSION] = level
 
     def build(self, *, offset: int, epoch: int) -> MetadataImage:
         """Return the image after the last record, which lies at ``offset``."""
-        topics = self._build_topics()
+        transaction = self._transaction
         return MetadataImage(
             cluster=self._build_cluster(),
-            topics=topics,
+            topics=self._topics.build(),
             configs=self._build_configs(),
             features=self._build_features(),
+            access=self._build_access(),
             next_producer_id=self._next_producer_id,
+            open_transaction=None if transaction is None else replace(transaction, records=tuple(self._held)),
             offset=offset,
             epoch=LeaderEpoch(epoch),
         )
 
-    # What records do
+    # Metadata transactions
+
+    def _begin_transaction(self, record: BeginTransactionRecord) -> None:
+        if self._transaction is not None:
+            raise MetadataError("a metadata transaction begins before the one before it has ended")
+        self._transaction = OpenTransaction(name=record.name, records=())
+
+    def _end_transaction(self, _record: EndTransactionRecord) -> None:
+        for record in self._taken_from_transaction():
+            self.replay(record)
+
+    def _abort_transaction(self, _record: AbortTransactionRecord) -> None:
+        self._taken_from_transaction()
+
+    def _taken_from_transaction(self) -> list[MetadataRecord]:
+        if self._transaction is None:
+            raise MetadataError("the end of a metadata transaction that has not begun")
+        held, self._held, self._transaction = self._held, [], None
+        return held
+
+    # Brokers and controllers
 
     def _register_broker(self, record: RegisterBrokerRecord) -> None:
         self.changed_brokers[NodeId(record.broker_id)] = BrokerRegistration(
@@ -159,14 +180,16 @@ class MetadataDelta:
             is_in_controlled_shutdown=record.in_controlled_shutdown,
             log_dirs=tuple(record.log_dirs),
             cordoned_log_dirs=None if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
+            is_migrating_zk_broker=record.is_migrating_zk_broker,
         )
 
     def _register_controller(self, record: RegisterControllerRecord) -> None:
-        self._controllers[NodeId(record.controller_id)] = ControllerRegistration(
+        self.changed_controllers[NodeId(record.controller_id)] = ControllerRegistration(
             node_id=NodeId(record.controller_id),
             incarnation_id=record.incarnation_id,
             endpoints=_endpoints(record.end_points),
             features=_features(record.features),
+            is_zk_migration_ready=record.zk_migration_ready,
         )
 
     def _unregister_broker(self, record: UnregisterBrokerRecord) -> None:
@@ -194,44 +217,37 @@ class MetadataDelta:
         broker = self._broker(record.id, record.epoch)
         self.changed_brokers[broker.node_id] = replace(broker, is_fenced=False)
 
+    def _broker(self, node_id: int, epoch: int) -> BrokerRegistration:
+        broker = _newest(self.changed_brokers, self.base.cluster.brokers, NodeId(node_id))
+        if broker is None or broker.epoch != epoch:
+            raise MetadataError(f"a change of broker {node_id} with epoch {epoch}, which is not registered")
+        return broker
+
+    # Topics and partitions
+
     def _create_topic(self, record: TopicRecord) -> None:
-        topic_id = TopicId(record.topic_id)
-        if self._ids_by_name.get(record.name, None) or (record.name not in self._ids_by_name and record.name in self.base.topics.by_name):
-            raise MetadataError(f"topic {record.name} is created twice")
-        self._topics[topic_id] = _TopicChanges(record.name, topic_id, None)
-        self._ids_by_name[record.name] = topic_id
+        self._topics.create_topic(record)
 
     def _create_partition(self, record: PartitionRecord) -> None:
-        self._topic(record.topic_id).partitions[record.partition_id] = partition_of(record)
+        self._topics.create_partition(record)
 
     def _change_partition(self, record: PartitionChangeRecord) -> None:
-        topic = self._topic(record.topic_id)
-        partition = topic.partition(record.partition_id)
-        if partition is None:
-            raise MetadataError(f"a change of partition {topic.name}-{record.partition_id}, which does not exist")
-        topic.partitions[record.partition_id] = changed_partition(partition, record)
+        self._topics.change_partition(record)
+
+    def _clear_eligible_leaders(self, record: ClearElrRecord) -> None:
+        self._topics.clear_eligible_leaders(record)
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
-        topic = self._topic(record.topic_id)
-        del self._topics[topic.topic_id]
-        self._ids_by_name[topic.name] = None
-        self._forget_configs((ResourceType.TOPIC, topic.name))
-        if topic.base is not None:
-            self.deleted_topics[topic.topic_id] = topic.base
-
-    def _forget_configs(self, resource: tuple[int, str]) -> None:
+        resource = (ResourceType.TOPIC, self._topics.remove_topic(record))
         if resource in self.changed_configs or self.base.configs.of(*resource):
             self.changed_configs[resource] = {}
 
+    # Configurations, features, producer ids
+
     def _configure(self, record: ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
-        configs = self.changed_configs.get(resource)
-        if configs is None:
-            configs = self.changed_configs[resource] = dict(self.base.configs.of(*resource))
-        if record.value is None:
-            configs.pop(record.name, None)
-        else:
-            configs[record.name] = record.value
+        present = self.changed_configs.get(resource, self.base.configs.of(*resource))
+        self.changed_configs[resource] = changed_map(present, {record.name: record.value})
 
     def _set_feature(self, record: FeatureLevelRecord) -> None:
         self.changed_features[record.name] = record.feature_level
@@ -239,58 +255,66 @@ class MetadataDelta:
     def _allocate_producer_ids(self, record: ProducerIdsRecord) -> None:
         self._next_producer_id = ProducerId(record.next_producer_id)
 
-    # Lookups over base and changes
+    # Access
 
-    def _broker(self, node_id: int, epoch: int) -> BrokerRegistration:
-        node = NodeId(node_id)
-        broker = self.changed_brokers[node] if node in self.changed_brokers else self.base.cluster.brokers.get(node)
-        if broker is None or broker.epoch != epoch:
-            raise MetadataError(f"a change of broker {node_id} with epoch {epoch}, which is not registered")
-        return broker
+    def _add_acl(self, record: AccessControlEntryRecord) -> None:
+        self.changed_acls[record.id] = acl_of(record)
 
-    def _topic(self, topic_id: UUID) -> _TopicChanges:
-        changes = self._topics.get(TopicId(topic_id))
-        if changes is None:
-            base = None if topic_id in self.deleted_topics else self.base.topics.by_id.get(TopicId(topic_id))
-            if base is None:
-                raise MetadataError(f"a change of topic {topic_id}, which does not exist")
-            changes = self._topics[TopicId(topic_id)] = _TopicChanges(base.name, base.topic_id, base)
-        return changes
+    def _remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        if _newest(self.changed_acls, self.base.access.acls, record.id) is None:
+            raise MetadataError(f"the removal of ACL {record.id}, which does not exist")
+        self.changed_acls[record.id] = None
+
+    def _set_credential(self, record: UserScramCredentialRecord) -> None:
+        self.changed_scram_credentials[ScramUser(record.mechanism, record.name)] = credential_of(record)
+
+    def _remove_credential(self, record: RemoveUserScramCredentialRecord) -> None:
+        self.changed_scram_credentials[ScramUser(record.mechanism, record.name)] = None
+
+    def _set_token(self, record: DelegationTokenRecord) -> None:
+        self.changed_delegation_tokens[record.token_id] = token_of(record)
+
+    def _remove_token(self, record: RemoveDelegationTokenRecord) -> None:
+        self.changed_delegation_tokens[record.token_id] = None
+
+    def _set_quota(self, record: ClientQuotaRecord) -> None:
+        entity = quota_entity(record.entity)
+        present = self.changed_client_quotas.get(entity, self.base.access.client_quotas.get(entity, {}))
+        self.changed_client_quotas[entity] = changed_map(present, {record.key: None if record.remove else record.value})
+
+    # Nothing
+
+    def _pass_over(self, record: NoOpRecord | ZkMigrationStateRecord) -> None:
+        """A record that keeps the log moving, or one that Kafka 4 reads from older clusters and passes over, too."""
 
     # The next image
 
     def _build_cluster(self) -> ClusterImage:
-        if not self.changed_brokers and not self._controllers:
+        if not self.changed_brokers and not self.changed_controllers:
             return self.base.cluster
-        brokers = {**self.base.cluster.brokers, **self.changed_brokers}
         return ClusterImage(
-            brokers={node_id: broker for node_id, broker in brokers.items() if broker is not None},
-            controllers={**self.base.cluster.controllers, **self._controllers},
+            brokers=changed_map(self.base.cluster.brokers, self.changed_brokers),
+            controllers=changed_map(self.base.cluster.controllers, self.changed_controllers),
         )
-
-    def _build_topics(self) -> TopicsImage:
-        if not self._topics and not self.deleted_topics:
-            return self.base.topics
-        by_name, by_id = dict(self.base.topics.by_name), dict(self.base.topics.by_id)
-        for topic in self.deleted_topics.values():
-            del by_name[topic.name], by_id[topic.topic_id]
-        for changes in self._topics.values():
-            topic = changes.build()
-            by_name[topic.name] = by_id[topic.topic_id] = topic
-            self.changed_topics[topic.topic_id] = ChangedTopic(topic=topic, changed_partitions=changes.partitions, is_new=changes.is_new)
-        return TopicsImage(by_name=by_name, by_id=by_id)
 
     def _build_configs(self) -> ConfigsImage:
         if not self.changed_configs:
             return self.base.configs
-        by_resource = {**self.base.configs.by_resource, **self.changed_configs}
-        return ConfigsImage(by_resource={resource: configs for resource, configs in by_resource.items() if configs})
+        return ConfigsImage(by_resource=changed_map(self.base.configs.by_resource, _none_if_empty(self.changed_configs)))
 
     def _build_features(self) -> Mapping[str, int]:
-        if not self.changed_features:
-            return self.base.features
-        levels = {**self.base.features, **self.changed_features}
-        return {name: level for name, level in levels.items() if level}
+        return changed_map(self.base.features, {name: level or None for name, level in self.changed_features.items()})
+
+    def _build_access(self) -> AccessImage:
+        base = self.base.access
+        if not (self.changed_acls or self.changed_scram_credentials or self.changed_delegation_tokens or self.changed_client_quotas):
+            return base
+        return AccessImage(
+            acls=changed_map(base.acls, self.changed_acls),
+            scram_credentials=changed_map(base.scram_credentials, self.changed_scram_credentials),
+            delegation_tokens=changed_map(base.delegation_tokens, self.changed_delegation_tokens),
+            client_quotas=changed_map(base.client_quotas, _none_if_empty(self.changed_client_quotas)),
+        )
 
     _HANDLERS: ClassVar[Mapping[type, Callable[["MetadataDelta", Any], None]]] = {
         RegisterBrokerRecord: _register_broker,
@@ -302,11 +326,39 @@ class MetadataDelta:
         TopicRecord: _create_topic,
         PartitionRecord: _create_partition,
         PartitionChangeRecord: _change_partition,
+        ClearElrRecord: _clear_eligible_leaders,
         RemoveTopicRecord: _remove_topic,
         ConfigRecord: _configure,
         FeatureLevelRecord: _set_feature,
         ProducerIdsRecord: _allocate_producer_ids,
+        AccessControlEntryRecord: _add_acl,
+        RemoveAccessControlEntryRecord: _remove_acl,
+        UserScramCredentialRecord: _set_credential,
+        RemoveUserScramCredentialRecord: _remove_credential,
+        DelegationTokenRecord: _set_token,
+        RemoveDelegationTokenRecord: _remove_token,
+        ClientQuotaRecord: _set_quota,
+        BeginTransactionRecord: _begin_transaction,
+        EndTransactionRecord: _end_transaction,
+        AbortTransactionRecord: _abort_transaction,
+        NoOpRecord: _pass_over,
+        ZkMigrationStateRecord: _pass_over,
     }
+    """What every kind of record does."""
+
+
+def _newest(changes: Mapping[K, V | None], base: Mapping[K, V], key: K) -> V | None:
+    return changes[key] if key in changes else base.get(key)
+
+
+def _none_if_empty(changes: Mapping[K, Mapping[str, V]]) -> dict[K, Mapping[str, V] | None]:
+    return {key: values or None for key, values in changes.items()}
+
+
+def _difference(base: Mapping[K, Any], image: Mapping[K, Any], gone: Any) -> dict[K, Any]:
+    """Return what ``image`` has otherwise than ``base``, and ``gone`` for each key that it has no more."""
+    changes = {key: value for key, value in image.items() if base.get(key) != value}
+    return changes | {key: gone for key in base if key not in image}
 
 
 def _endpoints(end_points: Any) -> dict[str, Endpoint]:

@@ -1,18 +1,22 @@
 """What is known at one offset of the metadata log, as immutable values.
 
-Decides shapes and lookups; ``metadata.delta`` makes the next image. Whoever holds an image may keep it as long as it likes: nothing in it
-ever changes. Mappings are plain dictionaries behind a read-only type, so that reading costs nothing.
+Decides shapes and lookups; ``metadata.delta`` makes the next image. A reader may keep an image as long as it likes, for nothing in it ever
+changes. Every record that Kafka 4.3 writes to the metadata log has its place here, also those that no room of this node acts on: what the
+image did not hold, the next snapshot would lose.
 
-Invariants: ``topics.by_name`` and ``topics.by_id`` hold the same topics; a topic's partitions are numbered from 0 without gaps.
+Invariants: ``topics.by_name`` and ``topics.by_id`` hold the same topics; a topic's partitions are numbered from 0 without gaps; the maps
+of topics, partitions, configurations and access iterate in the order of their keys (``metadata.sorted_map``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from uuid import UUID
 
 from log_service.common.types import NO_LEADER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId, ProducerId, TopicId
+from log_service.metadata.access import AclEntry, DelegationToken, QuotaEntity, ScramCredential, ScramUser
 from log_service.metadata.partition import PartitionRegistration
+from log_service.protocol.stored.metadata_records import MetadataRecord
 
 FIRST_PRODUCER_ID = ProducerId(0)
 NO_CONFIGS: Mapping[str, str] = {}
@@ -52,6 +56,7 @@ class BrokerRegistration:
     is_in_controlled_shutdown: bool = False
     log_dirs: tuple[UUID, ...] = ()
     cordoned_log_dirs: tuple[UUID, ...] | None = None
+    is_migrating_zk_broker: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +67,12 @@ class ControllerRegistration:
     incarnation_id: UUID
     endpoints: Mapping[str, Endpoint]
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    is_zk_migration_ready: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterImage:
-    """Who is there."""
+    """The registered brokers and controllers."""
 
     brokers: Mapping[NodeId, BrokerRegistration] = field(default_factory=dict)
     controllers: Mapping[NodeId, ControllerRegistration] = field(default_factory=dict)
@@ -85,12 +91,42 @@ class TopicImage:
     partitions: Mapping[int, PartitionRegistration]
 
 
+class TopicsById(Mapping[TopicId, TopicImage]):
+    """The topics of ``by_name`` by their ids, in the order of the ids. ``names`` has the name of each topic by its id's number.
+
+    A change of a partition changes ``by_name`` alone: names and ids stay as they are while a topic lives.
+    """
+
+    __slots__ = ("_by_name", "names")
+
+    def __init__(self, names: Mapping[int, str], by_name: Mapping[str, TopicImage]) -> None:
+        self.names = names
+        self._by_name = by_name
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[TopicId]:
+        return (self._by_name[name].topic_id for name in self.names.values())
+
+    def __contains__(self, topic_id: object) -> bool:
+        return isinstance(topic_id, UUID) and topic_id.int in self.names
+
+    def __getitem__(self, topic_id: TopicId) -> TopicImage:
+        return self._by_name[self.names[topic_id.int]]
+
+    def get(self, topic_id: TopicId, default: TopicImage | None = None) -> TopicImage | None:  # type: ignore[override]
+        """Return the topic of an id, or ``default`` where there is none."""
+        name = self.names.get(topic_id.int)
+        return default if name is None else self._by_name[name]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsImage:
     """All topics, by name and by id."""
 
     by_name: Mapping[str, TopicImage] = field(default_factory=dict)
-    by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
+    by_id: TopicsById = field(default_factory=lambda: TopicsById({}, {}))
 
     def partition(self, name: str, index: int) -> PartitionRegistration | None:
         """Return a partition by its topic's name, or None."""
@@ -110,6 +146,24 @@ class ConfigsImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccessImage:
+    """ACLs, credentials, tokens and quotas. A quota is a number by its key, such as ``producer_byte_rate``."""
+
+    acls: Mapping[UUID, AclEntry] = field(default_factory=dict)
+    scram_credentials: Mapping[ScramUser, ScramCredential] = field(default_factory=dict)
+    delegation_tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A metadata transaction (KIP-868) that has begun and not ended. Its records change nothing until it ends."""
+
+    name: str | None
+    records: tuple[MetadataRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
     """The metadata after the record at ``offset``, written in ``epoch``; -1 is before the first one."""
 
@@ -117,7 +171,9 @@ class MetadataImage:
     topics: TopicsImage = field(default_factory=TopicsImage)
     configs: ConfigsImage = field(default_factory=ConfigsImage)
     features: Mapping[str, int] = field(default_factory=dict)
+    access: AccessImage = field(default_factory=AccessImage)
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
+    open_transaction: OpenTransaction | None = None
     offset: int = -1
     epoch: LeaderEpoch = NO_LEADER_EPOCH
 

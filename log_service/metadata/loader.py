@@ -1,7 +1,7 @@
 """Replays what the metadata log committed and publishes the images that follow.
 
-Decides when an image is published: once for each group of batches that is handed in, whatever their number; records between a begin and an
-end of a metadata transaction (KIP-868) count only once the end is there. Knows nothing of files: batches come from the raft driver.
+Decides when an image is published: once for each group of batches that is handed in, whatever their number. Knows nothing of files: batches
+and snapshots come from the raft driver.
 
 Invariants: publishers see every image in order, each with the delta that led to it, synchronously; an image's offset is that of the last
 record it contains.
@@ -12,16 +12,10 @@ from typing import Protocol
 
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.metadata.delta import MetadataDelta
-from log_service.metadata.features import KRAFT_VERSION as KRAFT_VERSION_FEATURE
+from log_service.metadata.errors import MetadataError
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
 from log_service.protocol.stored.control_records import KRaftVersionRecord
-from log_service.protocol.stored.metadata_records import (
-    AbortTransactionRecord,
-    BeginTransactionRecord,
-    EndTransactionRecord,
-    FeatureLevelRecord,
-    MetadataRecord,
-)
+from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.batches import KRAFT_VERSION, MetadataBatch
 from log_service.raft.snapshots import Snapshot
 
@@ -40,23 +34,26 @@ class MetadataLoader:
         self.image = EMPTY_IMAGE
         self.last_timestamp_ms = 0
         self._publishers: list[Publisher] = []
-        self._transaction: list[MetadataRecord] | None = None
 
     def add_publisher(self, publisher: Publisher) -> None:
         """Publish to ``publisher`` from now on; one that comes late gets the present image first, as a delta from nothing."""
         self._publishers.append(publisher)
         if self.image is not EMPTY_IMAGE:
-            publisher.on_image(MetadataDelta.from_nothing(self.image), self.image)
+            publisher.on_image(MetadataDelta.between(EMPTY_IMAGE, self.image), self.image)
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Begin with a snapshot."""
+        """Put what a snapshot holds in the place of everything before. Publishers get what that changes.
+
+        Raises:
+            MetadataError: its records contradict each other.
+        """
         delta = MetadataDelta(EMPTY_IMAGE)
-        for record in snapshot.records:
-            delta.replay(record)
+        _replay(delta, snapshot.records, 0, f"snapshot {snapshot.id.file_name}")
         if snapshot.voters:
-            delta.replay(_kraft_feature(KRAFT_VERSION))
+            delta.replay_kraft_version(KRAFT_VERSION)
         self.last_timestamp_ms = snapshot.last_contained_timestamp_ms
-        self._publish(delta, snapshot.id.end_offset - 1, snapshot.id.epoch)
+        image = delta.build(offset=snapshot.id.end_offset - 1, epoch=snapshot.id.epoch)
+        self._publish(delta if self.image is EMPTY_IMAGE else MetadataDelta.between(self.image, image), image)
 
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
         """Take committed batches, in order.
@@ -66,38 +63,27 @@ class MetadataLoader:
         """
         delta = MetadataDelta(self.image)
         for batch in batches:
-            for record in batch.records:
-                self._replay(delta, record)
+            _replay(delta, batch.records, batch.base_offset, "metadata log")
             for value in batch.control:
                 if isinstance(value, KRaftVersionRecord):
-                    delta.replay(_kraft_feature(value.kraft_version))
+                    delta.replay_kraft_version(value.kraft_version)
         self.last_timestamp_ms = batches[-1].timestamp_ms
-        self._publish(delta, batches[-1].last_offset, batches[-1].epoch)
+        self._publish(delta, delta.build(offset=batches[-1].last_offset, epoch=batches[-1].epoch))
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
         """Change nothing: committed metadata is the same under every leader."""
 
-    def _replay(self, delta: MetadataDelta, record: MetadataRecord) -> None:
-        match record:
-            case BeginTransactionRecord():
-                self._transaction = []
-            case AbortTransactionRecord():
-                self._transaction = None
-            case EndTransactionRecord():
-                for held in self._transaction or ():
-                    delta.replay(held)
-                self._transaction = None
-            case _ if self._transaction is not None:
-                self._transaction.append(record)
-            case _:
-                delta.replay(record)
-
-    def _publish(self, delta: MetadataDelta, offset: int, epoch: int) -> None:
-        self.image = delta.build(offset=offset, epoch=epoch)
+    def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.image = image
         for publisher in self._publishers:
-            publisher.on_image(delta, self.image)
+            publisher.on_image(delta, image)
 
 
-def _kraft_feature(level: int) -> FeatureLevelRecord:
-    """The KRaft version is a control record in the log; the image shows it among the features, as clients are told."""
-    return FeatureLevelRecord(name=KRAFT_VERSION_FEATURE, feature_level=level)
+def _replay(delta: MetadataDelta, records: Sequence[MetadataRecord], base_offset: int, where: str) -> None:
+    """Replay records that lie side by side from ``base_offset``; an error says which of them it is about."""
+    for offset, record in enumerate(records, base_offset):
+        try:
+            delta.replay(record)
+        except MetadataError as error:
+            kind = type(record).__name__
+            raise MetadataError(f"{where}, offset {offset}, {kind}: {error}; restore the directory from a copy") from error

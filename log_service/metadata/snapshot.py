@@ -1,15 +1,20 @@
 """An image as the records that build it, for snapshots of the metadata log.
 
-Decides the order: features first, because they say which records may follow, then controllers and brokers, topics with their partitions,
-configurations and producer ids. Replaying the records on an empty image gives an equal one, but for the KRaft version, which a snapshot has
-as a control record.
+Decides the order, which is Apache Kafka's: features first, the metadata version before the others, because they say which records may
+follow; then brokers and controllers, topics with their partitions, configurations, quotas, producer ids, ACLs, SCRAM credentials, tokens.
+
+Invariants: replaying the records on an empty image gives an equal one, but for the KRaft version, which a snapshot has as a control record;
+equal images give equal snapshots. No snapshot is made inside a metadata transaction: the records that it holds would be lost.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
+from log_service.common.types import ProducerId
+from log_service.metadata.access_records import acl_record, credential_record, quota_records, token_record
 from log_service.metadata.features import KRAFT_VERSION, METADATA_VERSION
-from log_service.metadata.image import BrokerRegistration, ControllerRegistration, Endpoint, MetadataImage
+from log_service.metadata.image import BrokerRegistration, ConfigsImage, ControllerRegistration, Endpoint, MetadataImage, TopicsImage
 from log_service.metadata.partition import partition_record
 from log_service.protocol.stored.metadata_records import (
     BrokerEndpoint,
@@ -27,21 +32,20 @@ from log_service.protocol.stored.metadata_records import (
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """Yield the records; each kind in a fixed order, so that equal images give equal snapshots."""
-    yield from _features(image.features)
-    for _, controller in sorted(image.cluster.controllers.items()):
-        yield register_controller_record(controller)
-    for _, broker in sorted(image.cluster.brokers.items()):
-        yield register_broker_record(broker)
-    for name, topic in sorted(image.topics.by_name.items()):
-        yield TopicRecord(name=name, topic_id=topic.topic_id)
-        for index, partition in sorted(topic.partitions.items()):
-            yield partition_record(topic.topic_id, index, partition)
-    for (resource_type, resource_name), configs in sorted(image.configs.by_resource.items()):
-        for key, value in sorted(configs.items()):
-            yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=key, value=value)
-    if image.next_producer_id:
-        yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
+    """Return the records, each kind in the order of its keys."""
+    assert image.open_transaction is None, "a snapshot inside a metadata transaction would lose what it holds"
+    return chain(
+        _features(image.features),
+        (register_broker_record(broker) for broker in image.cluster.brokers.values()),
+        (register_controller_record(controller) for controller in image.cluster.controllers.values()),
+        _topics(image.topics),
+        _configs(image.configs),
+        (record for entity, quotas in image.access.client_quotas.items() for record in quota_records(entity, quotas)),
+        _producer_ids(image.next_producer_id),
+        (acl_record(entry) for entry in image.access.acls.values()),
+        (credential_record(user, credential) for user, credential in image.access.scram_credentials.items()),
+        (token_record(token) for token in image.access.delegation_tokens.values()),
+    )
 
 
 def _features(levels: Mapping[str, int]) -> Iterator[MetadataRecord]:
@@ -50,6 +54,24 @@ def _features(levels: Mapping[str, int]) -> Iterator[MetadataRecord]:
     for name, level in sorted(levels.items()):
         if name not in (METADATA_VERSION, KRAFT_VERSION):
             yield FeatureLevelRecord(name=name, feature_level=level)
+
+
+def _topics(topics: TopicsImage) -> Iterator[MetadataRecord]:
+    for name, topic in topics.by_name.items():
+        yield TopicRecord(name=name, topic_id=topic.topic_id)
+        for index, partition in topic.partitions.items():
+            yield partition_record(topic.topic_id, index, partition)
+
+
+def _configs(configs: ConfigsImage) -> Iterator[MetadataRecord]:
+    for (resource_type, resource_name), texts in configs.by_resource.items():
+        for key, value in texts.items():
+            yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=key, value=value)
+
+
+def _producer_ids(next_producer_id: ProducerId) -> Iterator[MetadataRecord]:
+    if next_producer_id:
+        yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=next_producer_id)
 
 
 def register_broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
@@ -65,6 +87,7 @@ def register_broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
         in_controlled_shutdown=broker.is_in_controlled_shutdown,
         log_dirs=list(broker.log_dirs),
         cordoned_log_dirs=None if broker.cordoned_log_dirs is None else list(broker.cordoned_log_dirs),
+        is_migrating_zk_broker=broker.is_migrating_zk_broker,
     )
 
 
@@ -75,6 +98,7 @@ def register_controller_record(controller: ControllerRegistration) -> RegisterCo
         incarnation_id=controller.incarnation_id,
         end_points=[ControllerEndpoint(**_endpoint(name, endpoint)) for name, endpoint in controller.endpoints.items()],
         features=[ControllerFeature(**_feature(name, span)) for name, span in controller.features.items()],
+        zk_migration_ready=controller.is_zk_migration_ready,
     )
 
 

@@ -36,6 +36,7 @@ from log_service.protocol.stored.serde import decode_metadata_record, encode_met
 from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, iterate_headers, iterate_records
 from log_service.records.builder import build_batch
 from log_service.records.control import ControlType, build_control_batch, iterate_control_records
+from log_service.records.record import Record
 
 KRAFT_VERSION = 1
 RECORD_VERSIONS: Mapping[type, int] = {
@@ -157,7 +158,7 @@ def _decode_batch(buffer: Buffer, position: int, header: BatchHeader) -> Metadat
     if header.is_control:
         control = tuple(_control_values(buffer, position))
     else:
-        records = tuple(decode_metadata_record(record.value or b"") for record in iterate_records(buffer, position))
+        records = tuple(_decode_record(record) for record in iterate_records(buffer, position))
     return MetadataBatch(
         base_offset=header.base_offset,
         last_offset=header.last_offset,
@@ -167,6 +168,19 @@ def _decode_batch(buffer: Buffer, position: int, header: BatchHeader) -> Metadat
         records=records,
         control=control,
     )
+
+
+def _decode_record(record: Record) -> MetadataRecord:
+    """Return a metadata record.
+
+    Raises:
+        ProtocolError: it is of a kind or version that this software does not know, or is none. The text names its offset: a record that
+            was passed over would be missing in the next snapshot, and that snapshot replaces the log.
+    """
+    try:
+        return decode_metadata_record(record.value or b"")
+    except ProtocolError as error:
+        raise ProtocolError(f"offset {record.offset}: {error}") from error
 
 
 def _control_values(buffer: Buffer, position: int) -> Iterator[ControlValue]:

@@ -9,10 +9,14 @@ from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.controller import Controller, ControllerConfig
 from log_service.metadata.image import EMPTY_IMAGE
 from log_service.protocol.stored.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
+    MetadataRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
+    TopicRecord,
 )
 from tests.unit.controller.context import CLUSTER, ControllerContext
 
@@ -218,3 +222,13 @@ def test_producer_ids_are_not_given_to_a_broker_that_was_replaced() -> None:
     with pytest.raises(KafkaError) as raised:
         context.controller.handle_allocate_producer_ids((NodeId(1), BrokerEpoch(0)), 0, "r")
     assert refusal(raised) is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_new_controller_aborts_the_metadata_transaction_that_another_left_open() -> None:
+    context = ControllerContext()
+    begun: list[MetadataRecord] = [BeginTransactionRecord(name="bulk"), TopicRecord(name="orders", topic_id=UUID(int=1))]
+    context.controller.replay(begun, last_offset=len(context.records) + 1, epoch=1)
+    context.perform(context.controller.handle_activation((), context.now_ms))
+    assert context.records[-1] == AbortTransactionRecord(reason="the controller that began it leads no more")
+    context.controller.replay([TopicRecord(name="planes", topic_id=UUID(int=2))], last_offset=9, epoch=1)
+    assert list(context.controller.image.topics.by_name) == ["planes"]

@@ -1,15 +1,20 @@
 """Records become images; an image never changes; a delta copies only what it touches."""
 
+from dataclasses import replace
+from uuid import UUID
+
 import pytest
 
-from log_service.metadata.delta import MetadataDelta, MetadataError
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.errors import MetadataError
 from log_service.metadata.image import EMPTY_IMAGE, ResourceType
 from log_service.metadata.partition import NO_LEADER
-from log_service.metadata.snapshot import snapshot_records
 from log_service.protocol.stored.metadata_records import (
-    AccessControlEntryRecord,
+    AbortTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
     MetadataRecord,
@@ -17,11 +22,13 @@ from log_service.protocol.stored.metadata_records import (
     PartitionChangeRecord,
     ProducerIdsRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    ZkMigrationStateRecord,
 )
-from tests.unit.metadata.records import DIRECTORY, NODE_1, broker, delta_of, image_of, partition, topic, topic_id
+from tests.unit.metadata.records import ACCESS, DIRECTORY, END_OF_ACCESS, NODE_1, broker, delta_of, image_of, partition, topic, topic_id
 
 
 def test_a_topic_is_found_by_name_and_by_id() -> None:
@@ -171,11 +178,10 @@ def test_a_controller_registers() -> None:
     assert list(image_of(RegisterControllerRecord(controller_id=3)).cluster.controllers) == [3]
 
 
-@pytest.mark.parametrize("record", [NoOpRecord(), AccessControlEntryRecord()])
-def test_records_that_the_image_does_not_show_change_nothing(record: MetadataRecord) -> None:
-    delta = delta_of(record)
-    assert delta.is_empty
-    assert delta.build(offset=0, epoch=1).topics is EMPTY_IMAGE.topics
+@pytest.mark.parametrize("record", [NoOpRecord(), ZkMigrationStateRecord(zk_migration_state=3)])
+def test_a_record_without_a_meaning_here_changes_nothing(record: MetadataRecord) -> None:
+    before = image_of(broker(), *topic("orders", 1))
+    assert replace(image_of(record, base=before), offset=before.offset) == before
 
 
 @pytest.mark.parametrize(
@@ -188,6 +194,10 @@ def test_records_that_the_image_does_not_show_change_nothing(record: MetadataRec
         (BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=9), "epoch 9"),
         (UnregisterBrokerRecord(broker_id=2, broker_epoch=10), "broker 2"),
         (topic("orders", 2)[0], "created twice"),
+        (ClearElrRecord(topic_name="planes"), "topic planes"),
+        (RemoveAccessControlEntryRecord(id=UUID(int=7)), "ACL 00000000-0000-0000-0000-000000000007"),
+        (EndTransactionRecord(), "has not begun"),
+        (AbortTransactionRecord(), "has not begun"),
     ],
 )
 def test_a_record_that_contradicts_the_log_is_damage(record: MetadataRecord, named: str) -> None:
@@ -195,22 +205,53 @@ def test_a_record_that_contradicts_the_log_is_damage(record: MetadataRecord, nam
         delta_of(record, base=image_of(broker(1), *topic("orders", 1)))
 
 
-def test_a_delta_from_nothing_says_what_a_replay_of_everything_says() -> None:
-    image = image_of(
+def test_the_changes_between_two_images_are_those_of_a_replay() -> None:
+    before = image_of(
         FeatureLevelRecord(name="metadata.version", feature_level=25),
-        broker(),
+        FeatureLevelRecord(name="group.version", feature_level=1),
+        broker(1),
+        broker(2),
         *topic("planes", 2, 2),
         *topic("orders", 1, 3),
+        *topic("gone", 3),
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="gone", name="retention.ms", value="1"),
+        *ACCESS,
+    )
+    records = [
+        FeatureLevelRecord(name="metadata.version", feature_level=30),
+        FeatureLevelRecord(name="group.version", feature_level=0),
+        UnregisterBrokerRecord(broker_id=2, broker_epoch=10),
+        RegisterControllerRecord(controller_id=3),
+        RemoveTopicRecord(topic_id=topic_id(3)),
+        PartitionChangeRecord(topic_id=topic_id(1), partition_id=2, leader=-1),
+        *topic("ships", 4),
         ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="orders", name="retention.ms", value="1"),
         ProducerIdsRecord(broker_id=1, broker_epoch=10, next_producer_id=1000),
-    )
-    replayed = delta_of(*snapshot_records(image))
-    replayed.build(offset=image.offset, epoch=1)
-    delta = MetadataDelta.from_nothing(image)
-    assert delta.changed_topics == replayed.changed_topics
-    assert list(delta.changed_topics) == list(replayed.changed_topics)
-    assert delta.changed_brokers == replayed.changed_brokers
-    assert delta.changed_configs == replayed.changed_configs
-    assert delta.changed_features == replayed.changed_features
-    assert not delta.is_empty
-    assert MetadataDelta.from_nothing(EMPTY_IMAGE).is_empty
+        *END_OF_ACCESS,
+    ]
+    replayed = delta_of(*records, base=before)
+    after = replayed.build(offset=99, epoch=1)
+    found = MetadataDelta.between(before, after)
+    for view in CHANGED:
+        assert getattr(found, view) == getattr(replayed, view), view
+        assert getattr(found, view), view
+        assert not getattr(MetadataDelta.between(after, after), view), view
+
+
+def test_the_changes_from_nothing_name_topics_in_order() -> None:
+    delta = MetadataDelta.between(EMPTY_IMAGE, image_of(*topic("planes", 1), *topic("orders", 2)))
+    assert [changed.topic.name for changed in delta.changed_topics.values()] == ["orders", "planes"]
+
+
+CHANGED = [
+    "changed_brokers",
+    "changed_controllers",
+    "changed_configs",
+    "changed_features",
+    "changed_topics",
+    "deleted_topics",
+    "changed_acls",
+    "changed_scram_credentials",
+    "changed_delegation_tokens",
+    "changed_client_quotas",
+]

@@ -1,28 +1,39 @@
 """Committed batches in, images out; snapshots and restarts lead to equal images."""
 
+from dataclasses import replace
+from uuid import UUID
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from log_service.common.types import LeaderEpoch
 from log_service.metadata.delta import MetadataDelta
-from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
+from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.metadata.loader import MetadataLoader
 from log_service.metadata.snapshot import snapshot_records
 from log_service.protocol.stored.control_records import KRaftVersionRecord
 from log_service.protocol.stored.metadata_records import (
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
+    ClearElrRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
     MetadataRecord,
+    NoOpRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
 )
 from log_service.raft.batches import MetadataBatch, Voter
 from log_service.raft.snapshots import Snapshot, SnapshotId
-from tests.unit.metadata.records import DIRECTORY, broker, image_of, topic, topic_id
+from tests.unit.metadata.records import DIRECTORY, acl, broker, credential, image_of, quota, token, topic, topic_id
 
 
 class Recorder:
@@ -114,63 +125,148 @@ def test_a_snapshot_begins_anew() -> None:
     assert loader.image.features["kraft.version"] == 1
 
 
-RECORDS = st.lists(
-    st.one_of(
-        st.builds(lambda number, count: topic(f"topic{number}", number, count), st.integers(0, 6), st.integers(1, 3)),
-        st.builds(lambda number: [RemoveTopicRecord(topic_id=topic_id(number))], st.integers(0, 6)),
-        st.builds(
-            lambda number, leader: [PartitionChangeRecord(topic_id=topic_id(number), partition_id=0, leader=leader)],
-            st.integers(0, 6),
-            st.sampled_from([-1, 1]),
-        ),
-        st.builds(
-            lambda number, value: [ConfigRecord(resource_type=2, resource_name=f"topic{number}", name="retention.ms", value=value)],
-            st.integers(0, 6),
-            st.sampled_from([None, "1", "2"]),
-        ),
-        st.builds(lambda epoch: [broker(1, epoch=epoch)], st.integers(1, 9)),
-        st.builds(lambda block: [ProducerIdsRecord(next_producer_id=block * 1000)], st.integers(1, 9)),
-        st.builds(lambda level: [FeatureLevelRecord(name="metadata.version", feature_level=level)], st.integers(29, 30)),
+NUMBERS = st.integers(0, 6)
+CHANGES = st.one_of(
+    st.builds(lambda number, count: topic(f"topic{number}", number, count), NUMBERS, st.integers(1, 3)),
+    st.builds(lambda number: [RemoveTopicRecord(topic_id=topic_id(number))], NUMBERS),
+    st.builds(
+        lambda number, leader, eligible: [
+            PartitionChangeRecord(topic_id=topic_id(number), partition_id=0, leader=leader, eligible_leader_replicas=eligible)
+        ],
+        NUMBERS,
+        st.sampled_from([-2, -1, 1]),
+        st.sampled_from([None, [], [2, 3]]),
     ),
-    max_size=30,
+    st.just([ClearElrRecord()]),
+    st.builds(
+        lambda kind, number, value: [ConfigRecord(resource_type=kind, resource_name=f"topic{number}", name="retention.ms", value=value)],
+        st.sampled_from(list(ResourceType)),
+        NUMBERS,
+        st.sampled_from([None, "1", "2"]),
+    ),
+    st.builds(lambda node_id, epoch: [broker(node_id, epoch=epoch)], st.integers(1, 3), st.integers(1, 9)),
+    st.builds(lambda node_id: [RegisterControllerRecord(controller_id=node_id)], NUMBERS),
+    st.builds(lambda block: [ProducerIdsRecord(next_producer_id=block * 1000)], st.integers(1, 9)),
+    st.builds(
+        lambda name, level: [FeatureLevelRecord(name=name, feature_level=level)],
+        st.sampled_from(["metadata.version", "a.version", "z.version"]),
+        st.integers(0, 3),
+    ),
+    st.builds(lambda number: [acl(number)], NUMBERS),
+    st.builds(lambda number: [RemoveAccessControlEntryRecord(id=UUID(int=number))], NUMBERS),
+    st.builds(lambda user, mechanism: [credential(user, mechanism)], st.sampled_from("abc"), st.integers(1, 2)),
+    st.builds(
+        lambda user, mechanism: [RemoveUserScramCredentialRecord(name=user, mechanism=mechanism)],
+        st.sampled_from("abc"),
+        st.integers(1, 2),
+    ),
+    st.builds(lambda token_id, expiration: [token(token_id, expiration)], st.sampled_from("abc"), NUMBERS),
+    st.builds(lambda token_id: [RemoveDelegationTokenRecord(token_id=token_id)], st.sampled_from("abc")),
+    st.builds(
+        lambda value, key, user: [quota(value, key, user=user)],
+        st.sampled_from([None, 1.0, 2.0]),
+        st.sampled_from(["producer_byte_rate", "request_percentage"]),
+        st.sampled_from([None, "", "alice"]),
+    ),
+    st.builds(lambda: [NoOpRecord()]),
+)
+END = st.sampled_from([EndTransactionRecord(), AbortTransactionRecord()])
+TRANSACTIONS = st.builds(lambda groups, end: [[BeginTransactionRecord()], *possible(groups), [end]], st.lists(CHANGES, max_size=3), END)
+RECORDS = st.lists(st.one_of(CHANGES.map(lambda records: [records]), TRANSACTIONS), max_size=30).map(
+    lambda drawn: possible([records for groups in drawn for records in groups])
 )
 
 
+class There:
+    """What is there while records are looked at: topics and ACLs, and those from before a metadata transaction."""
+
+    def __init__(self) -> None:
+        self.keys: set[object] = set()
+        self.before: set[object] | None = None
+
+    def allows(self, record: MetadataRecord) -> bool:
+        """Whether a controller would write the record now; if so, count it."""
+        match record:
+            case BeginTransactionRecord():
+                self.before = set(self.keys)
+            case AbortTransactionRecord():
+                self.keys = self.before or set()
+            case TopicRecord(topic_id=key) if key in self.keys:
+                return False
+            case TopicRecord(topic_id=key) | AccessControlEntryRecord(id=key):
+                self.keys.add(key)
+            case PartitionChangeRecord(topic_id=key):
+                return key in self.keys
+            case RemoveTopicRecord(topic_id=key) | RemoveAccessControlEntryRecord(id=key):
+                if key not in self.keys:
+                    return False
+                self.keys.discard(key)
+        return True
+
+
 def possible(groups: list[list[MetadataRecord]]) -> list[list[MetadataRecord]]:
-    """Drop what a controller would never write: changes of topics that are not there, names that are."""
-    kept, there = [], set()
-    for records in groups:
-        first = records[0]
-        match first:
-            case RemoveTopicRecord() | PartitionChangeRecord():
-                if first.topic_id not in there:
-                    continue
-                if isinstance(first, RemoveTopicRecord):
-                    there.discard(first.topic_id)
-            case ConfigRecord():
-                pass
-            case _ if hasattr(first, "topic_id"):
-                if first.topic_id in there:
-                    continue
-                there.add(first.topic_id)
-        kept.append(records)
-    return kept
+    """Drop what a controller would never write: changes of topics and ACLs that are not there, topics whose name is."""
+    there = There()
+    return [records for records in groups if there.allows(records[0])]
 
 
-def without_position(image: MetadataImage) -> tuple[object, ...]:
-    return image.cluster, image.topics, image.configs, image.features, image.next_producer_id
+def without_position(image: MetadataImage) -> MetadataImage:
+    return replace(image, offset=0, epoch=LeaderEpoch(0))
+
+
+def loaded(batches: list[MetadataBatch], loader: MetadataLoader | None = None) -> MetadataLoader:
+    loader = loader or MetadataLoader()
+    if batches:
+        loader.on_batches(batches)
+    return loader
 
 
 @given(RECORDS, st.integers(1, 5))
-def test_however_the_log_is_cut_into_groups_the_image_is_the_same_and_its_snapshot_gives_it_back(
-    groups: list[list[MetadataRecord]], group_size: int
-) -> None:
-    batches = [batch(offset, *records) for offset, records in enumerate(possible(groups))]
-    whole, in_pieces = MetadataLoader(), MetadataLoader()
-    if batches:
-        whole.on_batches(batches)
+def test_however_the_log_is_cut_into_groups_the_image_is_the_same(groups: list[list[MetadataRecord]], group_size: int) -> None:
+    batches = [batch(offset, *records) for offset, records in enumerate(groups)]
+    whole, in_pieces = loaded(batches), MetadataLoader()
     for start in range(0, len(batches), group_size):
         in_pieces.on_batches(batches[start : start + group_size])
-    assert without_position(whole.image) == without_position(in_pieces.image)
-    again = image_of(*snapshot_records(whole.image), base=EMPTY_IMAGE)
-    assert without_position(again) == without_position(whole.image)
+    assert whole.image == in_pieces.image
+    assert repr(whole.image) == repr(in_pieces.image)
+    assert [*whole.image.topics.by_id] == [*in_pieces.image.topics.by_id]
+
+
+@given(RECORDS, st.data())
+def test_a_snapshot_at_any_offset_and_the_rest_of_the_log_lead_to_the_same_image(
+    groups: list[list[MetadataRecord]], data: st.DataObject
+) -> None:
+    batches = [batch(offset, *records) for offset, records in enumerate(groups)]
+    cut = data.draw(st.integers(0, len(batches)))
+    while loaded(batches[:cut]).image.open_transaction is not None:
+        cut += 1
+    recorder, restarted = Recorder(), MetadataLoader()
+    restarted.add_publisher(recorder)
+    restarted.on_snapshot(Snapshot(SnapshotId(cut, 1), tuple(snapshot_records(loaded(batches[:cut]).image)), (), 0))
+    loaded(batches[cut:], restarted)
+    assert without_position(restarted.image) == without_position(loaded(batches).image)
+    assert list(snapshot_records(restarted.image)) == list(snapshot_records(loaded(batches).image))
+    for delta, image in zip(recorder.deltas, recorder.images, strict=True):
+        check_that_a_delta_names_all(delta, image)
+
+
+def check_that_a_delta_names_all(delta: MetadataDelta, image: MetadataImage) -> None:
+    expected = MetadataDelta.between(delta.base, image)
+    assert expected.changed_topics.keys() <= delta.changed_topics.keys()
+    assert expected.deleted_topics == delta.deleted_topics
+    assert expected.changed_configs.keys() <= delta.changed_configs.keys()
+    assert expected.changed_acls.keys() <= delta.changed_acls.keys()
+    assert expected.changed_scram_credentials.keys() <= delta.changed_scram_credentials.keys()
+    assert expected.changed_delegation_tokens.keys() <= delta.changed_delegation_tokens.keys()
+    assert expected.changed_client_quotas.keys() <= delta.changed_client_quotas.keys()
+
+
+def test_a_snapshot_that_comes_later_names_what_it_changes() -> None:
+    loader, recorder = MetadataLoader(), Recorder()
+    loader.on_batches([batch(0, *topic("orders", 1), *topic("gone", 2))])
+    loader.add_publisher(recorder)
+    records = tuple(snapshot_records(image_of(*topic("orders", 1), *topic("planes", 3))))
+    loader.on_snapshot(Snapshot(SnapshotId(40, 3), records, (), 77))
+    delta = recorder.deltas[-1]
+    assert list(delta.changed_topics) == [topic_id(3)]
+    assert list(delta.deleted_topics) == [topic_id(2)]

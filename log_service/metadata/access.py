@@ -1,0 +1,89 @@
+"""What the metadata says about access: ACLs, SCRAM credentials, delegation tokens and client quotas.
+
+Holds values alone. The rooms that read them decide who may do what, how a password is checked and when a client must slow down. Resource
+types, operations and mechanisms are Kafka's numbers, so that the metadata also keeps those that such a room does not know.
+
+Invariant: no value here prints a salt or a key.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+
+class SecretBytes:
+    """Bytes that are never shown: not by ``repr``, not by ``str``, not in the text of an error. ``reveal`` returns them."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def __repr__(self) -> str:
+        return "SecretBytes(hidden)"
+
+    def __eq__(self, other: object) -> bool:
+        return self._content == other._content if isinstance(other, SecretBytes) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+    def reveal(self) -> bytes:
+        """Return the bytes themselves."""
+        return self._content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclEntry:
+    """One ACL: a principal on a host may, or must not, perform an operation on the resources of a pattern."""
+
+    acl_id: UUID
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+class ScramUser(NamedTuple):
+    """A user and the number of a SCRAM mechanism: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
+
+    mechanism: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramCredential:
+    """What the broker checks a user's password against (RFC 5802)."""
+
+    salt: SecretBytes
+    stored_key: SecretBytes
+    server_key: SecretBytes
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationToken:
+    """A token that stands for its owner. Its HMAC is not here: the secret of the cluster and the token's id make it."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    max_timestamp_ms: int
+    expiration_timestamp_ms: int
+
+
+class QuotaPart(NamedTuple):
+    """One part of a quota's entity: a user, a client id or an address by its name, or the default of that type."""
+
+    entity_type: str
+    name: str = ""
+    is_default: bool = False
+
+
+QuotaEntity = tuple[QuotaPart, ...]
+"""Who a quota is for: parts of different types, sorted, all of which a client must match."""
