@@ -299,7 +299,7 @@ class Broker:
         )
         self._logs.futures.settle_rivals(self._is_known)
         self._loader.add_publisher(self._replicas)
-        self._loader.add_publisher(self._offsets)
+        self._loader.add_publisher(self._groups)
         self._logs.set_aside_strays(self._is_known)
         await self._background.start(self._logs.run)
 

@@ -13,7 +13,7 @@ from log_service.common.env import Clock
 from log_service.config.views import NodeConfig
 from log_service.controller.driver import ControllerDriver
 from log_service.coordinator.group_service import GroupService
-from log_service.coordinator.runtime import RunInPool
+from log_service.coordinator.shards import RunInPool
 from log_service.metadata.image import MetadataImage
 from log_service.raft.driver import RaftDriver
 from log_service.replication.replica_manager import ReplicaManager

@@ -1,20 +1,18 @@
 """Which groups this node coordinates: those whose partition of ``__consumer_offsets`` it leads.
 
-Decides when the group coordinator takes a partition over and gives it up, and tells it which topics are gone.
+Decides when the group coordinator takes a partition over, and when it gives it up.
 """
 
 from log_service.broker.offsets_log import OffsetsLog
-from log_service.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from log_service.common.types import GROUP_METADATA_TOPIC
 from log_service.coordinator.group_service import GroupService
-from log_service.metadata.delta import MetadataDelta
-from log_service.metadata.image import MetadataImage
 from log_service.records.compression import Codec
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
 
 
 class OffsetsLeadership:
-    """A publisher that comes after the replica manager, and what that calls when leadership moves."""
+    """What the replica manager calls when leadership moves."""
 
     def __init__(self, replicas: ReplicaManager, groups: GroupService, codec: Codec = Codec.NONE) -> None:
         self._codec = codec
@@ -22,17 +20,6 @@ class OffsetsLeadership:
         self._groups = groups
         replicas.on_led = self._on_led
         replicas.on_lost = self._on_lost
-
-    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:  # noqa: ARG002 - one shape for all publishers
-        """Have positions in topics that are gone forgotten."""
-        gone = [
-            TopicPartition(topic.name, index)
-            for topic in delta.deleted_topics.values()
-            if topic.name != GROUP_METADATA_TOPIC
-            for index in topic.partitions
-        ]
-        if gone:
-            self._groups.on_partitions_deleted(gone)
 
     def resign_all(self) -> None:
         """Give every partition up: this node stops."""

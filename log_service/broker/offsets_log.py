@@ -33,8 +33,9 @@ class OffsetsLog:
 
     @property
     def high_watermark(self) -> int:
-        """The offset below which records are safe."""
-        return self._partition.high_watermark
+        """The offset below which records are safe, 0 once this node leads in a later epoch or not at all."""
+        partition = self._partition
+        return partition.high_watermark if partition.leader_epoch == self.leader_epoch and partition.is_leader else 0
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int) -> int:
         """Append keys and values as one batch and return the log end offset.

@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from log_service.common.result import CancelTimer, Reply, Result, SetTimer
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.config.views import TopicDefaults
 from log_service.controller.rules.brokers import Heartbeat, RegisterBroker, fence_broker, heartbeat, register_broker, unregister_broker
@@ -35,8 +34,19 @@ from log_service.protocol.messages.elect_leaders import ElectLeadersRequest
 from log_service.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from log_service.protocol.messages.update_features import UpdateFeaturesRequest
 from log_service.protocol.stored.metadata_records import AbortTransactionRecord, MetadataRecord
+from log_service.state_machine.decision import CancelTimer, Reply, SetTimer
 
-Decision = Result[MetadataRecord]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One decision."""
+
+    records: Sequence[MetadataRecord] = ()
+    replies: Sequence[Reply] = ()
+    timers: Sequence[SetTimer | CancelTimer] = ()
+
+
+Decision = Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

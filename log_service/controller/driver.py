@@ -16,7 +16,6 @@ import trio
 
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.result import SetTimer
 from log_service.common.timers import Timer, TimerQueue
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.controller import Controller, ControllerConfig, Decision
@@ -43,6 +42,7 @@ from log_service.protocol.stored.metadata_records import (
 )
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import random_id
+from log_service.state_machine.decision import SetTimer
 
 R = TypeVar("R")
 RETRY_MS = 1_000

@@ -1,7 +1,8 @@
-"""The group APIs of a node: finds the shard of each group, and joins answers where a request names several groups.
+"""The group APIs of a node: finds the shard of each group, and joins responses where a request names several groups.
 
-It decides which partition of ``__consumer_offsets`` a group belongs to, and what a request hears when its shard is not here. It does not
-know groups. All methods are plain functions that never wait: the answer comes through ``on_reply``, once, now or later.
+It decides which partition of ``__consumer_offsets`` a group belongs to, and what a request hears when its shard is not here or its log
+refuses. It does not know groups. All methods are plain functions that never wait: the response comes through ``on_reply``, once, now or
+later.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -14,17 +15,19 @@ from uuid import UUID
 import trio
 
 from log_service.common.env import Clock
-from log_service.common.errors import ErrorCode
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
-from log_service.common.types import TopicPartition
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group import listing, records
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there
 from log_service.coordinator.group.joining import refused
 from log_service.coordinator.group.records import GroupRecord
 from log_service.coordinator.java_hashing import java_abs, java_hash
-from log_service.coordinator.result import Decision, RequestContext
-from log_service.coordinator.runtime import CoordinatorLog, CoordinatorRuntime, OnReply, Refuse, RunInPool
+from log_service.coordinator.refusals import api_error
+from log_service.coordinator.request_context import RequestContext
+from log_service.coordinator.shards import CoordinatorLog, RunInPool, Shards
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from log_service.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -35,9 +38,11 @@ from log_service.protocol.messages.offset_commit import OffsetCommitRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from log_service.state_machine.decision import Decision
+from log_service.state_machine.runtime import OnReply, Refuse
 
 T = TypeVar("T")
-Handle = Callable[[GroupCoordinatorShard, RequestContext, Decision[GroupRecord]], None]
+Decide = Callable[[GroupCoordinatorShard, Decision[GroupRecord], Hashable], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,7 @@ class GroupService:
     ) -> None:
         self._config = config
         self._rng = rng
-        self._runtime: CoordinatorRuntime[GroupCoordinatorShard, GroupRecord] = CoordinatorRuntime(
+        self._shards: Shards[GroupCoordinatorShard, GroupRecord] = Shards(
             clock=clock,
             timers=timers,
             run_in_pool=run_in_pool,
@@ -82,82 +87,83 @@ class GroupService:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the tasks that load shards; runs until cancelled."""
-        await self._runtime.run(task_status=task_status)
+        await self._shards.run(task_status=task_status)
 
     def lead(self, coordinator_log: CoordinatorLog) -> None:
         """Serve the groups of a partition once they are loaded."""
-        self._runtime.lead(coordinator_log)
+        self._shards.lead(coordinator_log)
 
     def resign(self, partition: int) -> None:
         """Stop serving the groups of a partition."""
-        self._runtime.resign(partition)
+        self._shards.resign(partition)
 
     def partition_for(self, group_id: str) -> int:
         """Return the partition of a group: Java's string hash, made positive, over the partition count."""
         return java_abs(java_hash(group_id)) % self._config.offsets_topic_partitions
 
-    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Forget committed offsets of partitions that are gone."""
-        self._runtime.tell_all(lambda shard, decision: shard.on_partitions_deleted(partitions, decision))
+        if delta.deleted_topics:
+            self._shards.on_image(delta, image)
 
     # -- one group
 
     def join_group(self, request: JoinGroupRequest, client: RequestClient, on_reply: OnReply) -> None:
-        """Answer with JoinGroupResponse."""
-        handle = partial(_call, GroupCoordinatorShard.handle_join_group, request)
-        self._ask(request.group_id, client, handle, on_reply, lambda error: refused(request.member_id, error))
+        """Respond with JoinGroupResponse."""
+        decide = _decides(GroupCoordinatorShard.handle_join_group, request, client)
+        self._ask(request.group_id, decide, on_reply, lambda error: refused(request.member_id, api_error(error)))
 
     def sync_group(self, request: SyncGroupRequest, client: RequestClient, on_reply: OnReply) -> None:
-        """Answer with SyncGroupResponse."""
-        handle = partial(_call, GroupCoordinatorShard.handle_sync_group, request)
-        self._ask(request.group_id, client, handle, on_reply, lambda error: SyncGroupResponse(error_code=error))
+        """Respond with SyncGroupResponse."""
+        decide = _decides(GroupCoordinatorShard.handle_sync_group, request, client)
+        self._ask(request.group_id, decide, on_reply, lambda error: SyncGroupResponse(error_code=api_error(error)))
 
     def heartbeat(self, request: HeartbeatRequest, client: RequestClient, on_reply: OnReply) -> None:
-        """Answer with HeartbeatResponse."""
-        handle = partial(_call, GroupCoordinatorShard.handle_heartbeat, request)
-        self._ask(request.group_id, client, handle, on_reply, lambda error: HeartbeatResponse(error_code=error))
+        """Respond with HeartbeatResponse."""
+        decide = _decides(GroupCoordinatorShard.handle_heartbeat, request, client)
+        self._ask(request.group_id, decide, on_reply, _refused_heartbeat)
 
     def leave_group(self, request: LeaveGroupRequest, client: RequestClient, on_reply: OnReply) -> None:
-        """Answer with LeaveGroupResponse."""
-        handle = partial(_call, GroupCoordinatorShard.handle_leave_group, request)
-        self._ask(request.group_id, client, handle, on_reply, lambda error: LeaveGroupResponse(error_code=error))
+        """Respond with LeaveGroupResponse."""
+        decide = _decides(GroupCoordinatorShard.handle_leave_group, request, client)
+        self._ask(request.group_id, decide, on_reply, lambda error: LeaveGroupResponse(error_code=api_error(error)))
 
     def offset_commit(self, request: OffsetCommitRequest, client: RequestClient, on_reply: OnReply) -> None:
-        """Answer with OffsetCommitResponse; topics must exist, their ids and names both be filled in."""
-        handle = partial(_call, GroupCoordinatorShard.handle_offset_commit, request)
-        self._ask(request.group_id, client, handle, on_reply, lambda error: listing.refused_commit(request, error))
+        """Respond with OffsetCommitResponse; topics must exist, their ids and names both be filled in."""
+        decide = _decides(GroupCoordinatorShard.handle_offset_commit, request, client)
+        self._ask(request.group_id, decide, on_reply, lambda error: listing.refused_commit(request, api_error(error)))
 
     def offset_delete(self, request: OffsetDeleteRequest, client: RequestClient, on_reply: OnReply) -> None:
-        """Answer with OffsetDeleteResponse; topics must exist."""
-        handle = partial(_call, GroupCoordinatorShard.handle_offset_delete, request)
-        self._ask(request.group_id, client, handle, on_reply, lambda error: OffsetDeleteResponse(error_code=error))
+        """Respond with OffsetDeleteResponse; topics must exist."""
+        decide = _decides(GroupCoordinatorShard.handle_offset_delete, request, client)
+        self._ask(request.group_id, decide, on_reply, lambda error: OffsetDeleteResponse(error_code=api_error(error)))
 
     # -- several groups
 
     def offset_fetch(self, groups: Sequence[OffsetFetchRequestGroup], client: RequestClient, on_reply: OnReply) -> None:
-        """Answer with a list of OffsetFetchResponseGroup, in the order asked."""
+        """Respond with a list of OffsetFetchResponseGroup, in the order asked."""
         gather = _Gathering(len(groups), on_reply)
         for index, group in enumerate(groups):
-            handle = partial(_call, GroupCoordinatorShard.handle_offset_fetch, group)
-            self._ask(group.group_id, client, handle, gather.part(index), partial(_refused_fetch, group))
+            decide = _decides(GroupCoordinatorShard.handle_offset_fetch, group, client)
+            self._ask(group.group_id, decide, gather.part(index), partial(_refused_fetch, group))
 
     def describe_groups(self, request: DescribeGroupsRequest, client: RequestClient, on_reply: OnReply) -> None:
-        """Answer with DescribeGroupsResponse."""
+        """Respond with DescribeGroupsResponse."""
         gather = _Gathering(len(request.groups), lambda groups: on_reply(DescribeGroupsResponse(groups=groups)))
         for index, group_id in enumerate(request.groups):
-            handle = partial(_call, GroupCoordinatorShard.handle_describe_group, group_id)
-            self._ask(group_id, client, handle, gather.part(index), partial(_refused_describe, group_id))
+            decide = _decides(GroupCoordinatorShard.handle_describe_group, group_id, client)
+            self._ask(group_id, decide, gather.part(index), partial(_refused_describe, group_id))
 
     def delete_groups(self, request: DeleteGroupsRequest, client: RequestClient, on_reply: OnReply) -> None:
-        """Answer with DeleteGroupsResponse."""
+        """Respond with DeleteGroupsResponse."""
         gather = _Gathering(len(request.groups_names), lambda results: on_reply(DeleteGroupsResponse(results=results)))
         for index, group_id in enumerate(request.groups_names):
-            handle = partial(_call, GroupCoordinatorShard.handle_delete_group, group_id)
-            self._ask(group_id, client, handle, gather.part(index), partial(_refused_delete, group_id))
+            decide = _decides(GroupCoordinatorShard.handle_delete_group, group_id, client)
+            self._ask(group_id, decide, gather.part(index), partial(_refused_delete, group_id))
 
     def list_groups(self, request: ListGroupsRequest, client: RequestClient, on_reply: OnReply) -> None:  # noqa: ARG002 - one shape for all
-        """Answer with ListGroupsResponse."""
-        shards = self._runtime.active_shards()
+        """Respond with ListGroupsResponse."""
+        shards = self._shards.serving()
         if shards is None:
             on_reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return
@@ -165,41 +171,44 @@ class GroupService:
 
     def overviews(self) -> Iterator[list[listing.GroupOverview]]:
         """Yield the groups that this node coordinates in short, shard by shard; none while some are still being loaded."""
-        for shard in self._runtime.active_shards() or ():
+        for shard in self._shards.serving() or ():
             yield shard.overviews()
 
-    def _ask(self, group_id: str, client: RequestClient, handle: Handle, on_reply: OnReply, refuse: Refuse) -> None:
-        self._runtime.ask(self.partition_for(group_id), partial(_decide, handle, client), on_reply, refuse)
+    def _ask(self, group_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse) -> None:
+        self._shards.ask(self.partition_for(group_id), decide, on_reply, refuse)
 
 
-def _decide(handle: Handle, client: RequestClient, shard: GroupCoordinatorShard, decision: Decision[GroupRecord], token: Hashable) -> None:
-    handle(shard, client.context(token), decision)
+def _decides(
+    handle: Callable[[GroupCoordinatorShard, T, RequestContext, Decision[GroupRecord]], None], request: T, client: RequestClient
+) -> Decide:
+    """Return what has a shard handle a client's request."""
+
+    def decide(shard: GroupCoordinatorShard, decision: Decision[GroupRecord], token: Hashable) -> None:
+        handle(shard, request, client.context(token), decision)
+
+    return decide
 
 
-def _call(
-    method: Callable[[GroupCoordinatorShard, T, RequestContext, Decision[GroupRecord]], None],
-    request: T,
-    shard: GroupCoordinatorShard,
-    context: RequestContext,
-    decision: Decision[GroupRecord],
-) -> None:
-    method(shard, request, context, decision)
+def _refused_heartbeat(error: KafkaError) -> HeartbeatResponse:
+    """While its group is loaded, a member is told that all is well: it need not look for another coordinator, as with Kafka."""
+    is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else api_error(error))
 
 
-def _refused_fetch(group: OffsetFetchRequestGroup, error: ErrorCode) -> OffsetFetchResponseGroup:
-    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
+def _refused_fetch(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=api_error(error))
 
 
-def _refused_describe(group_id: str, error: ErrorCode) -> DescribedGroup:
-    return DescribedGroup(group_id=group_id, error_code=error)
+def _refused_describe(group_id: str, error: KafkaError) -> DescribedGroup:
+    return DescribedGroup(group_id=group_id, error_code=api_error(error))
 
 
-def _refused_delete(group_id: str, error: ErrorCode) -> DeletableGroupResult:
-    return DeletableGroupResult(group_id=group_id, error_code=error)
+def _refused_delete(group_id: str, error: KafkaError) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=api_error(error))
 
 
 class _Gathering:
-    """Collects a known number of answers and passes them on together, in the order of their questions."""
+    """Collects a known number of responses and passes them on together, in the order of their requests."""
 
     def __init__(self, part_count: int, on_all: Callable[[list[Any]], None]) -> None:
         self._parts: list[Any] = [None] * part_count
@@ -209,7 +218,7 @@ class _Gathering:
             on_all([])
 
     def part(self, index: int) -> OnReply:
-        """Return where the answer to one question goes."""
+        """Return where the response to one request goes."""
 
         def on_reply(response: Any) -> None:
             self._parts[index] = response

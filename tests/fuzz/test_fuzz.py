@@ -10,7 +10,7 @@ import pytest
 
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
 from log_service.coordinator.group.joining import GroupDecision
-from log_service.coordinator.result import RequestContext
+from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.api_versions import SERVED, ApiKey
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.offset_for_leader_epoch import (

@@ -18,7 +18,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller import controller
 from log_service.controller.rules import brokers, configs
 from log_service.coordinator.group.records import OffsetRecord
-from log_service.coordinator.runtime import CoordinatorRuntime
+from log_service.coordinator.shards import Shards
 from log_service.raft.core import committed_offset
 from log_service.raft.driver import RaftDriver
 from log_service.replication.partition import Partition
@@ -72,7 +72,7 @@ _append_partition, _become_leader = Partition._append, Partition.become_leader
 _append_request = produce._Appending.append
 _recover, _roll, _write = Segment.recover, Log._roll, Log._write
 _replace_log = FutureLogs._replace
-_replay_batch = CoordinatorRuntime._replay_batch
+_replay_batch = Shards._replay_batch
 _commit_request = groups.commit_request
 
 
@@ -208,7 +208,7 @@ BUGS = (
     Bug(name="torn tail not cut", replacements=((Segment, "cut_torn_tail", _keep_torn_tail),)),
     Bug(name="index not rebuilt", replacements=((Segment, "recover", _keep_old_indexes),)),
     Bug(name="epoch not raised after a crash", replacements=((brokers, "_lose_leadership", _lead_on),)),
-    Bug(name="commits not replayed", replacements=((CoordinatorRuntime, "_replay_batch", _replay_without_commits),)),
+    Bug(name="commits not replayed", replacements=((Shards, "_replay_batch", _replay_without_commits),)),
     Bug(name="metadata acknowledged before the sync", replacements=((RaftDriver, "_sync", _commit_before_sync),)),
     Bug(
         name="failed sync tried again",

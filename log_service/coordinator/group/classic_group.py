@@ -1,7 +1,8 @@
 """One group of the classic protocol: its members, its generation, and the table of its states.
 
-It decides which protocol all members share, who leads, and whether everybody has joined. It does not know requests, timers, records or
-the log: ``joining`` and ``membership`` drive it. Members between two generations are soft state that only this class holds.
+It decides which protocol all members share, which member leads, and whether all members have joined. It does not know requests, timers,
+records or the log: ``joining`` and ``membership`` drive it, and stage a group and its members in their decision before they change them.
+Members between two generations are soft state that only this class holds.
 
 Invariants: a state changes only along ``TRANSITIONS``; the leader is a member or None; a static member's id is what ``static_members``
 says; outside of EMPTY and DEAD there is at least one member or one pending member.
@@ -38,12 +39,24 @@ TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
 }
 
 
+@dataclass(slots=True)
+class Session:
+    """How long a member may stay silent.
+
+    ``timer_ms`` is when its timer fires next: a heartbeat moves the deadline alone, and the timer follows when it fires.
+    """
+
+    deadline_ms: int = 0
+    timer_ms: int | None = None
+
+    def set_back(self, deadline_ms: int, timer_ms: int | None) -> None:
+        """Be what it was: as ``Decision.stage`` does, and cheaper, for each heartbeat and each commit changes a session."""
+        self.deadline_ms, self.timer_ms = deadline_ms, timer_ms
+
+
 @dataclass(slots=True, kw_only=True)
 class ClassicMember:
-    """One member. ``awaiting_join`` and ``awaiting_sync`` hold where its open request is to be answered.
-
-    ``session_timer_ms`` is when its timer fires next: a heartbeat moves the deadline alone, and the timer follows when it fires.
-    """
+    """One member. ``awaiting_join`` and ``awaiting_sync`` name its open request, which waits for a response."""
 
     member_id: str
     group_instance_id: str | None
@@ -57,8 +70,7 @@ class ClassicMember:
     is_new: bool = True
     awaiting_join: Hashable | None = None
     awaiting_sync: Hashable | None = None
-    session_deadline_ms: int = 0
-    session_timer_ms: int | None = None
+    session: Session = field(default_factory=Session)
 
     def metadata_for(self, protocol_name: str | None) -> bytes:
         """Return what the member said about itself under that protocol."""

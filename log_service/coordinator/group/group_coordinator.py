@@ -8,11 +8,11 @@ Source: classic group protocol and offsets of Kafka 4.3; KIP-211 (expiry), KIP-1
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode
-from log_service.common.types import TopicPartition
+from log_service.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group import listing
 from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
@@ -28,7 +28,9 @@ from log_service.coordinator.group.records import (
     StoredMember,
     store_group,
 )
-from log_service.coordinator.result import RequestContext
+from log_service.coordinator.request_context import RequestContext
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.delete_groups import DeletableGroupResult
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from log_service.protocol.messages.join_group import JoinGroupRequest
@@ -38,6 +40,7 @@ from log_service.protocol.messages.offset_commit import OffsetCommitRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from log_service.state_machine.decision import ReplayContext
 
 EXPIRY_TIMER = ("expire-offsets",)
 ORPHAN_TIMER = ("forget-orphans",)
@@ -76,10 +79,10 @@ class GroupCoordinatorShard:
 
     # -- what the log holds
 
-    def replay(self, record: GroupRecord) -> None:
+    def replay(self, record: GroupRecord, context: ReplayContext) -> None:
         """Take over one record of the log."""
         if isinstance(record, OffsetRecord):
-            self._offsets.replay(record)
+            self._offsets.replay(record, context)
             if record.committed is not None and record.group_id not in self._groups:
                 self._groups[record.group_id] = ClassicGroup(record.group_id)  # it outlives its positions until the next check
         elif record.generation is None:
@@ -102,6 +105,11 @@ class GroupCoordinatorShard:
         self._orphan(lambda where, committed: not self._is_there(where, committed.topic_id), decision)
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
 
+    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:  # noqa: ARG002 - see ``Shard``
+        """Have the positions of a producer's transaction count, or forget them."""
+        for group_id in self._offsets.replay_end_transaction(producer_id, is_committed=is_committed):
+            self._groups.setdefault(group_id, ClassicGroup(group_id))
+
     # -- membership
 
     def handle_join_group(self, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
@@ -116,8 +124,12 @@ class GroupCoordinatorShard:
                 decision.reply(context.reply_to, refused(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
                 return
             group = self._groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=decision.wall_ms)
+            decision.on_refused(lambda: self._forget_group(request.group_id))
             decision.append(store_group(group, decision.wall_ms))
         self._joining.handle_join(group, request, context, decision)
+
+    def _forget_group(self, group_id: str) -> None:
+        del self._groups[group_id]
 
     def _validate_join(self, request: JoinGroupRequest) -> ErrorCode:
         if request.group_id == "":
@@ -196,21 +208,26 @@ class GroupCoordinatorShard:
         """OffsetFetch 1-10, one group: unknown groups have no positions, and that is no error."""
         decision.reply(context.reply_to, self._offsets.fetch(request))
 
-    def on_partitions_deleted(self, partitions: Iterable[TopicPartition], decision: GroupDecision) -> None:
-        """Take back every group's positions in partitions that are gone."""
-        gone = frozenset(partitions)
-        self._orphan(lambda where, _: where in gone, decision)
+    def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: GroupDecision) -> None:
+        """Have every group's positions in topics that are gone forgotten."""
+        deleted = (topic for topic in delta.deleted_topics.values() if topic.name != GROUP_METADATA_TOPIC)
+        gone = frozenset(TopicPartition(topic.name, index) for topic in deleted for index in topic.partitions)
+        if gone:
+            self._orphan(lambda where, _: where in gone, decision)
 
     def _orphan(self, is_gone: Callable[[TopicPartition, CommittedOffset], bool], decision: GroupDecision) -> None:
+        """Have positions forgotten by a timer, which is tried again where the log refuses."""
         for group_id in sorted(self._offsets.group_ids()):
             positions = self._offsets.of(group_id).items()
             self._orphans.extend((group_id, where, committed) for where, committed in positions if is_gone(where, committed))
-        self._forget_orphans(decision)
+        if self._orphans:
+            decision.set_timer(ORPHAN_TIMER, decision.now_ms)
 
     def _forget_orphans(self, decision: GroupDecision) -> None:
         """Take orphans back in bounded batches, unless a position was committed anew in the meantime."""
-        for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH)):
-            group_id, where, committed = self._orphans.popleft()
+        taken = [self._orphans.popleft() for _ in range(min(len(self._orphans), MAX_ORPHANS_PER_BATCH))]
+        decision.on_refused(lambda: self._orphans.extendleft(reversed(taken)))
+        for group_id, where, committed in taken:
             if self._offsets.of(group_id).get(where) is committed:
                 self._offsets.forget(group_id, (where,), decision)
         if self._orphans:
@@ -279,8 +296,10 @@ class GroupCoordinatorShard:
         """Check some groups, then give others the turn: a pass over many groups holds nobody up."""
         if not self._unchecked_groups:
             self._unchecked_groups.extend(sorted(self._groups))
-        for _ in range(min(len(self._unchecked_groups), GROUPS_PER_EXPIRY_STEP)):
-            self._expire(self._unchecked_groups.popleft(), decision)
+        taken = [self._unchecked_groups.popleft() for _ in range(min(len(self._unchecked_groups), GROUPS_PER_EXPIRY_STEP))]
+        decision.on_refused(lambda: self._unchecked_groups.extendleft(reversed(taken)))
+        for group_id in taken:
+            self._expire(group_id, decision)
         pause_ms = PAUSE_MS if self._unchecked_groups else self._config.offsets_retention_check_interval_ms
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + pause_ms)
 

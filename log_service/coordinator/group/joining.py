@@ -8,14 +8,16 @@ Source: classic group protocol of Kafka 4.3, KIP-134 (initial delay), KIP-345 (s
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from log_service.common.errors import ErrorCode
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
 from log_service.coordinator.group.records import GroupRecord, store_group
-from log_service.coordinator.result import Decision, RequestContext
+from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from log_service.protocol.messages.sync_group import SyncGroupResponse
+from log_service.state_machine.decision import Decision
 
 GroupDecision = Decision[GroupRecord]
 
@@ -56,7 +58,9 @@ class Joining:
         if error is not ErrorCode.NONE:
             member_id = "" if error in _TOLD_WITHOUT_ID else request.member_id
             decision.reply(context.reply_to, refused(member_id, error))
-        elif request.member_id == "":
+            return
+        decision.stage(group)
+        if request.member_id == "":
             self._join_without_id(group, request, context, decision)
         elif request.member_id in group.pending_join_members:
             self._admit(group, request.member_id, request, context, decision)
@@ -136,6 +140,7 @@ class Joining:
         context: RequestContext,
         decision: GroupDecision,
     ) -> None:
+        decision.stage(member)
         if member.awaiting_join is not None:
             decision.reply(member.awaiting_join, refused(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
         member.awaiting_join = context.reply_to
@@ -149,11 +154,13 @@ class Joining:
     ) -> None:
         assert request.group_instance_id is not None
         old_id = group.static_members[request.group_instance_id]
+        replaced = group.members[old_id]
+        decision.stage(replaced, replaced.session)
         member = group.replace_static_member(request.group_instance_id, member_id)
         decision.cancel_timer(session_timer(group.group_id, old_id))
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = rebalance_timeout_of(request)
-        member.session_timer_ms = None
+        member.session.timer_ms = None
         keep_alive(group, member, member.session_timeout_ms, decision)
         if member.awaiting_join is not None:
             decision.reply(member.awaiting_join, refused(old_id, ErrorCode.FENCED_INSTANCE_ID))
@@ -208,6 +215,7 @@ class Joining:
         group.pending_sync_members.clear()
         decision.cancel_timer(sync_timer(group.group_id))
         for member in group.members.values():
+            decision.stage(member)
             member.assignment = b""
             if member.awaiting_sync is not None:
                 decision.reply(member.awaiting_sync, SyncGroupResponse(error_code=error))
@@ -222,6 +230,7 @@ class Joining:
         """End the join phase, or prolong the first one while members keep arriving (KIP-134)."""
         if not group.is_in(GroupState.PREPARING_REBALANCE):
             return
+        decision.stage(group)
         remaining_ms = group.initial_delay_remaining_ms
         if remaining_ms and group.has_new_member_joined:
             delay_ms = min(self._config.initial_rebalance_delay_ms, remaining_ms)
@@ -251,6 +260,7 @@ class Joining:
             self._answer_join(group, member, decision)
 
     def _answer_join(self, group: ClassicGroup, member: ClassicMember, decision: GroupDecision) -> None:
+        decision.stage(member)
         if member.awaiting_join is not None:
             is_leader = member.member_id == group.leader_id
             decision.reply(member.awaiting_join, joined(group, member, has_members=is_leader))
@@ -261,10 +271,12 @@ class Joining:
 
 def keep_alive(group: ClassicGroup, member: ClassicMember, session_ms: int, decision: GroupDecision) -> None:
     """Start a session anew. A timer that fires earlier than that is left alone: it looks at the deadline."""
-    member.session_deadline_ms = decision.now_ms + session_ms
-    if member.session_timer_ms is None or member.session_timer_ms > member.session_deadline_ms:
-        member.session_timer_ms = member.session_deadline_ms
-        decision.set_timer(session_timer(group.group_id, member.member_id), member.session_deadline_ms)
+    session = member.session
+    decision.on_refused(partial(session.set_back, session.deadline_ms, session.timer_ms))
+    session.deadline_ms = decision.now_ms + session_ms
+    if session.timer_ms is None or session.timer_ms > session.deadline_ms:
+        session.timer_ms = session.deadline_ms
+        decision.set_timer(session_timer(group.group_id, member.member_id), session.deadline_ms)
 
 
 def refused(member_id: str, error: ErrorCode) -> JoinGroupResponse:

@@ -7,7 +7,7 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 from log_service.coordinator.group.classic_group import ClassicGroup, GroupState
 from log_service.coordinator.group.records import CommittedOffset
-from log_service.coordinator.result import RequestContext
+from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from log_service.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 from log_service.protocol.messages.offset_commit import (

@@ -11,7 +11,7 @@ from log_service.config.views import GroupConfig
 from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
 from log_service.coordinator.group.joining import GroupDecision, Joining, keep_alive, refused, session_timer, sync_timer
 from log_service.coordinator.group.records import store_group
-from log_service.coordinator.result import RequestContext
+from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.leave_group import MemberIdentity
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -30,6 +30,7 @@ class Membership:
             decision.reply(context.reply_to, SyncGroupResponse(error_code=error))
             return
         member = group.members[request.member_id]
+        decision.stage(group, member)
         group.pending_sync_members.discard(member.member_id)
         if group.is_in(GroupState.STABLE):
             self.keep_alive(group, member, decision)
@@ -68,6 +69,7 @@ class Membership:
         if group.subscription_bytes() + assigned_bytes > self._config.max_metadata_record_bytes:
             self._joining.abandon_generation(group, ErrorCode.UNKNOWN_SERVER_ERROR, decision)
             return
+        decision.stage(*group.members.values())
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         group.transition_to(GroupState.STABLE, decision.wall_ms)
@@ -84,6 +86,7 @@ class Membership:
         """Remove the members that joined this generation and never synced."""
         if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return
+        decision.stage(group)
         silent = [group.members[member_id] for member_id in sorted(group.pending_sync_members) if member_id in group.members]
         for member in silent:
             self._remove(group, member, decision)
@@ -106,6 +109,7 @@ class Membership:
 
     def handle_leave(self, group: ClassicGroup, leavers: Iterable[MemberIdentity], decision: GroupDecision) -> list[ErrorCode]:
         """Let members go, all before the one rebalance that follows; an administrator may name a static one by its instance id alone."""
+        decision.stage(group)
         errors = [self._leave(group, leaver, decision) for leaver in leavers]
         if ErrorCode.NONE in errors and not group.is_in(GroupState.EMPTY):
             self._joining.rebalance_or_complete_join(group, decision)
@@ -126,19 +130,22 @@ class Membership:
     def on_session_timer(self, group: ClassicGroup, member_id: str, decision: GroupDecision) -> None:
         """Remove a member that fell silent, unless it is the one that waits for us."""
         if member_id in group.pending_join_members:
+            decision.stage(group)
             self._forget_pending(group, member_id, decision)
             self._joining.maybe_complete_join(group, decision)
             return
         member = group.members.get(member_id)
         if member is None:
             return
-        member.session_timer_ms = None
-        if decision.now_ms < member.session_deadline_ms:
-            keep_alive(group, member, member.session_deadline_ms - decision.now_ms, decision)
+        decision.stage(member.session)
+        member.session.timer_ms = None
+        if decision.now_ms < member.session.deadline_ms:
+            keep_alive(group, member, member.session.deadline_ms - decision.now_ms, decision)
             return
         is_waiting = member.awaiting_join is not None or member.awaiting_sync is not None
         if is_waiting and not member.is_new:
             return
+        decision.stage(group)
         self._remove(group, member, decision)
         self._joining.rebalance_or_complete_join(group, decision)
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode
-from log_service.common.types import TopicPartition
+from log_service.common.types import NO_PRODUCER_ID, TopicPartition
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.records import NO_EXPIRY, NO_TOPIC_ID, CommittedOffset, GroupRecord, OffsetRecord
-from log_service.coordinator.result import Decision
 from log_service.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -33,6 +32,7 @@ from log_service.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from log_service.state_machine.decision import Decision, ReplayContext
 
 NO_OFFSET = -1
 
@@ -47,6 +47,8 @@ class OffsetStore:
     def __init__(self, config: GroupConfig) -> None:
         self._config = config
         self._by_group: dict[str, GroupOffsets] = {}
+        self._pending: dict[int, dict[tuple[str, TopicPartition], tuple[int, OffsetRecord]]] = {}
+        """What open transactions have said, by producer id, each with the offset of its record."""
 
     def of(self, group_id: str) -> GroupOffsets:
         """Return a group's positions; not to be changed."""
@@ -56,9 +58,29 @@ class OffsetStore:
         """Iterate over groups with at least one position."""
         yield from self._by_group
 
-    def replay(self, record: OffsetRecord) -> None:
-        """Take over what the log holds."""
+    def replay(self, record: OffsetRecord, context: ReplayContext) -> None:
+        """Take over what the log holds. A position in a transaction counts once the transaction is committed."""
+        if context.producer_id != NO_PRODUCER_ID:
+            key = (record.group_id, TopicPartition(record.topic, record.partition))
+            self._pending.setdefault(context.producer_id, {})[key] = (context.offset, record)
+        else:
+            self._take(context.offset, record)
+
+    def replay_end_transaction(self, producer_id: int, *, is_committed: bool) -> set[str]:
+        """End a producer's transaction and return the groups that it gave positions to."""
+        ended = self._pending.pop(producer_id, {}).values()
+        if not is_committed:
+            return set()
+        for offset, record in ended:
+            self._take(offset, record)
+        return {record.group_id for _, record in ended}
+
+    def _take(self, offset: int, record: OffsetRecord) -> None:
+        """Let a record count; what other transactions said before it does not count any more, however they end."""
         where = TopicPartition(record.topic, record.partition)
+        for pending in self._pending.values():
+            if pending.get((record.group_id, where), (offset,))[0] < offset:
+                del pending[record.group_id, where]
         if record.committed is not None:
             self._by_group.setdefault(record.group_id, {})[where] = record.committed
             return

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from log_service.common.errors import ErrorCode
-from log_service.common.result import Result
 from log_service.config.definition import ConfigType
 from log_service.config.resource_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import TOPIC_KEYS
+from log_service.controller.controller import Result
 from log_service.metadata.image import ResourceType
 from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from log_service.protocol.messages.incremental_alter_configs import (

@@ -34,6 +34,7 @@ from log_service.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from log_service.protocol.stored.metadata_records import MetadataRecord
+from log_service.state_machine.decision import SetTimer
 
 CLUSTER = "capWTtRrTUChwS4VEDAgZg"
 OWN_NODE = 1
@@ -194,6 +195,6 @@ class ControllerContext:
             self.controller.replay(decision.records, last_offset=last_offset, epoch=1)
         for timer in decision.timers:
             self.timers.pop(timer.key, None)
-            if hasattr(timer, "deadline_ms"):
+            if isinstance(timer, SetTimer):
                 self.timers[timer.key] = timer.deadline_ms
         return decision.replies[0].response if decision.replies else None

@@ -6,12 +6,15 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from log_service.common.result import SetTimer
+from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch, TopicId
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there
 from log_service.coordinator.group.listing import GroupOverview
 from log_service.coordinator.group.records import NO_TOPIC_ID, GroupRecord, decode, encode
-from log_service.coordinator.result import Decision, RequestContext
+from log_service.coordinator.request_context import RequestContext
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import EMPTY_IMAGE
+from log_service.metadata.partition import PartitionRegistration, partition_record
 from log_service.protocol.messages.delete_groups import DeletableGroupResult
 from log_service.protocol.messages.describe_groups import DescribedGroup
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
@@ -26,6 +29,8 @@ from log_service.protocol.messages.offset_delete import (
 )
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from log_service.protocol.stored.metadata_records import RemoveTopicRecord, TopicRecord
+from log_service.state_machine.decision import Decision, ReplayContext, SetTimer
 
 GROUP = "orders-readers"
 SESSION_MS = 10_000
@@ -53,7 +58,9 @@ class GroupStory:
     def _serve(self) -> None:
         decision = self.decision()
         self.shard.on_loaded(decision)
+        assert not decision.records
         self.settle(decision)
+        self.advance(0)
 
     def _new_shard(self) -> GroupCoordinatorShard:
         return GroupCoordinatorShard(self.config, lambda prefix: f"{prefix}-{next(self._ids)}", self.is_there)
@@ -69,7 +76,7 @@ class GroupStory:
             self.log.append(pair)
             decoded = decode(*pair)
             assert decoded == record
-            self.shard.replay(record)
+            self.shard.replay(record, ReplayContext(len(self.log) - 1))
         for reply in decision.replies:
             assert reply.reply_to not in self.replies, "answered twice"
             self.replies[reply.reply_to] = reply.response
@@ -96,13 +103,36 @@ class GroupStory:
             self.settle(decision)
         self.now_ms = end_ms
 
+    def delete_topic(self, name: str, partition_count: int) -> None:
+        """Have the shard see an image without a topic that there was."""
+        partition = PartitionRegistration(
+            replicas=(NodeId(1),),
+            isr=(NodeId(1),),
+            leader=NodeId(1),
+            leader_epoch=LeaderEpoch(0),
+            partition_epoch=PartitionEpoch(0),
+            directories=(NO_TOPIC_ID,),
+        )
+        topic_id = TopicId(UUID(int=7))
+        before = MetadataDelta(EMPTY_IMAGE)
+        before.replay(TopicRecord(name=name, topic_id=topic_id))
+        for index in range(partition_count):
+            before.replay(partition_record(topic_id, index, partition))
+        delta = MetadataDelta(before.build(offset=0, epoch=1))
+        delta.replay(RemoveTopicRecord(topic_id=topic_id))
+        decision = self.decision()
+        self.shard.on_image(delta, delta.build(offset=1, epoch=1), decision)
+        assert not decision.records
+        self.settle(decision)
+        self.advance(0)
+
     def restart(self) -> None:
         self.shard = self._new_shard()
         self.timers.clear()
-        for key, value in self.log:
+        for offset, (key, value) in enumerate(self.log):
             record = decode(key, value)
             assert record is not None
-            self.shard.replay(record)
+            self.shard.replay(record, ReplayContext(offset))
         self._serve()
 
     # -- what members say

@@ -5,11 +5,11 @@ from uuid import UUID
 
 from log_service.client.group_protocol import Subscription, encode_subscription
 from log_service.common.errors import ErrorCode
-from log_service.common.types import TopicPartition
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.group_coordinator import GROUPS_PER_EXPIRY_STEP, MAX_ORPHANS_PER_BATCH
 from log_service.coordinator.group.records import CommittedOffset, OffsetRecord, decode, encode
 from log_service.protocol.messages.leave_group import MemberIdentity
+from log_service.state_machine.decision import ReplayContext
 from tests.unit.coordinator.group_story import GROUP, SESSION_MS, GroupStory
 
 HOUR_MS = 3_600_000
@@ -135,7 +135,8 @@ def test_a_check_of_many_groups_gives_others_the_turn_and_reaches_all() -> None:
     group_count = 2 * GROUPS_PER_EXPIRY_STEP + 1
     committed = CommittedOffset(offset=1, leader_epoch=-1, metadata="", commit_timestamp_ms=0)
     for number in range(group_count):
-        story.shard.replay(OffsetRecord(group_id=f"group-{number}", topic="orders", partition=0, committed=committed))
+        record = OffsetRecord(group_id=f"group-{number}", topic="orders", partition=0, committed=committed)
+        story.shard.replay(record, ReplayContext(number))
     decision = story.decision()
     decision.wall_ms = 25 * HOUR_MS
     story.shard.on_timer(("expire-offsets",), decision)
@@ -152,13 +153,12 @@ def test_a_check_of_many_groups_gives_others_the_turn_and_reaches_all() -> None:
 def test_a_topic_takes_its_positions_along_in_bounded_batches() -> None:
     story = GroupStory(CONFIG)
     committed = CommittedOffset(offset=1, leader_epoch=-1, metadata="", commit_timestamp_ms=0)
-    partitions = [TopicPartition("orders", number) for number in range(MAX_ORPHANS_PER_BATCH + 10)]
-    for where in partitions:
-        story.shard.replay(OffsetRecord(group_id=GROUP, topic=where.topic, partition=where.partition, committed=committed))
-    decision = story.decision()
-    story.shard.on_partitions_deleted(partitions, decision)
-    assert len(decision.records) == MAX_ORPHANS_PER_BATCH
-    story.settle(decision)
+    partition_count = MAX_ORPHANS_PER_BATCH + 10
+    for number in range(partition_count):
+        record = OffsetRecord(group_id=GROUP, topic="orders", partition=number, committed=committed)
+        story.shard.replay(record, ReplayContext(number))
+    story.delete_topic("orders", partition_count)
+    assert len(story.log) == MAX_ORPHANS_PER_BATCH
     assert story.commit(7) == ErrorCode.NONE  # the topic is there again
     story.advance(1_000)
     assert story.positions() == {"orders": 7}

@@ -3,7 +3,6 @@
 import pytest
 
 from log_service.common.errors import ErrorCode
-from log_service.common.types import TopicPartition
 from log_service.config.views import GroupConfig
 from log_service.protocol.messages.leave_group import MemberIdentity
 from log_service.protocol.messages.list_groups import ListGroupsRequest
@@ -122,9 +121,7 @@ def test_group_with_members_cannot_be_deleted_and_an_empty_one_can() -> None:
 def test_offsets_go_with_their_topic() -> None:
     story = GroupStory()
     story.commit(9)
-    decision = story.decision()
-    story.shard.on_partitions_deleted([TopicPartition("orders", 0), TopicPartition("other", 0)], decision)
-    story.settle(decision)
+    story.delete_topic("orders", 1)
     assert story.committed() == -1
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 from log_service.common.errors import ErrorCode
-from log_service.common.result import SetTimer
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.joining import MAX_PENDING_MEMBERS
-from log_service.coordinator.result import RequestContext
+from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.leave_group import MemberIdentity
+from log_service.state_machine.decision import SetTimer
 from tests.unit.coordinator.group_story import GROUP, REBALANCE_MS, SESSION_MS, GroupStory
 
 

@@ -15,6 +15,7 @@ import trio.testing
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
 from log_service.config.views import GroupConfig
+from log_service.coordinator.group.records import CommittedOffset, OffsetRecord, encode
 from log_service.coordinator.group_service import GroupService, RequestClient
 from log_service.coordinator.java_hashing import java_hash
 from log_service.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -23,6 +24,7 @@ from log_service.protocol.messages.list_groups import ListGroupsRequest
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from log_service.records.builder import build_batch
+from log_service.records.control import ControlType, build_end_transaction_marker
 from log_service.records.record import NewRecord
 
 CLIENT = RequestClient(api_version=8, client_id="c", client_host="h")
@@ -284,3 +286,61 @@ def test_what_apache_kafka_stored_is_loaded_and_groups_of_other_kinds_are_left_a
     ]
     assert offsets == [{}, {"modern": 5}, {"classic": 5}]
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+# Positions in transactions, as Apache Kafka writes them
+
+
+def committed_in_transaction(log: MemoryLog, producer_id: int, offset: int) -> None:
+    """Append what a transactional producer commits for group g, as the coordinator that took it stores it."""
+    committed = CommittedOffset(offset=offset, leader_epoch=-1, metadata="", commit_timestamp_ms=0)
+    key, value = encode(OffsetRecord(group_id="g", topic="orders", partition=0, committed=committed))
+    record = NewRecord(key=key, value=value, timestamp=0)
+    batch = build_batch([record], base_offset=log.end_offset, producer_id=producer_id, producer_epoch=0, is_transactional=True)
+    log.batches.append(bytes(batch))
+    log.end_offset += 1
+
+
+def end_transaction(log: MemoryLog, producer_id: int, control_type: ControlType) -> None:
+    marker = build_end_transaction_marker(
+        control_type, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0, base_offset=log.end_offset
+    )
+    log.batches.append(marker)
+    log.end_offset += 1
+
+
+def position_after_loading(log: MemoryLog) -> int:
+    log.high_watermark = log.end_offset
+    replies: list[Any] = []
+    with_leader(log, lambda groups: fetch(groups, replies, "g"))
+    topics = replies[0][0].topics
+    return int(topics[0].partitions[0].committed_offset) if topics else -1
+
+
+def test_a_position_in_a_transaction_counts_once_it_is_committed() -> None:
+    log = MemoryLog()
+    committed_in_transaction(log, 7, 10)
+    assert position_after_loading(log) == -1
+    end_transaction(log, 7, ControlType.COMMIT)
+    assert position_after_loading(log) == 10
+
+
+def test_a_position_in_a_transaction_that_was_aborted_never_counts() -> None:
+    log = MemoryLog()
+    with_leader(log, lambda groups: commit(groups, 1, []))
+    committed_in_transaction(log, 7, 10)
+    end_transaction(log, 7, ControlType.ABORT)
+    assert position_after_loading(log) == 1
+
+
+def test_the_position_that_stands_later_in_the_log_wins_however_the_transactions_end() -> None:
+    log = MemoryLog()
+    committed_in_transaction(log, 7, 10)
+    committed_in_transaction(log, 8, 20)
+    end_transaction(log, 8, ControlType.COMMIT)
+    end_transaction(log, 7, ControlType.COMMIT)
+    assert position_after_loading(log) == 20
+    committed_in_transaction(log, 7, 30)
+    log.append([encode(OffsetRecord(group_id="g", topic="orders", partition=0, committed=None))], 0)
+    end_transaction(log, 7, ControlType.COMMIT)
+    assert position_after_loading(log) == -1

@@ -1,0 +1,259 @@
+"""The shards of a coordinator on this node: one state machine for each partition of the coordinator's topic that this node leads.
+
+Decides when a shard serves: it loads when this node is elected leader of its partition, and is dropped when leadership goes. Until it is
+loaded, requests hear COORDINATOR_LOAD_IN_PROGRESS; where there is no shard they hear NOT_COORDINATOR. What a shard decides is its own,
+and how a decision is performed is the runtime's. Loading is ``_load``'s alone.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+import trio
+
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError, TidelogError
+from log_service.common.timers import TimerQueue
+from log_service.common.types import Buffer
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage
+from log_service.records.batch import BatchHeader, iterate_headers, iterate_records
+from log_service.records.control import ControlType, iterate_control_records
+from log_service.state_machine.decision import Decision, ReplayContext
+from log_service.state_machine.runtime import OnReply, Refuse, Runtime, StateMachine
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class RunInPool(Protocol):
+    """``Files.run_in_pool``: what reads a whole partition does not hold up the event loop."""
+
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
+        """Run ``function`` in the pool."""
+
+
+class CoordinatorLog(Protocol):
+    """One partition of a coordinator's topic, led by this node."""
+
+    @property
+    def partition(self) -> int:
+        """The partition's number, which names the shard."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch in which this node leads."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which records are safe, as far as the leader of this epoch knows."""
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int) -> int:
+        """Append keys and values as one batch and return the log end offset.
+
+        Raises:
+            KafkaError: nothing was appended.
+        """
+
+    def watch_high_watermark(self, callback: Callable[[int], None]) -> None:
+        """Call back whenever the high watermark has moved, never from inside ``append``."""
+
+    def read_batches(self) -> Iterator[bytes]:
+        """Iterate over the partition's batches in bounded chunks; called in the pool."""
+
+
+class Shard(StateMachine[R], Protocol[R]):
+    """A state machine over one partition of a coordinator's topic."""
+
+    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:
+        """End the transaction of a producer: the records that it replayed count from now on, or never."""
+
+    def on_loaded(self, decision: Decision[R], /) -> None:
+        """Begin to serve. The decision holds no records: what is to be stored at once is due at once, by a timer, and so is tried again."""
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage, decision: Decision[R], /) -> None:
+        """Take note of new metadata. The decision holds no records, as with ``on_loaded``."""
+
+
+S = TypeVar("S", bound=Shard[Any])
+
+
+@dataclass(slots=True)
+class _Led(Generic[S, R]):
+    """A partition that this node leads; it has a runtime from the end of its loading on."""
+
+    coordinator_log: CoordinatorLog
+    shard: S
+    runtime: Runtime[R] | None = None
+    is_dropped: bool = False
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """How far a partition was replayed, and what of it could not be read."""
+
+    end_offset: int = 0
+    unreadable_count: int = 0
+    first_unreadable_offset: int = -1
+    reason: str = ""
+
+    def note_unreadable(self, offset: int, error: TidelogError) -> None:
+        """Count a record, or a batch, that makes no sense."""
+        self.unreadable_count += 1
+        if self.unreadable_count == 1:
+            self.first_unreadable_offset, self.reason = offset, str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _EncodingLog(Generic[R]):
+    """A coordinator's partition as its state machine's log: records in, keys and values out."""
+
+    coordinator_log: CoordinatorLog
+    encode: Callable[[R], tuple[bytes, bytes | None]]
+
+    @property
+    def high_watermark(self) -> int:
+        return self.coordinator_log.high_watermark
+
+    def append(self, records: Sequence[R], wall_ms: int) -> int:
+        return self.coordinator_log.append([self.encode(record) for record in records], wall_ms)
+
+
+class Shards(Generic[S, R]):
+    """The shards that this node leads. ``run`` must be running before the first ``lead``."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        timers: TimerQueue,
+        run_in_pool: RunInPool,
+        new_shard: Callable[[], S],
+        encode: Callable[[R], tuple[bytes, bytes | None]],
+        decode: Callable[[Buffer, Buffer | None], R | None],
+    ) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._run_in_pool = run_in_pool
+        self._new_shard = new_shard
+        self._encode = encode
+        self._decode = decode
+        self._led: dict[int, _Led[S, R]] = {}
+        self._nursery: trio.Nursery | None = None
+        self._is_over = False
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold the tasks that load shards; runs until cancelled, and then gives every shard up."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._is_over = True  # before the nursery closes: an image may still bring a partition to lead
+                for partition in list(self._led):
+                    self.resign(partition)
+
+    def lead(self, coordinator_log: CoordinatorLog) -> None:
+        """Take a partition over: load its shard, then serve. Leading it again in a later epoch loads it anew."""
+        self.resign(coordinator_log.partition)
+        if self._is_over:
+            return
+        led: _Led[S, R] = _Led(coordinator_log=coordinator_log, shard=self._new_shard())
+        self._led[coordinator_log.partition] = led
+        assert self._nursery is not None, "run() has not started"
+        self._nursery.start_soon(self._load, led)
+
+    def resign(self, partition: int) -> None:
+        """Give a partition up; the clients that wait are told to look for the new coordinator."""
+        led = self._led.pop(partition, None)
+        if led is None:
+            return
+        led.is_dropped = True
+        if led.runtime is not None:
+            led.runtime.close(KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition} any more"))
+
+    def ask(self, partition: int, decide: Callable[[S, Decision[R], Hashable], None], on_reply: OnReply, refuse: Refuse) -> None:
+        """Have a shard decide on one request; ``on_reply`` is called once, now or later."""
+        led = self._led.get(partition)
+        if led is None:
+            on_reply(refuse(KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead partition {partition}")))
+        elif led.runtime is None:
+            on_reply(refuse(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is being loaded")))
+        else:
+            led.runtime.ask(partial(decide, led.shard), on_reply, refuse)
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Have every shard that serves take note of new metadata."""
+        for led in list(self._led.values()):
+            if led.runtime is not None:
+                led.runtime.tell(partial(led.shard.on_image, delta, image))
+                led.runtime.fire_due()
+
+    def serving(self) -> list[S] | None:
+        """Return all shards for reading, or None while one is loading."""
+        if not all(led.runtime is not None for led in self._led.values()):
+            return None
+        return [led.shard for led in self._led.values()]
+
+    # Loading
+
+    async def _load(self, led: _Led[S, R]) -> None:
+        partition = led.coordinator_log.partition
+        try:
+            loaded = await self._run_in_pool(lambda: self._replay_log(led))
+        except (OSError, TidelogError):
+            logger.exception("coordinator shard %d could not be loaded: its groups are unavailable until this node restarts", partition)
+            return
+        if led.is_dropped:
+            return
+        if loaded.unreadable_count:
+            text = "coordinator shard %d: %d records cannot be read and are left out, the first at offset %d: %s"
+            logger.warning(text, partition, loaded.unreadable_count, loaded.first_unreadable_offset, loaded.reason)
+        log = _EncodingLog(led.coordinator_log, self._encode)
+        runtime: Runtime[R] = Runtime(led.shard, log, clock=self._clock, timers=self._timers, appended_end=loaded.end_offset)
+        led.runtime = runtime
+        led.coordinator_log.watch_high_watermark(lambda _offset: runtime.on_high_watermark())
+        runtime.tell(led.shard.on_loaded)
+        runtime.fire_due()
+
+    def _replay_log(self, led: _Led[S, R]) -> _Loaded:
+        """Replay the whole partition; runs in the pool, where no other task sees the shard yet."""
+        loaded = _Loaded()
+        for chunk in led.coordinator_log.read_batches():
+            for position, header in iterate_headers(chunk):
+                self._replay_batch(led.shard, chunk, position, header, loaded)
+                loaded.end_offset = header.next_offset
+        return loaded
+
+    def _replay_batch(self, shard: S, chunk: bytes, position: int, header: BatchHeader, loaded: _Loaded) -> None:
+        """Replay what can be read of a batch: a record that another program wrote, or that is damaged, must not cost all groups."""
+        try:
+            if header.is_control:
+                _replay_markers(shard, chunk, position, header)
+            else:
+                self._replay_records(shard, chunk, position, header, loaded)
+        except KafkaError as error:
+            loaded.note_unreadable(loaded.end_offset, error)
+
+    def _replay_records(self, shard: S, chunk: bytes, position: int, header: BatchHeader, loaded: _Loaded) -> None:
+        producer = (header.producer_id, header.producer_epoch) if header.is_transactional else ()
+        for record in iterate_records(chunk, position):
+            try:
+                decoded = None if record.key is None else self._decode(record.key, record.value)
+            except ProtocolError as error:
+                loaded.note_unreadable(record.offset, error)
+                continue
+            if decoded is not None:
+                shard.replay(decoded, ReplayContext(record.offset, *producer))
+
+
+def _replay_markers(shard: Shard[Any], chunk: bytes, position: int, header: BatchHeader) -> None:
+    for record in iterate_control_records(chunk, position):
+        if record.type in (ControlType.COMMIT, ControlType.ABORT):
+            is_committed = record.type is ControlType.COMMIT
+            shard.replay_end_transaction(header.producer_id, header.producer_epoch, is_committed=is_committed)

@@ -1,0 +1,104 @@
+"""What a state machine decides: records for its log, replies, timers, and how to take back what it changed meanwhile.
+
+A machine's methods fill a ``Decision``; the runtime performs it. Nothing in a decision has happened yet, with one exception. Soft state,
+which no log holds (the members of a group between two generations, sessions), changes while the decision is made, and the decision
+remembers how it was. Invariant: after ``take_back`` the soft state is what it was before the decision, so that a refused decision has
+changed nothing.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+R = TypeVar("R")
+
+
+class ReplayContext(NamedTuple):
+    """Where a replayed record stands: its offset, and the producer whose transaction it belongs to; -1 outside of transactions."""
+
+    offset: int
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class Reply(NamedTuple):
+    """``response`` for the request that was handed in with ``reply_to``."""
+
+    reply_to: Hashable
+    response: Any
+
+
+class SetTimer(NamedTuple):
+    """Call the machine's ``on_timer`` with ``key`` at ``deadline_ms`` (monotonic); replaces an earlier timer of that key."""
+
+    key: Hashable
+    deadline_ms: int
+
+
+class CancelTimer(NamedTuple):
+    """Forget the timer of that key, if there is one."""
+
+    key: Hashable
+
+
+@dataclass(slots=True)
+class Decision(Generic[R]):
+    """Records, replies and timers in the order they were decided, at ``now_ms`` (monotonic) = ``wall_ms`` (since the epoch).
+
+    All records are appended together or not at all.
+    """
+
+    now_ms: int
+    wall_ms: int
+    records: list[R] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    timers: list[SetTimer | CancelTimer] = field(default_factory=list)
+    _undo: list[Callable[[], None]] = field(default_factory=list)
+
+    def append(self, record: R) -> None:
+        """Have ``record`` appended to the log."""
+        self.records.append(record)
+
+    def reply(self, reply_to: Hashable, response: Any) -> None:
+        """Respond once the high watermark has passed what was appended."""
+        self.replies.append(Reply(reply_to, response))
+
+    def set_timer(self, key: Hashable, deadline_ms: int) -> None:
+        """Set or replace the timer of ``key``."""
+        self.timers.append(SetTimer(key, deadline_ms))
+
+    def cancel_timer(self, key: Hashable) -> None:
+        """Forget the timer of ``key``."""
+        self.timers.append(CancelTimer(key))
+
+    # Soft state
+
+    def on_refused(self, undo: Callable[[], None]) -> None:
+        """Call ``undo`` if the decision is refused; what was changed last is taken back first."""
+        self._undo.append(undo)
+
+    def stage(self, *objects: object) -> None:
+        """Remember the attributes of slotted objects, to set them back if the decision is refused. Call it before the first change.
+
+        Of a dictionary or a set the content is remembered, of every other value the reference: an object inside is staged by itself.
+        """
+        for each in objects:
+            self._undo.append(_restore(each))
+
+    def take_back(self) -> None:
+        """Undo all changes of soft state."""
+        while self._undo:
+            self._undo.pop()()
+
+
+def _restore(staged: Any) -> Callable[[], None]:
+    values = [(name, getattr(staged, name)) for name in type(staged).__slots__]
+    contents = [(name, value.copy() if isinstance(value, dict | set) else value) for name, value in values]
+
+    def restore() -> None:
+        for name, value in contents:
+            setattr(staged, name, value)
+
+    return restore

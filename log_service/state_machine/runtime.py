@@ -1,0 +1,191 @@
+"""Drives one state machine over one log in one epoch: decide, append, replay, and reply when the log is safe.
+
+Decides in which order records, timers and replies take effect, and what happens when the log refuses. It does not know what the machine
+decides about, nor how a log is loaded: its owner begins with a machine that has replayed everything, and closes the runtime when the epoch
+is over.
+
+- A refused append is ``_decide``'s: it takes soft state back, and the request hears the log's error. The machine goes on as it was.
+- A lost epoch is ``close``'s: every request that waits hears why, and no timer fires any more.
+
+Invariants: a record is replayed exactly once, right after its append; a reply, of a read too, leaves when the high watermark has passed
+what had been appended when it was made, in the order of the decisions; a request is replied to exactly once, unless its sender gives up
+with ``forget``; a timer whose decision is refused fires again after ``RETRY_MS``.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import count
+from typing import Any, Generic, Protocol, TypeVar
+
+from log_service.common.env import Clock
+from log_service.common.errors import KafkaError
+from log_service.common.timers import Timer, TimerQueue
+from log_service.state_machine.decision import CancelTimer, Decision, ReplayContext, SetTimer
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+R_contra = TypeVar("R_contra", contravariant=True)
+RETRY_MS = 1_000
+OnReply = Callable[[Any], None]
+Refuse = Callable[[KafkaError], Any]
+"""Makes the response of a request that is refused."""
+
+
+class StateLog(Protocol[R_contra]):
+    """The log of one machine, which this node leads in one epoch."""
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which records are safe, as far as the leader of this epoch knows."""
+
+    def append(self, records: Sequence[R_contra], wall_ms: int, /) -> int:
+        """Append records as one batch and return the log end offset behind them.
+
+        Raises:
+            KafkaError: nothing was appended.
+        """
+
+
+class StateMachine(Protocol[R]):
+    """Decides with methods that fill a ``Decision``; what its log holds changes in ``replay`` alone."""
+
+    def replay(self, record: R, context: ReplayContext, /) -> None:
+        """Take over one record."""
+
+    def on_timer(self, key: Hashable, decision: Decision[R], /) -> None:
+        """Do what became due."""
+
+
+def _as_one(records: Sequence[R]) -> Iterable[Sequence[R]]:
+    return (records,)
+
+
+class Runtime(Generic[R]):
+    """One machine over one log in one epoch. ``appended_end`` is the end of what the machine has replayed so far.
+
+    ``split`` divides the records of a decision into batches where they may stand for themselves; by default a decision is one batch.
+    """
+
+    def __init__(
+        self,
+        machine: StateMachine[R],
+        log: StateLog[R],
+        *,
+        clock: Clock,
+        timers: TimerQueue,
+        appended_end: int,
+        split: Callable[[Sequence[R]], Iterable[Sequence[R]]] = _as_one,
+    ) -> None:
+        self._machine = machine
+        self._log = log
+        self._clock = clock
+        self._timers = timers
+        self._appended_end = appended_end
+        self._split = split
+        self._is_closed = False
+        self._tokens = count(1)
+        self._requests: dict[Hashable, tuple[OnReply, Refuse]] = {}
+        self._held_replies: deque[tuple[int, Hashable, Any]] = deque()
+        self._pending_timers: dict[Hashable, Timer] = {}
+
+    def __repr__(self) -> str:
+        return f"<Runtime of {self._machine!r} end={self._appended_end} requests={len(self._requests)} closed={self._is_closed}>"
+
+    def ask(self, decide: Callable[[Decision[R], Hashable], None], on_reply: OnReply, refuse: Refuse) -> Hashable:
+        """Have the machine decide on one request and return what the request is called; ``on_reply`` is called once, now or later."""
+        token = next(self._tokens)
+        self._requests[token] = (on_reply, refuse)
+        try:
+            self._decide(decide, token)
+        except KafkaError as error:
+            if self._requests.pop(token, None) is not None:
+                on_reply(refuse(error))
+        return token
+
+    def forget(self, token: Hashable) -> None:
+        """Never reply to a request whose sender has given up. What was decided stays."""
+        self._requests.pop(token, None)
+
+    def tell(self, decide: Callable[[Decision[R]], None]) -> None:
+        """Have the machine decide on something that no request waits for.
+
+        Raises:
+            KafkaError: the decision was refused and has changed nothing.
+        """
+        self._decide(decide)
+
+    def on_high_watermark(self) -> None:
+        """Send the replies that have waited for the high watermark, which has moved."""
+        held = self._held_replies
+        if not held:
+            return
+        high_watermark = self._log.high_watermark
+        while held and held[0][0] <= high_watermark:
+            _, token, response = held.popleft()
+            request = self._requests.pop(token, None)
+            if request is not None:
+                request[0](response)
+
+    def fire_due(self) -> None:
+        """Do what is due by now before the machine is asked anything else."""
+        now_ms = self._clock.monotonic_ms()
+        for key, timer in list(self._pending_timers.items()):
+            if timer.is_pending and timer.deadline_ms <= now_ms:
+                timer.cancel()
+                self._on_timer(key)
+
+    def close(self, error: KafkaError) -> None:
+        """End with the epoch: refuse every request that waits, and forget all timers."""
+        self._is_closed = True
+        for timer in self._pending_timers.values():
+            timer.cancel()
+        self._pending_timers.clear()
+        self._held_replies.clear()
+        requests, self._requests = self._requests, {}
+        for on_reply, refuse in requests.values():
+            on_reply(refuse(error))
+
+    # One decision
+
+    def _decide(self, decide: Callable[..., None], *arguments: Hashable) -> None:
+        decision: Decision[R] = Decision(self._clock.monotonic_ms(), self._clock.wall_ms())
+        try:
+            decide(decision, *arguments)
+            if decision.records:
+                self._append(decision)
+        except KafkaError:
+            decision.take_back()
+            raise
+        if self._is_closed:
+            return
+        for timer in decision.timers:
+            self._perform_timer(timer)
+        for reply_to, response in decision.replies:
+            self._held_replies.append((self._appended_end, reply_to, response))
+        self.on_high_watermark()
+
+    def _append(self, decision: Decision[R]) -> None:
+        for records in self._split(decision.records):
+            end_offset = self._log.append(records, decision.wall_ms)
+            self._appended_end = end_offset
+            for offset, record in enumerate(records, end_offset - len(records)):
+                self._machine.replay(record, ReplayContext(offset))
+
+    def _perform_timer(self, timer: SetTimer | CancelTimer) -> None:
+        old = self._pending_timers.pop(timer.key, None)
+        if old is not None:
+            old.cancel()
+        if isinstance(timer, SetTimer):
+            key = timer.key
+            self._pending_timers[key] = self._timers.schedule(timer.deadline_ms, lambda: self._on_timer(key))
+
+    def _on_timer(self, key: Hashable) -> None:
+        del self._pending_timers[key]
+        try:
+            self._decide(lambda decision: self._machine.on_timer(key, decision))
+        except KafkaError as error:
+            logger.warning("%r could not act on %s (%s); it tries again in %d ms", self._machine, key, error, RETRY_MS)
+            if not self._is_closed:
+                self._perform_timer(SetTimer(key, self._clock.monotonic_ms() + RETRY_MS))
