@@ -1,5 +1,8 @@
 """A network in memory: ordered byte streams with latency, odd chunks, cuts, resets and full windows.
 
+The weather holds between all hosts. One direction of one link may have a weather of its own (a slow link) or be cut; a quiet host is told
+everything at once, and nothing happens to its connections while both hosts live.
+
 A ``MemoryNetwork`` is the fabric between hosts, and itself the network of the host ``localhost``; ``host(name)`` is another host's view of
 it. No task runs here: bytes carry the time of their arrival and the receiver waits for it. Everything random comes from the
 generator that was handed in, so that one seed gives one run.
@@ -30,16 +33,21 @@ class Weather:
     window_bytes: int = 256 << 10
 
 
+QUIET = Weather(window_bytes=1 << 30)
+
+
 class MemoryNetwork:
     """The fabric; also the ``Network`` of ``localhost``."""
 
     def __init__(self, rng: Random | None = None, weather: Weather | None = None) -> None:
         self.rng = rng or Random(0)
         self.weather = weather or Weather()
+        self.quiet_hosts: set[str] = set()
         self.accept_failures: deque[OSError] = deque()
         self._listeners: dict[tuple[str, int], MemoryListener] = {}
         self._links: list[_Link] = []
         self._cuts: set[tuple[str, str]] = set()
+        self._weather_of_links: dict[tuple[str, str], Weather] = {}
         self._healed = trio.lowlevel.ParkingLot()
         self._next_port = FIRST_FREE_PORT
         self._local = MemoryHost(self, "localhost")
@@ -64,38 +72,50 @@ class MemoryNetwork:
             self.cut(name, other)
             self.cut(other, name)
 
+    def slow(self, source: str, target: str, weather: Weather) -> None:
+        """Give what ``source`` sends to ``target`` a weather of its own until healed; one direction only."""
+        self._weather_of_links[source, target] = weather
+
     def heal(self) -> None:
-        """End all cuts; what was held back arrives."""
+        """End all cuts and slow links; what was held back arrives."""
         self._cuts.clear()
+        self._weather_of_links.clear()
         self._healed.unpark_all()
         for link in self._links:
             link.wake()
 
     def reset_connections(self, name: str) -> int:
-        """Break every connection of a host, losing what is under way; return how many."""
-        broken = [link for link in self._links if name in link.hosts]
-        for link in broken:
+        """Break every connection of a host but those with quiet ones, losing what is under way; return how many."""
+        return self._reset([link for link in self._links if name in link.hosts and not self._is_quiet(*link.hosts)])
+
+    def _reset(self, links: "list[_Link]") -> int:
+        for link in links:
             link.reset()
-        return len(broken)
+        return len(links)
 
     def crash_host(self, name: str) -> None:
         """A host dies: its connections break and its listeners are gone."""
         for listener in [listener for (host, _), listener in self._listeners.items() if host == name]:
             listener.close()
-        self.reset_connections(name)
+        self._reset([link for link in self._links if name in link.hosts])
 
     def is_cut(self, source: str, target: str) -> bool:
-        return (source, target) in self._cuts
+        return (source, target) in self._cuts and not self._is_quiet(source, target)
 
-    def draw_latency(self) -> float:
-        if self.weather.max_latency <= 0:
-            return 0.0
-        return self.rng.uniform(self.weather.min_latency, self.weather.max_latency)
+    def weather_of(self, source: str, target: str) -> Weather:
+        """How what ``source`` sends to ``target`` travels just now."""
+        return QUIET if self._is_quiet(source, target) else self._weather_of_links.get((source, target), self.weather)
 
-    def draw_chunk(self, size_bytes: int) -> int:
-        if not self.weather.max_chunk_bytes:
-            return size_bytes
-        return min(size_bytes, self.rng.randint(1, self.weather.max_chunk_bytes))
+    def draw_latency(self, source: str, target: str) -> float:
+        weather = self.weather_of(source, target)
+        return self.rng.uniform(weather.min_latency, weather.max_latency) if weather.max_latency > 0 else 0.0
+
+    def draw_chunk(self, source: str, target: str, size_bytes: int) -> int:
+        weather = self.weather_of(source, target)
+        return min(size_bytes, self.rng.randint(1, weather.max_chunk_bytes)) if weather.max_chunk_bytes else size_bytes
+
+    def _is_quiet(self, source: str, target: str) -> bool:
+        return source in self.quiet_hosts or target in self.quiet_hosts
 
     async def wait_until_healed(self) -> None:
         await self._healed.park()
@@ -140,7 +160,7 @@ class MemoryHost:
 
     async def connect(self, host: str, port: int) -> "MemoryConnection":
         target = self.name if host in LOOPBACK_NAMES else host
-        await trio.sleep(self._network.draw_latency())
+        await trio.sleep(self._network.draw_latency(self.name, target))
         while self._network.is_cut(self.name, target) or self._network.is_cut(target, self.name):
             await self._network.wait_until_healed()  # the caller's deadline ends this
         return self._network.dial(self.name, target, port)
@@ -224,7 +244,7 @@ class _Pipe:
 
     @property
     def room_bytes(self) -> int:
-        return self._network.weather.window_bytes - self._under_way_bytes
+        return self._network.weather_of(*self._route).window_bytes - self._under_way_bytes
 
     @property
     def arrival(self) -> float | None:
@@ -232,21 +252,22 @@ class _Pipe:
         return self._chunks[0][0] if self._chunks and not self.is_cut else None
 
     def put(self, chunk: bytes) -> None:
-        self._last_arrival = max(self._last_arrival, trio.current_time() + self._network.draw_latency())
+        self._last_arrival = max(self._last_arrival, trio.current_time() + self._network.draw_latency(*self._route))
         self._chunks.append((self._last_arrival, chunk))
         self._under_way_bytes += len(chunk)
         self.changed.unpark_all()
 
     def put_some(self, rest: memoryview) -> int:
         """Put as much as the weather and the window allow, and return how much."""
-        size = self._network.draw_chunk(min(self.room_bytes, len(rest)))
+        size = self._network.draw_chunk(*self._route, min(self.room_bytes, len(rest)))
         self.put(bytes(rest[:size]))
         return size
 
     def take_into(self, buffer: memoryview) -> int:
         """Take what has arrived: as one where chunks are not drawn, else one chunk at a time; 0 at the end of the stream."""
         taken = self._take_chunk_into(buffer)
-        while taken < len(buffer) and not self._network.weather.max_chunk_bytes and self._has_arrived_bytes():
+        is_whole = not self._network.weather_of(*self._route).max_chunk_bytes
+        while taken < len(buffer) and is_whole and self._has_arrived_bytes():
             taken += self._take_chunk_into(buffer[taken:])
         self._under_way_bytes -= taken
         self.changed.unpark_all()

@@ -9,8 +9,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
+from weakref import WeakKeyDictionary
 
 from log_service.broker.handlers import produce
+from log_service.broker.handlers.fetch import DelayedFetch, _Awaited
 from log_service.client.admin import groups
 from log_service.client.consumer import commits
 from log_service.client.consumer.subscriptions import PartitionState, Subscriptions
@@ -69,6 +71,7 @@ def planted(bug: Bug) -> Iterator[None]:
 # The wrong decisions
 
 _append_partition, _become_leader = Partition._append, Partition.become_leader
+_advance_high_watermark, _await = Partition.advance_high_watermark, _Awaited.__init__
 _append_request = produce._Appending.append
 _recover, _roll, _write = Segment.recover, Log._roll, Log._write
 _replace_log = FutureLogs._replace
@@ -200,6 +203,33 @@ def _replace_before_the_rest(self: FutureLogs, log: Log, copy: Log) -> Log:
         return _replace_log(self, log, copy)
 
 
+_visible_bytes: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
+"""Of each log, what was appended when the high watermark last moved: taken for what can be read."""
+
+
+def _advance_and_count_all(self: Partition, *arguments: Any) -> Any:
+    has_moved = _advance_high_watermark(self, *arguments)
+    if has_moved and self.log is not None:
+        _visible_bytes[self.log] = self.appended_bytes
+    return has_moved
+
+
+def _append_and_count_all(self: Partition, log: Log, *arguments: Any) -> Any:
+    result = _append_partition(self, log, *arguments)
+    if not self.is_synced_first:
+        _visible_bytes[log] = self.appended_bytes
+    return result
+
+
+def _await_bytes(self: Any, partition: Partition, *arguments: Any) -> None:
+    _await(self, partition, *arguments)
+    self.readable_bytes = _visible_bytes.get(partition.log, 0) if partition.log is not None else 0
+
+
+def _has_more_bytes(_self: DelayedFetch, awaited: Any) -> bool:
+    return bool(_visible_bytes.get(awaited.partition.log, 0) > awaited.readable_bytes)
+
+
 BUGS = (
     Bug(name="acknowledged before the sync", replacements=((produce._Appending, "append", _append_without_waiting),)),
     Bug(name="high watermark past what is synced", replacements=((Partition, "_append", _append_as_if_synced),)),
@@ -238,5 +268,15 @@ BUGS = (
     ),
     Bug(name="copy in place before its rest", replacements=((FutureLogs, "_replace", _replace_before_the_rest),), fits=is_moving),
     Bug(name="unfinished copies left", replacements=((FutureLogs, "_throw_away", _leave_copies),), fits=is_moving),
+    Bug(
+        name="waiting fetch takes what was appended for what can be read",
+        replacements=(
+            (Partition, "advance_high_watermark", _advance_and_count_all),
+            (Partition, "_append", _append_and_count_all),
+            (_Awaited, "__init__", _await_bytes),
+            (DelayedFetch, "_has_enough", _has_more_bytes),
+        ),
+        fits=lambda plan: plan.are_waits_judged,
+    ),
     Bug(name="recovery point ahead", replacements=((CheckpointWriter, "_recovery_points", _recovery_points_ahead),)),
 )

@@ -172,6 +172,14 @@ class Refused(Entry):
 
 
 @dataclass(slots=True, kw_only=True)
+class Waited(Entry):
+    """A response, so many seconds after it could have been made."""
+
+    what: str
+    late_seconds: float
+
+
+@dataclass(slots=True, kw_only=True)
 class Final(Entry):
     """A partition as it was read to its end after everything had calmed down."""
 

@@ -43,7 +43,7 @@ class Plan:
 
     ``are_logs_moved`` between two log directories, in chunks of a size, with so much left to the last step; ``are_churned_written``:
     records go also to the topics that come and go; ``is_member_late``: the last member of the first group comes late, leaves, and comes
-    again.
+    again. ``are_waits_judged``: clients wait for what is not there yet, see ``node_waits``.
     """
 
     seed: int
@@ -72,6 +72,7 @@ class Plan:
     chunk_bytes: int
     quiet_bytes: int
     is_member_late: bool
+    are_waits_judged: bool
 
 
 def draw_plan(seed: int) -> Plan:
@@ -109,6 +110,7 @@ def draw_plan(seed: int) -> Plan:
         chunk_bytes=later.choice([1, 1_000, 1 << 20]),
         quiet_bytes=later.choice([0, 2_000, 1 << 20]),
         is_member_late=later.random() < 0.3,
+        are_waits_judged=later.random() < 0.5,
     )
 
 

@@ -34,6 +34,7 @@ from tests.sim.node_host import HOST, NodeHost
 from tests.sim.node_metadata_checker import check_metadata
 from tests.sim.node_moves import Mover, check_places, copied_in_steps
 from tests.sim.node_plan import Plan, draw_plan
+from tests.sim.node_waits import Waiters, check_waits
 from tests.sim.world import World, sim_world
 
 SETTLE_LIMIT_SECONDS = 240
@@ -94,7 +95,7 @@ class Run:
                 await self._play_to_the_end(host, adversary)
             self.violations += [*adversary.failures, *auditor.violations]
             nursery.cancel_scope.cancel()
-        self.violations += [*check(self.history), *check_metadata(self.history), *check_refusals(self.history)]
+        self.violations += [*check(self.history), *check_metadata(self.history), *check_refusals(self.history), *check_waits(self.history)]
 
     async def _play_to_the_end(self, host: NodeHost, adversary: Adversary) -> None:
         try:
@@ -110,7 +111,11 @@ class Run:
         async with trio.open_nursery() as readers:
             async with trio.open_nursery() as senders:
                 self._cast(senders, readers, adversary)
-                await adversary.strike(self.plan.seconds)
+                async with trio.open_nursery() as waiters:
+                    if self.plan.are_waits_judged:
+                        waiters.start_soon(Waiters(self.world, host, self.history, self.clients.partitions).run)
+                    await adversary.strike(self.plan.seconds)
+                    waiters.cancel_scope.cancel()
                 await adversary.calm()
                 self.clients.is_over = self.mover.is_over = True
                 senders.cancel_scope.deadline = trio.current_time() + SETTLE_LIMIT_SECONDS

@@ -120,3 +120,38 @@ def test_hosts_have_addresses_of_their_own() -> None:
             await network.host("a").listen("b", 9093)
 
     trio.run(main)
+
+
+def test_a_slow_link_is_slow_in_one_direction_until_healed() -> None:
+    async def main() -> None:
+        network = MemoryNetwork()
+        ours, theirs = await link(network)
+        network.slow("a", "b", Weather(min_latency=3, max_latency=3))
+        for sender, receiver, seconds in ((ours, theirs, 3), (theirs, ours, 0)):
+            begun = trio.current_time()
+            await sender.send_gathered([b"ping"])
+            assert await receive_exactly(receiver, 4) == b"ping"
+            assert trio.current_time() - begun == pytest.approx(seconds)
+        network.heal()
+        await ours.send_gathered([b"ping"])
+        with trio.fail_after(1):
+            await receive_exactly(theirs, 4)
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
+def test_nothing_happens_to_a_quiet_host_but_the_death_of_the_other() -> None:
+    async def main() -> None:
+        network = MemoryNetwork(Random(3), Weather(min_latency=1, max_latency=2, max_chunk_bytes=3))
+        network.quiet_hosts.add("a")
+        ours, theirs = await link(network)
+        network.isolate("a", ["b"])
+        assert network.reset_connections("b") == 0
+        await ours.send_gathered([b"at once"])
+        assert await receive_exactly(theirs, 7) == b"at once"
+        assert trio.current_time() == 0
+        network.crash_host("b")
+        with pytest.raises(ConnectionResetError):
+            await ours.receive_into(bytearray(1))
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
