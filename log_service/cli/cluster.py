@@ -8,9 +8,8 @@ import click
 from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
 from log_service.cli.output import bootstrap_option, confirm, counted, json_option, key_values, print_json, print_rows, sized, tell
-from log_service.client.admin.cluster_values import ElectionType, FeatureUpdate, LogDirDescription, QuorumReplica, UpgradeType
-from log_service.client.admin.values import ItemsFailed
-from log_service.client.blocking.blocking import BlockingAdmin
+from log_service.client.admin.values import ElectionType, FeatureUpdate, ItemsFailed, LogDirDescription, QuorumReplica, UpgradeType
+from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 

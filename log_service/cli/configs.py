@@ -13,7 +13,7 @@ from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
 from log_service.cli.output import bootstrap_option, counted, json_option, key_values, print_rows, tell
 from log_service.client.admin.values import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ResourceType
-from log_service.client.blocking.blocking import BlockingAdmin
+from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import ConfigError
 
 Resources = list[ConfigResource]

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from log_service.client.blocking.blocking import BlockingAdmin
+from log_service.client.blocking.admin import BlockingAdmin
 from log_service.config.client import parse_servers
 
 CONNECT_SECONDS = 3.0

@@ -19,7 +19,7 @@ from log_service.cli.names import complete_groups, complete_topics, matching_top
 from log_service.cli.output import bootstrap_option, counted, refuse_both
 from log_service.cli.record_lines import Render, renderer
 from log_service.cli.times import TimeParameter
-from log_service.client.blocking.blocking import BlockingConsumer
+from log_service.client.blocking.consumer import BlockingConsumer
 from log_service.common.types import TopicPartition
 
 POLL_MS = 500

@@ -15,7 +15,7 @@ import click
 
 from log_service.cli.names import partitions_named
 from log_service.client.admin.values import OffsetAndMetadata, OffsetSpec, PartitionOffsets
-from log_service.client.blocking.blocking import BlockingAdmin
+from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.types import TopicPartition
 
 Offsets = dict[TopicPartition, int]

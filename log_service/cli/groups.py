@@ -21,7 +21,7 @@ from log_service.cli.names import complete_groups, complete_topics, matching_gro
 from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, tell
 from log_service.cli.times import TimeParameter
 from log_service.client.admin.values import GroupDescription
-from log_service.client.blocking.blocking import BlockingAdmin
+from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.types import TopicPartition
 
 STATES = ["Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling"]

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from log_service.cli.connection import answers_at_once, open_admin
 from log_service.cli.output import DEFAULT_SERVERS
-from log_service.client.blocking.blocking import BlockingAdmin
+from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import TidelogError
 from log_service.common.types import TopicPartition
 from log_service.config.client import parse_servers

@@ -16,7 +16,7 @@ from log_service.cli.top_metrics import TopicBytes, read_topic_bytes
 from log_service.cli.top_rates import GroupLook, Look, Screen, TopicLook, screen_of
 from log_service.cli.top_view import SORT_KEYS, show_live, table_text
 from log_service.client.admin.values import PartitionOffsets
-from log_service.client.blocking.blocking import BlockingAdmin
+from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 

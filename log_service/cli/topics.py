@@ -10,7 +10,7 @@ from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_topics, matching_topics
 from log_service.cli.output import bootstrap_option, confirm, json_option, key_values, print_rows, tell
 from log_service.client.admin.values import ConfigResource, NewTopic
-from log_service.client.blocking.blocking import BlockingAdmin
+from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.types import TopicPartition
 from log_service.storage.partition_metadata import format_uuid
 

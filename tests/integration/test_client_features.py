@@ -115,6 +115,7 @@ def test_a_producer_uses_partitions_that_were_added(bootstrap: str, topic: str) 
             await (await producer.send(topic, b"x")).wait()
             await admin.create_partitions({topic: 6})
             assert (await (await producer.send(topic, b"x", partition=5)).wait()).partition == 5
+        async with Producer(bootstrap, max_block_ms=500) as producer:
             with pytest.raises(KafkaError, match="has partitions 0 to 5"):
                 await producer.send(topic, b"x", partition=6)
 

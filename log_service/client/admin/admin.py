@@ -15,35 +15,33 @@ import trio
 from log_service.client import arguments
 from log_service.client.admin import cluster, groups, maintenance, offsets
 from log_service.client.admin import topics as topics_and_configs
-from log_service.client.admin.cluster_values import (
-    ElectionType,
-    FeatureDescription,
-    FeatureUpdate,
-    LogDirDescription,
-    ProducerDescription,
-    QuorumDescription,
-    RaftVoter,
-    Reassignment,
-    TopicPartitionReplica,
-)
 from log_service.client.admin.values import (
     ClusterDescription,
     CompactionResult,
     ConfigChange,
     ConfigEntry,
     ConfigResource,
+    ElectionType,
     EpochEnd,
+    FeatureDescription,
+    FeatureUpdate,
     FoundOffset,
     GroupDescription,
     GroupListing,
+    LogDirDescription,
     NewTopic,
     OffsetAndMetadata,
     OffsetSpec,
     PartitionOffsets,
+    ProducerDescription,
+    QuorumDescription,
+    RaftVoter,
+    Reassignment,
     ResourceType,
     RetentionResult,
     TopicDescription,
     TopicListing,
+    TopicPartitionReplica,
 )
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.env import real_env

@@ -9,10 +9,13 @@ from functools import partial
 from uuid import UUID
 
 from log_service import __version__
-from log_service.client.admin.cluster_values import (
+from log_service.client.admin.fan_out import Collected, by_topic, gather
+from log_service.client.admin.values import (
+    ConfigResource,
     ElectionType,
     FeatureDescription,
     FeatureUpdate,
+    ItemsFailed,
     LogDirDescription,
     ProducerDescription,
     QuorumDescription,
@@ -20,10 +23,9 @@ from log_service.client.admin.cluster_values import (
     RaftVoter,
     Reassignment,
     ReplicaDescription,
+    ResourceType,
     TopicPartitionReplica,
 )
-from log_service.client.admin.fan_out import Collected, by_topic, gather
-from log_service.client.admin.values import ConfigResource, ItemsFailed, ResourceType
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicPartition

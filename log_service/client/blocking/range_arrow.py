@@ -7,7 +7,7 @@ columns are asked for.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from log_service.client.blocking.blocking import BlockingAdmin
+from log_service.client.blocking.admin import BlockingAdmin
 from log_service.client.consumer.range_reader import DEFAULT_MAX_BYTES
 from log_service.common.types import TopicPartition
 

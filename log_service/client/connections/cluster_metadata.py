@@ -9,7 +9,7 @@ answer contradicts it; every call ends by its deadline with the last error.
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import trio
 
@@ -33,6 +33,14 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 
 logger = logging.getLogger(__name__)
+
+
+class LeaderIdAndEpoch(Protocol):
+    """What produce and fetch responses call the current leader."""
+
+    leader_id: int
+    leader_epoch: int
+
 
 GROUP_KEY_TYPE = 0
 FIRST_VERSION_WITH_COORDINATOR_KEYS = 4
@@ -83,6 +91,11 @@ class ClusterMetadata:
             outgoing_byte_total=self.pool.bytes_sent,
             metadata_age=(self.env.clock.monotonic_ms() - self._refreshed_ms) / 1_000 if self.view.nodes else -1.0,
         )
+
+    def learn_leader(self, topic_partition: TopicPartition, leader: LeaderIdAndEpoch | None) -> None:
+        """Take the leader that a produce or fetch response names beside its error (KIP-951); None names none."""
+        if leader is not None and leader.leader_id >= 0:
+            self.view = self.view.with_leader(topic_partition, leader.leader_id, leader.leader_epoch)
 
     # Nodes
 

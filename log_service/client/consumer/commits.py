@@ -47,7 +47,7 @@ class _Soon:
 
 
 class Committer:
-    """Commits for one consumer; ``membership`` is None where partitions were assigned by hand."""
+    """Commits for one consumer."""
 
     def __init__(self, cluster: ClusterMetadata, config: ConsumerConfig, subscriptions: Subscriptions, meter: ConsumerMeter) -> None:
         self._cluster = cluster
@@ -62,7 +62,11 @@ class Committer:
         self._is_idle.set()
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._committed_ms = cluster.env.clock.monotonic_ms()
-        self.membership: Membership | None = None
+        self._membership: Membership | None = None
+
+    def commit_as(self, membership: Membership | None) -> None:
+        """Commit as that member of the group from now on; None: as no member, where partitions were assigned by hand."""
+        self._membership = membership
 
     @property
     def is_automatic(self) -> bool:
@@ -175,7 +179,7 @@ class Committer:
         await with_coordinator(self._cluster, group_id, lambda: self._send(group_id, offsets))
 
     async def _send(self, group_id: str, offsets: Offsets) -> None:
-        member = self.membership
+        member = self._membership
         if member is not None and not member.is_member:
             code = ErrorCode.UNKNOWN_MEMBER_ID
             raise KafkaError(code, f"group {group_id!r}: {GROUP_WENT_ON[code]}")

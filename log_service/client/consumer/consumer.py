@@ -10,6 +10,7 @@ by a ``poll`` before the one that commits it.
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
+from operator import index
 from re import Pattern
 from types import TracebackType
 from typing import Any, Self
@@ -18,35 +19,30 @@ import trio
 
 from log_service.client import arguments
 from log_service.client.admin.groups import as_offsets
-from log_service.client.admin.values import OffsetAndMetadata
+from log_service.client.admin.values import FoundOffset, OffsetAndMetadata, OffsetSpec
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.env import real_env
 from log_service.client.consumer.assignors import ASSIGNORS
 from log_service.client.consumer.commits import CommitCallback, Committer
 from log_service.client.consumer.fetcher import Fetcher
 from log_service.client.consumer.membership import Membership
-from log_service.client.consumer.positioning import Positioning
-from log_service.client.consumer.positions import committed_offsets, find_positions
+from log_service.client.consumer.positions import Positions
 from log_service.client.consumer.rebalance import RebalanceCallback, RebalanceCallbacks, Rebalancer
 from log_service.client.consumer.records import ConsumerRecord, Deserializer
 from log_service.client.consumer.subscriptions import Start, Subscriptions
 from log_service.client.metrics import ConsumerMeter, ConsumerMetrics
 from log_service.common.env import Env
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
-from log_service.common.quiet_log import QuietLogger
-from log_service.common.types import TopicPartition
+from log_service.common.types import NO_LEADER_EPOCH, TopicPartition
 from log_service.config.client import ConsumerConfig
 
 logger = logging.getLogger(__name__)
-
-MAY_COME = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
-"""Partitions that are not there yet, or no more: reading begins when they are."""
 
 ConsumerInterceptor = Callable[[list[ConsumerRecord]], list[ConsumerRecord]]
 """Sees what a poll returns, and may change it or leave records out. Where it raises, the poll does, and those records are read again."""
 
 
-class Consumer(Positioning):
+class Consumer:
     """Reads records; ``async with`` opens and closes it. Settings are those of ``ConsumerConfig``, as keywords.
 
     Deserializers turn keys and values into what the application works with, ``interceptors`` see what each poll returns: plain functions.
@@ -72,7 +68,6 @@ class Consumer(Positioning):
         self._deserializers = (key_deserializer, value_deserializer)
         self._interceptors = tuple(interceptors)
         self._meter = ConsumerMeter(self._now_ms, self.config.enable_metrics)
-        self._quiet = QuietLogger(logger, self._now_ms)
         self._pattern: Pattern[str] | None = None
         self._is_woken = self._is_polling = False
         self._subscriptions = Subscriptions()
@@ -80,8 +75,6 @@ class Consumer(Positioning):
         self._membership: Membership | None = None
         self._stack = AsyncExitStack()
         self._changed = trio.Event()
-        self._is_position_wanted = trio.Event()
-        self._position_error: KafkaError | None = None
         self._view_version = 0
         self._is_open = False
 
@@ -94,8 +87,11 @@ class Consumer(Positioning):
         self._fetcher = Fetcher(
             self._cluster, self.config, self._subscriptions, self._deserializers, on_change=self._note_change, meter=self._meter
         )
+        self._positions = Positions(
+            self._cluster, self.config, self._subscriptions, on_found=self._fetcher.wake, on_error=self._note_change
+        )
         self._committer = Committer(self._cluster, self.config, self._subscriptions, self._meter)
-        for task in (self._fetcher.run, self._committer.run, self._cluster.keep_fresh, self._keep_positions):
+        for task in (self._fetcher.run, self._committer.run, self._cluster.keep_fresh, self._positions.run):
             self._nursery.start_soon(task)
         self._is_open = True
         return self
@@ -151,7 +147,7 @@ class Consumer(Positioning):
             self._cluster.watch_only(named)
         if self._membership is None:
             self._membership = Membership(self._cluster, self.config, self.config.group_id, self._note_change, self._meter)
-            self._committer.membership = self._membership
+            self._committer.commit_as(self._membership)
             self._nursery.start_soon(self._membership.run)
         callbacks = RebalanceCallbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
         self._membership.is_creating_topics = self._pattern is None
@@ -172,14 +168,15 @@ class Consumer(Positioning):
         wanted = arguments.partitions(partitions)
         self._cluster.watch_only({each.topic for each in wanted})
         self._subscriptions.assign(wanted, Start.COMMITTED)
-        self._is_position_wanted.set()
+        self._positions.find_missing()
 
     async def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group."""
         if self._rebalancer is not None and self._membership is not None:
             await self._rebalancer.leave(is_committing=True)
             self._membership.end()
-            self._rebalancer = self._membership = self._committer.membership = None
+            self._rebalancer = self._membership = None
+            self._committer.commit_as(None)
             self._subscriptions.topics, self._pattern = frozenset(), None
             self._cluster.watch_all(is_on=False)
         self._subscriptions.revoke(self._subscriptions.assigned)
@@ -259,6 +256,99 @@ class Consumer(Positioning):
             if records:
                 return records[0]
 
+    # Positions
+
+    async def position(self, topic_partition: TopicPartition) -> int:
+        """Return the offset of the next record that ``poll`` would return, finding it if need be.
+
+        Raises:
+            ValueError: the partition is not assigned.
+            KafkaError: OFFSET_OUT_OF_RANGE, there is none and ``auto_offset_reset`` is none.
+        """
+        self._require_open()
+        return await self._positions.position(topic_partition)
+
+    async def seek(self, topic_partition: TopicPartition, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
+        """Read on at ``offset``; records fetched already are dropped.
+
+        ``leader_epoch`` of the record before it, where it is known (a commit carries it), lets a truncation be noticed (KIP-320).
+
+        Raises:
+            ValueError: the partition is not assigned, or there can be no such offset.
+            TypeError: the offset or the epoch is no whole number.
+        """
+        self._subscriptions.of(topic_partition).seek(arguments.offset(offset), index(leader_epoch))
+        self._fetcher.wake()
+        await trio.lowlevel.checkpoint()
+
+    async def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Read on at the log start offset of these partitions (default: all that are assigned)."""
+        self._require_open()
+        await self._positions.move_to(partitions, Start.EARLIEST)
+
+    async def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Read on at the end of these partitions (default: all): the high watermark, or the last stable offset with read_committed."""
+        self._require_open()
+        await self._positions.move_to(partitions, Start.LATEST)
+
+    async def seek_to_time(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Read on at the first record whose timestamp is at least that; at the end where there is none. Returns the offsets."""
+        self._require_open()
+        return await self._positions.move_to_times(times_ms)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no records of these partitions until ``resume``; they stay assigned. Raises ValueError if one is not."""
+        for each in partitions:
+            self._subscriptions.of(each).is_paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return records of these partitions again."""
+        for each in partitions:
+            self._subscriptions.of(each).is_paused = False
+        self._fetcher.wake()
+        self._note_change()
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused."""
+        return self._subscriptions.paused
+
+    # Where partitions begin and end; they need not be assigned
+
+    def lag(self, topic_partition: TopicPartition) -> int | None:
+        """Return how many offsets lie between the position and the end that a reader sees, as of the last fetch: no request is made.
+
+        None before the first response. Raises ValueError if the partition is not assigned.
+        """
+        return self._subscriptions.of(topic_partition).lag(is_stable_only=bool(self.config.isolation))
+
+    async def current_lag(self, topic_partition: TopicPartition) -> int:
+        """Return the lag; asks for position and end where no fetch has told them yet. Raises as ``position``."""
+        known = self.lag(topic_partition)
+        if known is not None:
+            return known
+        position = await self.position(topic_partition)
+        return max((await self.end_offsets([topic_partition]))[topic_partition] - position, 0)
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log start offsets. Raises KafkaError (``ItemsFailed``) where there is no such partition."""
+        self._require_open()
+        return await self._positions.ends(partitions, OffsetSpec.earliest())
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the ends that a reader sees: high watermarks, or last stable offsets with read_committed. Raises as the beginnings."""
+        self._require_open()
+        return await self._positions.ends(partitions, OffsetSpec.latest())
+
+    async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        """Return the first record, by partition, whose timestamp is at least that; its offset is -1 where there is none."""
+        self._require_open()
+        return await self._positions.list_offsets({each: OffsetSpec.at(time_ms) for each, time_ms in times_ms.items()})
+
+    async def partitions_for(self, topic: str) -> int:
+        """Return how many partitions a topic has. Raises KafkaError if there is none."""
+        return (await self.cluster.topic(topic, self.config.default_api_timeout_ms)).partition_count
+
     # Commits
 
     async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
@@ -291,7 +381,8 @@ class Consumer(Positioning):
         """
         if self.config.group_id is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id has committed nothing")
-        return dict(await committed_offsets(self.cluster, self.config, arguments.partitions(partitions)))
+        self._require_open()
+        return dict(await self._positions.committed(arguments.partitions(partitions)))
 
     def metrics(self) -> ConsumerMetrics:
         """Return what the consumer counted so far; see ``client_metrics``."""
@@ -311,12 +402,9 @@ class Consumer(Positioning):
             await self._rebalancer.advance()
         if self._committer.is_automatic and self._now_ms() >= self._committer.due_ms:
             self._committer.commit_soon(self._committer.start_interval(), None)
-        error, self._position_error = self._position_error, None
-        if error is not None:
-            raise error
+        self._positions.raise_error()
         self._fetcher.raise_error()
-        if self._subscriptions.without_position():
-            self._is_position_wanted.set()
+        self._positions.find_missing()
         self._fetcher.wake()
 
     async def _wait_for_change(self, deadline: float) -> None:
@@ -325,26 +413,6 @@ class Consumer(Positioning):
             deadline = min(deadline, trio.current_time() + max(until_due_s, 0.001))
         with trio.move_on_at(deadline):
             await self._changed.wait()
-
-    async def _keep_positions(self) -> None:
-        """Find the positions of partitions that have none, for ever."""
-        attempt = 0
-        while True:
-            await self._is_position_wanted.wait()
-            self._is_position_wanted = trio.Event()
-            try:
-                await find_positions(self._cluster, self.config, self._subscriptions.without_position(), is_waiting_for_leaders=False)
-                attempt = 0
-            except KafkaError as error:
-                if error.code in MAY_COME:
-                    self._quiet.warning(error.code, "where to read on is not known yet: %s", error)
-                    self._is_position_wanted.set()
-                else:
-                    self._position_error = error
-                self._note_change()
-                await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)
-                attempt += 1
-            self._fetcher.wake()
 
     def _matching(self, pattern: Pattern[str]) -> frozenset[str]:
         """Return the topics that a pattern stands for now."""

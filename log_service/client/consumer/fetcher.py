@@ -267,7 +267,7 @@ class Fetcher:
             self.wake()
             return
         if code is not ErrorCode.NONE:
-            self._learn_leader(state, answer)
+            self._cluster.learn_leader(state.topic_partition, answer.current_leader)
             where = f"fetch of {state.topic_partition} at offset {state.fetch_offset}"
             self._note_error(state, KafkaError(code, f"{where}: {code.name}"))
             return
@@ -314,12 +314,6 @@ class Fetcher:
             state.aborted = AbortedFilter()
         state.aborted.add(answer.aborted_transactions)
         return state.aborted
-
-    def _learn_leader(self, state: PartitionState, answer: PartitionData) -> None:
-        """Take the leader that a broker which is it no more has named (KIP-951)."""
-        leader = answer.current_leader
-        if leader is not None and leader.leader_id >= 0:
-            self._cluster.view = self._cluster.view.with_leader(state.topic_partition, leader.leader_id, leader.leader_epoch)
 
     def _note_request_error(self, error: KafkaError) -> None:
         if error.code in STALE_VIEW or error.is_retriable:

@@ -1,128 +1,225 @@
-"""Finding out where to read on: from the group's committed offsets, or from the log's ends and times.
+"""Where a consumer reads on: found in the group's commits or in the log, moved by the application, compared with the log's end.
 
-Decides in which order the two are asked, and what ``auto_offset_reset`` means. Knows nothing of fetching.
+Decides in which order commits and log are asked, what ``auto_offset_reset`` means, and when finding is tried again. Knows nothing of
+fetching and polling: ``on_found`` is called when a partition may be fetched, ``on_error`` when a poll has an error to raise.
 
-Invariants: a position is set only if nobody moved the partition meanwhile; a call that fails leaves what it could not find unchanged.
+Invariants: a position is set only if it was not moved meanwhile; a call that fails leaves what it could not find unchanged.
 """
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+import trio
 
 from log_service.client.admin import offsets
 from log_service.client.admin.groups import fetch_offsets, with_coordinator
 from log_service.client.admin.values import FoundOffset, ItemsFailed, OffsetAndMetadata, OffsetSpec
 from log_service.client.connections.cluster_metadata import ClusterMetadata
-from log_service.client.consumer.subscriptions import PartitionState, Start
+from log_service.client.consumer.subscriptions import PartitionState, Start, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import TopicPartition
 from log_service.config.client import ConsumerConfig
 
+logger = logging.getLogger(__name__)
+
 RESETS = {"earliest": Start.EARLIEST, "latest": Start.LATEST}
 LOOKED_UP = frozenset({Start.EARLIEST, Start.LATEST, Start.TIME})
+MAY_COME = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
+"""Partitions that are not there yet, or no more: reading begins when they are."""
 
 
-async def find_positions(
-    cluster: ClusterMetadata, config: ConsumerConfig, states: Iterable[PartitionState], *, is_waiting_for_leaders: bool = True
-) -> None:
-    """Give every partition that has none a position; without ``is_waiting_for_leaders`` only those that have a leader.
+class Positions:
+    """The positions of one open consumer."""
 
-    Raises:
-        KafkaError: LEADER_NOT_AVAILABLE, one has no leader, and the others have their positions; OFFSET_OUT_OF_RANGE, ``auto_offset_reset``
-            is none and nothing was committed; or what the cluster refused with.
-    """
-    waiting = [state for state in states if not state.has_position]
-    await _take_committed(cluster, config, [state for state in waiting if state.start is Start.COMMITTED])
-    reset = Start.TIME if config.reset_duration_ms is not None else RESETS.get(config.auto_offset_reset)
-    for state in waiting:
-        if state.start is Start.RESET:
+    def __init__(
+        self,
+        cluster: ClusterMetadata,
+        config: ConsumerConfig,
+        subscriptions: Subscriptions,
+        *,
+        on_found: Callable[[], None],
+        on_error: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._subscriptions = subscriptions
+        self._on_found = on_found
+        self._on_error = on_error
+        self._quiet = QuietLogger(logger, cluster.env.clock.monotonic_ms)
+        self._wanted = trio.Event()
+        self._error: KafkaError | None = None
+
+    # Finding them in the background
+
+    def find_missing(self) -> None:
+        """Let ``run`` find the positions that are missing, if any are."""
+        if self._subscriptions.without_position():
+            self._wanted.set()
+
+    def raise_error(self) -> None:
+        """Raise what finding a position failed with for good, once; it is tried again.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE (with auto_offset_reset none), GROUP_AUTHORIZATION_FAILED and others.
+        """
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    async def run(self) -> None:
+        """Find the positions of partitions that have none, for ever."""
+        attempt = 0
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            try:
+                await self._find(self._subscriptions.without_position(), is_waiting_for_leaders=False)
+                attempt = 0
+            except KafkaError as error:
+                if error.code in MAY_COME:
+                    self._quiet.warning(error.code, "where to read on is not known yet: %s", error)
+                    self._wanted.set()
+                else:
+                    self._error = error
+                self._on_error()
+                await trio.sleep(self._cluster.backoff_ms(attempt) / 1_000)
+                attempt += 1
+            self._on_found()
+
+    # What the application asks
+
+    async def position(self, topic_partition: TopicPartition) -> int:
+        """See ``Consumer.position``."""
+        state = self._subscriptions.of(topic_partition)
+        if not state.has_position:
+            await self._find([state])
+            self._on_found()
+        return state.position
+
+    async def move_to(self, partitions: Iterable[TopicPartition], start: Start) -> None:
+        """Read these partitions (none named: all) from ``start`` on. Raises ValueError where one is not assigned."""
+        named = list(partitions)
+        states = [self._subscriptions.of(each) for each in named] if named else list(self._subscriptions)
+        for state in states:
+            state.seek_to(start)
+        await self._find(states)
+        self._on_found()
+
+    async def move_to_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """See ``Consumer.seek_to_time``."""
+        states = {each: self._subscriptions.of(each) for each in times_ms}
+        found = await self.list_offsets({each: OffsetSpec.at(time_ms) for each, time_ms in times_ms.items()})
+        for each, state in states.items():
+            if found[each].offset >= 0:
+                state.seek(found[each].offset)
+            else:
+                state.seek_to(Start.LATEST)
+        await self._find(states.values())
+        self._on_found()
+        return {each: state.position for each, state in states.items()}
+
+    async def ends(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        """Return where logs begin or end, as a reader sees them. Raises as ``list_offsets``."""
+        return {each: found.offset for each, found in (await self.list_offsets(dict.fromkeys(partitions, spec))).items()}
+
+    async def list_offsets(self, specs: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, FoundOffset]:
+        """Look offsets up in the log. Raises KafkaError (``ItemsFailed``) where there is no such partition."""
+        return await offsets.list_offsets(self._cluster, specs, self._config.isolation, self._config.default_api_timeout_ms)
+
+    async def committed(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return what the group committed; stable offsets only under read_committed (KIP-447). Raises the coordinator's ``KafkaError``."""
+        cluster, group_id = self._cluster, self._config.group_id
+        assert group_id is not None, "without a group nothing is committed"
+
+        async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
+            connection = await cluster.coordinator(group_id)
+            return await fetch_offsets(connection, group_id, partitions, is_stable_required=bool(self._config.isolation))
+
+        async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
+            return await with_coordinator(cluster, group_id, ask)
+
+        return await cluster.retry(attempt, self._config.default_api_timeout_ms)
+
+    # Finding
+
+    async def _find(self, states: Iterable[PartitionState], *, is_waiting_for_leaders: bool = True) -> None:
+        """Give every partition that has none a position; without ``is_waiting_for_leaders`` only those that have a leader.
+
+        Raises:
+            KafkaError: LEADER_NOT_AVAILABLE, one has no leader, and the others have their positions; OFFSET_OUT_OF_RANGE,
+                ``auto_offset_reset`` is none and nothing was committed; or what the cluster refused with.
+        """
+        waiting = [state for state in states if not state.has_position]
+        await self._take_committed([state for state in waiting if state.start is Start.COMMITTED])
+        self._apply_reset([state for state in waiting if state.start is Start.RESET])
+        leaderless: list[PartitionState] = []
+        if not is_waiting_for_leaders:
+            leaderless = await self._leaderless([state for state in waiting if state.start in LOOKED_UP])
+        await self._take_ends([state for state in waiting if state.start in LOOKED_UP and state not in leaderless])
+        late = [state for state in waiting if state.start is Start.LATEST]  # no record is as young as the time that was asked for
+        await self._take_ends([state for state in late if state not in leaderless])
+        if leaderless:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{leaderless[0].topic_partition} has no leader")
+
+    def _apply_reset(self, states: list[PartitionState]) -> None:
+        reset = Start.TIME if self._config.reset_duration_ms is not None else RESETS.get(self._config.auto_offset_reset)
+        for state in states:
             if reset is None:
                 text = f"{state.topic_partition} has no offset to read on at, and auto_offset_reset is none: seek, or set another"
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             state.seek_to(reset)
-    leaderless: list[PartitionState] = []
-    if not is_waiting_for_leaders:
-        leaderless = await _leaderless(cluster, config, [state for state in waiting if state.start in LOOKED_UP])
-    await _take_ends(cluster, config, [state for state in waiting if state.start in LOOKED_UP and state not in leaderless])
-    late = [state for state in waiting if state.start is Start.LATEST]  # no record is as young as the time that was asked for
-    await _take_ends(cluster, config, [state for state in late if state not in leaderless])
-    if leaderless:
-        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{leaderless[0].topic_partition} has no leader")
 
-
-async def committed_offsets(
-    cluster: ClusterMetadata, config: ConsumerConfig, partitions: list[TopicPartition]
-) -> Mapping[TopicPartition, OffsetAndMetadata]:
-    """Return what the group committed; stable offsets only under read_committed (KIP-447). Raises ``KafkaError`` as it is answered."""
-    group_id = config.group_id
-    assert group_id is not None, "without a group nothing is committed"
-
-    async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
-        connection = await cluster.coordinator(group_id)
-        return await fetch_offsets(connection, group_id, partitions, is_stable_required=bool(config.isolation))
-
-    async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
-        return await with_coordinator(cluster, group_id, ask)
-
-    return await cluster.retry(attempt, config.default_api_timeout_ms)
-
-
-async def _take_committed(cluster: ClusterMetadata, config: ConsumerConfig, states: list[PartitionState]) -> None:
-    if not states:
-        return
-    versions = {state.topic_partition: state.version for state in states}
-    found = await committed_offsets(cluster, config, list(versions)) if config.group_id is not None else {}
-    for state in states:
-        if state.version != versions[state.topic_partition] or state.start is not Start.COMMITTED:
-            continue
-        committed = found.get(state.topic_partition)
-        if committed is None:
-            state.seek_to(Start.RESET)
-        else:
-            state.seek(committed.offset, committed.leader_epoch)
-
-
-async def _leaderless(cluster: ClusterMetadata, config: ConsumerConfig, states: list[PartitionState]) -> list[PartitionState]:
-    """Return the partitions that are there, and of which even a new view knows no leader: asking for them keeps others waiting."""
-
-    def found() -> list[PartitionState]:
-        partitions = [(state, state.topic_partition) for state in states]
-        return [state for state, each in partitions if cluster.view.partition(each) is not None and cluster.view.leader_of(each) < 0]
-
-    if found() or any(state.topic_partition.topic not in cluster.view.topics for state in states):
-        await cluster.retry(cluster.refresh, config.default_api_timeout_ms, is_refreshing=False)
-    return found()
-
-
-async def _take_ends(cluster: ClusterMetadata, config: ConsumerConfig, states: list[PartitionState]) -> None:
-    """Look offsets up in the log. Partitions that are not there do not keep the others from theirs."""
-    if not states:
-        return
-    versions = {state.topic_partition: state.version for state in states}
-    specs = {state.topic_partition: _spec(cluster, config, state) for state in states}
-    failure: ItemsFailed | None = None
-    try:
-        found: Mapping[TopicPartition, FoundOffset] = await _list_offsets(cluster, config, specs)
-    except ItemsFailed as error:
-        failure = error
-        others = {each: spec for each, spec in specs.items() if each not in error.errors and each.topic not in error.errors}
-        found = await _list_offsets(cluster, config, others) if others else {}
-    for state in states:
-        if state.version == versions[state.topic_partition] and state.topic_partition in found:
-            offset = found[state.topic_partition].offset
-            if offset >= 0:
-                state.seek(offset)
+    async def _take_committed(self, states: list[PartitionState]) -> None:
+        if not states:
+            return
+        versions = {state.topic_partition: state.version for state in states}
+        found = await self.committed(list(versions)) if self._config.group_id is not None else {}
+        for state in states:
+            if state.version != versions[state.topic_partition] or state.start is not Start.COMMITTED:
+                continue
+            committed = found.get(state.topic_partition)
+            if committed is None:
+                state.seek_to(Start.RESET)
             else:
-                state.seek_to(Start.LATEST)
-    if failure is not None:
-        raise failure
+                state.seek(committed.offset, committed.leader_epoch)
 
+    async def _leaderless(self, states: list[PartitionState]) -> list[PartitionState]:
+        """Return the partitions that are there, and of which even a new view knows no leader: asking for them keeps others waiting."""
+        cluster = self._cluster
 
-def _spec(cluster: ClusterMetadata, config: ConsumerConfig, state: PartitionState) -> OffsetSpec:
-    if state.start is Start.TIME and config.reset_duration_ms is not None:
-        return OffsetSpec.at(max(cluster.env.clock.wall_ms() - config.reset_duration_ms, 0))
-    return OffsetSpec.earliest() if state.start is Start.EARLIEST else OffsetSpec.latest()
+        def found() -> list[PartitionState]:
+            partitions = [(state, state.topic_partition) for state in states]
+            return [state for state, each in partitions if cluster.view.partition(each) is not None and cluster.view.leader_of(each) < 0]
 
+        if found() or any(state.topic_partition.topic not in cluster.view.topics for state in states):
+            await cluster.retry(cluster.refresh, self._config.default_api_timeout_ms, is_refreshing=False)
+        return found()
 
-async def _list_offsets(
-    cluster: ClusterMetadata, config: ConsumerConfig, specs: Mapping[TopicPartition, OffsetSpec]
-) -> dict[TopicPartition, FoundOffset]:
-    return await offsets.list_offsets(cluster, specs, config.isolation, config.default_api_timeout_ms)
+    async def _take_ends(self, states: list[PartitionState]) -> None:
+        """Look offsets up in the log. Partitions that are not there do not keep the others from theirs."""
+        if not states:
+            return
+        versions = {state.topic_partition: state.version for state in states}
+        specs = {state.topic_partition: self._spec(state) for state in states}
+        failure: ItemsFailed | None = None
+        try:
+            found: Mapping[TopicPartition, FoundOffset] = await self.list_offsets(specs)
+        except ItemsFailed as error:
+            failure = error
+            others = {each: spec for each, spec in specs.items() if each not in error.errors and each.topic not in error.errors}
+            found = await self.list_offsets(others) if others else {}
+        for state in states:
+            if state.version == versions[state.topic_partition] and state.topic_partition in found:
+                offset = found[state.topic_partition].offset
+                if offset >= 0:
+                    state.seek(offset)
+                else:
+                    state.seek_to(Start.LATEST)
+        if failure is not None:
+            raise failure
+
+    def _spec(self, state: PartitionState) -> OffsetSpec:
+        if state.start is Start.TIME and self._config.reset_duration_ms is not None:
+            return OffsetSpec.at(max(self._cluster.env.clock.wall_ms() - self._config.reset_duration_ms, 0))
+        return OffsetSpec.earliest() if state.start is Start.EARLIEST else OffsetSpec.latest()

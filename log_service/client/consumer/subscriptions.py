@@ -91,6 +91,11 @@ class PartitionState:
         """Whether a fetch may be sent now."""
         return self.start is None and not self.is_paused and not self.is_in_flight and self.hold is None
 
+    def lag(self, *, is_stable_only: bool) -> int | None:
+        """Return how many offsets lie between the position and the last end that a fetch told; None before that."""
+        end = self.last_stable_offset if is_stable_only else self.high_watermark
+        return None if end < 0 or self.start is not None else max(end - self.position, 0)
+
     def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
         """Read on at ``offset``; ``leader_epoch`` is of the record before it, if that is known."""
         self.start = None
@@ -142,6 +147,11 @@ class Subscriptions:
         if state is None:
             raise ValueError(f"{topic_partition} is not assigned to this consumer")
         return state
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused, sorted."""
+        return sorted(state.topic_partition for state in self._partitions.values() if state.is_paused)
 
     @property
     def assigned(self) -> list[TopicPartition]:

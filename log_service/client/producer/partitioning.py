@@ -81,10 +81,10 @@ class StickyPlacement:
         if self._current.get(topic_partition.topic) == topic_partition.partition:
             self._bytes[topic_partition.topic] += size_bytes
 
-    def leave(self, topic: str, partition: int) -> None:
-        """Choose anew with the next record: ``partition`` has no leader now."""
-        if self._current.get(topic) == partition:
-            self._bytes[topic] = self._switch_bytes
+    def leave(self, topic_partition: TopicPartition) -> None:
+        """Choose anew with the next record: the partition has no leader now."""
+        if self._current.get(topic_partition.topic) == topic_partition.partition:
+            self._bytes[topic_partition.topic] = self._switch_bytes
 
     def _move(self, topic: str, partition_count: int, available: Sequence[int], current: int) -> int:
         candidates = available or range(partition_count)

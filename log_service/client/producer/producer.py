@@ -86,8 +86,7 @@ class Producer:
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self.cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=True, is_idle=self.accumulator.is_idle)
-        self._sender = Sender(self.cluster, self.config, self.accumulator, self._sequences, self._meter)
-        self._sender.on_leaderless = lambda missing: self._sticky.leave(missing.topic, missing.partition)
+        self._sender = Sender(self.cluster, self.config, self.accumulator, self._sequences, self._meter, on_leaderless=self._sticky.leave)
         self._nursery.start_soon(self._sender.run)
         self._nursery.start_soon(self.cluster.keep_fresh)
         self.is_closed = False
@@ -114,8 +113,8 @@ class Producer:
         """Take a record and return its receipt. Waits only while the buffer is full or the topic is not known yet.
 
         Raises:
-            KafkaError: REQUEST_TIMED_OUT, no room within ``max_block_ms``; UNKNOWN_TOPIC_OR_PARTITION, no such topic within that time or no
-                such partition; MESSAGE_TOO_LARGE, larger than ``max_request_size``; INVALID_REQUEST, the producer is closed.
+            KafkaError: REQUEST_TIMED_OUT, no room within ``max_block_ms``; UNKNOWN_TOPIC_OR_PARTITION, no such topic or no such partition
+                within that time; MESSAGE_TOO_LARGE, larger than ``max_request_size``; INVALID_REQUEST, the producer is closed.
             TypeError: key, value, headers, timestamp or partition are not of their types.
             Exception: whatever an interceptor, a serializer or the partitioner raised.
         """
@@ -357,16 +356,23 @@ class Producer:
         self._sender.wake()
 
     async def find_topic(self, topic: str, partition: int | None) -> TopicView:
-        """Return a topic that has that partition. Raises as ``send``."""
+        """Return a topic that has that partition, waiting up to ``max_block_ms`` for either to appear. Raises as ``send``."""
         self._require_open()
         left_ms = self.cluster.countdown(self.config.max_block_ms)
         view = await self.cluster.topic(topic, left_ms())
-        if partition is not None and partition >= len(view.partitions):
-            view = (await self.cluster.retry(lambda: self.cluster.refresh([topic]), left_ms(), is_refreshing=False)).topics.get(topic, view)
-        if not view.has(partition):
-            text = f"topic {topic!r} has partitions 0 to {len(view.partitions) - 1}, not {partition}"
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-        return view
+        if partition is None or view.has(partition):
+            return view
+        if index(partition) < 0:
+            raise _no_partition(view, partition)
+
+        async def attempt() -> TopicView:
+            self._require_open()
+            found = (await self.cluster.refresh([topic])).topics.get(topic, view)
+            if not found.has(partition):
+                raise _no_partition(found, partition)
+            return found
+
+        return await self.cluster.retry(attempt, left_ms(), is_refreshing=False)
 
     async def _wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
         """Wait until enough was settled; lingering ends for everybody meanwhile."""
@@ -398,3 +404,8 @@ class Producer:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'async with'")
         if self._sender.refusal is not None:
             raise self._sender.refusal
+
+
+def _no_partition(topic: TopicView, partition: int) -> KafkaError:
+    text = f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, not {partition}"
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)

@@ -68,6 +68,8 @@ class Sender:
         accumulator: Accumulator,
         sequences: Sequences | None,
         meter: ProducerMeter,
+        *,
+        on_leaderless: Callable[[TopicPartition], None] = lambda _: None,
     ) -> None:
         self._cluster = cluster
         self._meter = meter
@@ -85,7 +87,7 @@ class Sender:
         self._is_refresh_needed = False
         self._is_refreshing = False
         self._is_identifying = False
-        self.on_leaderless: Callable[[TopicPartition], None] = lambda _: None
+        self._on_leaderless = on_leaderless
 
     def __repr__(self) -> str:
         return f"<Sender in_flight={self._in_flight} {self._accumulator!r}>"
@@ -175,7 +177,7 @@ class Sender:
             elif answer is None:
                 self._apply(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the answer does not name the partition", None)
             else:
-                self._learn_leader(batch.topic_partition, answer)
+                self._cluster.learn_leader(batch.topic_partition, answer.current_leader)
                 self._apply(batch, ErrorCode.of(answer.error_code), _reason(answer), answer)
         turn.is_settled.set()
         self._tell_settled()
@@ -288,11 +290,6 @@ class Sender:
         if expired:
             self._tell_settled()
 
-    def _learn_leader(self, topic_partition: TopicPartition, answer: PartitionProduceResponse) -> None:
-        leader = answer.current_leader
-        if leader is not None and leader.leader_id >= 0:
-            self._cluster.view = self._cluster.view.with_leader(topic_partition, leader.leader_id, leader.leader_epoch)
-
     def _tell_settled(self) -> None:
         self._settled.set()
         self._settled = trio.Event()
@@ -306,7 +303,7 @@ class Sender:
             self._is_identifying = True
             nursery.start_soon(self._identify)
         for topic_partition in leaderless:
-            self.on_leaderless(topic_partition)
+            self._on_leaderless(topic_partition)
             self._cluster.watch((topic_partition.topic,))  # it may have been idle when the record came
         if (leaderless or self._is_refresh_needed) and not self._is_refreshing:
             self._is_refreshing = True

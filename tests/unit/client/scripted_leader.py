@@ -6,12 +6,12 @@ from typing import Any
 
 import trio
 
-from log_service.client import Consumer, ErrorCode, TopicPartition
+from log_service.client import Consumer, ErrorCode
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchPartition, FetchResponse, PartitionData
 from log_service.protocol.messages.list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
 from log_service.records.builder import build_batch
-from tests.sim import World, sim_run
+from tests.unit.client.consumer_story import tell_consumer_story
 from tests.unit.client.scripted_broker import TOPIC_ID, ScriptedBroker
 
 Story = Callable[["Leader", Consumer], Awaitable[None]]
@@ -84,20 +84,7 @@ class Leader:
 
 def tell(story: Story, *, partition_count: int = 1, **settings: Any) -> None:
     """Run a story with a consumer to which every partition is assigned."""
-
-    async def main(world: World) -> None:
-        broker = ScriptedBroker(world, partition_count=partition_count)
-        leader = Leader(broker)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(broker.run)
-            settings.setdefault("auto_offset_reset", "earliest")
-            async with Consumer("broker:9092", env=world.client_env(), **settings) as consumer:
-                consumer.assign([TopicPartition("t", number) for number in range(partition_count)])
-                with trio.fail_after(1_000):
-                    await story(leader, consumer)
-            nursery.cancel_scope.cancel()
-
-    sim_run(1, main)
+    tell_consumer_story(story, Leader, partition_count=partition_count, **settings)
 
 
 async def values(consumer: Consumer, timeout_ms: int = 5_000) -> list[Any]:

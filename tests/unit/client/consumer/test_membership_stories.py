@@ -8,8 +8,7 @@ import trio
 
 from log_service.client import Admin, ConfigError, Consumer, ErrorCode, ItemsFailed, KafkaError, TopicPartition
 from log_service.protocol.api_versions import ApiKey
-from tests.sim import World, sim_run
-from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.unit.client.consumer_story import tell_consumer_story
 from tests.unit.client.scripted_group import Group
 
 Story = Callable[[Group, Consumer], Awaitable[None]]
@@ -17,20 +16,7 @@ Story = Callable[[Group, Consumer], Awaitable[None]]
 
 def tell(story: Story, **settings: Any) -> None:
     """Run a story with a subscribed consumer."""
-
-    async def main(world: World) -> None:
-        broker = ScriptedBroker(world)
-        group = Group(broker)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(broker.run)
-            settings.setdefault("metadata_max_age_ms", 10_000)
-            async with Consumer("broker:9092", env=world.client_env(), group_id="g", auto_offset_reset="earliest", **settings) as consumer:
-                await consumer.subscribe(["t"])
-                with trio.fail_after(1_000):
-                    await story(group, consumer)
-            nursery.cancel_scope.cancel()
-
-    sim_run(1, main)
+    tell_consumer_story(story, Group, **{"group_id": "g", "metadata_max_age_ms": 10_000, **settings})
 
 
 async def poll_until(consumer: Consumer, is_so: Callable[[], bool]) -> None:

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from log_service.client import TopicPartition
 from log_service.client.producer.partitioning import KeyPlacement, StickyPlacement, murmur2, partition_of_key
 
 GOLDEN_HASHES = {
@@ -43,7 +44,7 @@ def test_keyless_records_avoid_partitions_without_leader() -> None:
 def test_a_partition_that_lost_its_leader_is_left_at_once() -> None:
     sticky = StickyPlacement(Random(1), switch_bytes=1_000)
     first = sticky.place("t", 1, 2, (0, 1))
-    sticky.leave("t", first)
+    sticky.leave(TopicPartition("t", first))
     assert sticky.place("t", 1, 2, (1 - first,)) == 1 - first
 
 

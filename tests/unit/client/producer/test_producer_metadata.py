@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 
-from log_service.client import KafkaError, Producer
+from log_service.client import ErrorCode, KafkaError, Producer
 from log_service.protocol.api_versions import ApiKey
 from tests.unit.client.producer.test_producer_stories import tell
 from tests.unit.client.scripted_broker import ScriptedBroker
@@ -99,3 +99,51 @@ def test_a_partition_that_is_not_known_is_waited_for_no_longer_than_max_block_ms
         assert trio.current_time() - started < 2
 
     tell(story, max_block_ms=1_000)
+
+
+def test_a_record_waits_for_a_partition_that_is_being_added() -> None:
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        await producer.partitions_for("t")
+
+        async def add() -> None:
+            await trio.sleep(5)
+            broker.grow(3)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(add)
+            delivery = await producer.send("t", b"x", partition=2)
+        assert (await delivery.wait()).partition == 2
+        assert 5 <= trio.current_time() < 8
+
+    tell(story)
+
+
+def test_a_partition_that_never_comes_is_told_after_max_block_ms() -> None:
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        await producer.partitions_for("t")
+        started = trio.current_time()
+        with pytest.raises(KafkaError, match="topic 't' has partitions 0 to 0, not 5") as caught:
+            await producer.send("t", b"x", partition=5)
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert trio.current_time() - started == pytest.approx(20)
+        assert producer.cluster.view.topics["t"].partition_count == 1, "the topic is known as before"
+        with pytest.raises(KafkaError, match="not -1"):
+            await producer.send("t", b"x", partition=-1)
+        assert trio.current_time() - started == pytest.approx(20), "no partition has a negative number: that is told at once"
+
+    tell(story, max_block_ms=20_000)
+
+
+def test_closing_ends_the_wait_for_a_partition() -> None:
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        async def send() -> None:
+            with pytest.raises(KafkaError, match="the producer is closed"):
+                await producer.send("t", b"x", partition=5)
+            assert trio.current_time() < 5
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await trio.sleep(3)
+            await producer.close()
+
+    tell(story)
