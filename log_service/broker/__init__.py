@@ -3,9 +3,9 @@
 - ``main``: ``serve``, one node in the foreground: files, signals, exit codes. ``env``: the real world that it runs on.
 - ``broker``: ``Broker``, which starts the rooms in order and stops them in order. Its steps are ``identity``, ``lifecycle``,
   ``bound_network``, ``warm_up`` and ``timer_task``; ``one_error`` says why it failed.
-- ``dispatch``: from a frame to its handler and back. ``handler_table``: THE table. ``node``: what handlers may use. ``call``: one request,
-  and the three things that a handler may give back for it: a response, a ``Deferred``, ``NOTHING``. ``error_response``: how a request
-  that failed as a whole is answered.
+- ``registry``: THE table of APIs, one row each. ``pipeline``: the path of a request: decode, authorize, find its quota, handle, respond.
+  ``call``: one request, and the three things that a handler may give back for it: a response, a ``Deferred``, ``NOTHING``. ``echo``: how a
+  request that failed as a whole is answered. ``node``: what handlers may use.
 - ``metrics``: the metrics page: its families, and the endpoint that serves it.
 - ``handlers``: one module per API, or per family of APIs.
 - ``fetch_session``, ``cluster_view``, ``auto_creation``, ``producer_ids``: what several handlers share.

@@ -18,10 +18,8 @@ from uuid import UUID
 import trio
 
 from log_service.broker.bound_network import BoundNetwork
-from log_service.broker.controller_apis import CONTROLLER_APIS
-from log_service.broker.dispatch import Dispatcher
+from log_service.broker.call import Side
 from log_service.broker.fetch_session import FetchSessionCache
-from log_service.broker.handler_table import HANDLERS
 from log_service.broker.identity import identify
 from log_service.broker.lifecycle import Lifecycle
 from log_service.broker.live import LiveSettings
@@ -31,7 +29,9 @@ from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.node import Node
 from log_service.broker.offsets_leadership import OffsetsLeadership
 from log_service.broker.one_error import one_error
+from log_service.broker.pipeline import Meters, Pipeline, new_meters
 from log_service.broker.producer_ids import ProducerIds
+from log_service.broker.registry import REGISTRY
 from log_service.broker.timer_task import TimerTask
 from log_service.broker.warm_up import warm_up
 from log_service.common.env import Env, Listener, NodeEnv
@@ -184,7 +184,7 @@ class Broker:
             raise self._disk_failure
         await self._raft.open()
         await nursery.start(self._hold_background, identity)
-        nursery.start_soon(warm_up, HANDLERS)
+        nursery.start_soon(warm_up, REGISTRY)
 
     async def _hold_background(self, identity: NodeIdentity, *, task_status: trio.TaskStatus[None]) -> None:
         """Start, and hold, everything that uses the logs: it has to end before they are closed.
@@ -209,9 +209,9 @@ class Broker:
         await self._join(identity)
         await self._start_rooms()
         node = self._new_node(identity)
-        dispatcher = Dispatcher(node, HANDLERS, self._background.start_soon)
-        await self._serve(dispatcher)
-        await self._serve_metrics(node, dispatcher)
+        meters = new_meters(REGISTRY, self.env.clock.monotonic_ms())
+        await self._serve(node, meters)
+        await self._serve_metrics(node, meters)
         await self._background.start(self._lifecycle.run)
 
     def _watch_directories(self) -> None:
@@ -359,22 +359,25 @@ class Broker:
         block = await self._controller.allocate_producer_ids(NodeId(self._config.node_id), self._lifecycle.broker_epoch)
         return block.first, block.count
 
-    async def _serve(self, dispatcher: Dispatcher) -> None:
+    async def _serve(self, node: Node, meters: Meters) -> None:
+        """Answer the broker's listeners, and the controller's if there is one."""
+        pipeline = Pipeline(node, Side.BROKER, self._background.start_soon, REGISTRY, meters)
         for config, listener in zip(self._config.listeners, self._listeners, strict=True):
-            await self._serve_one(dispatcher, config, listener)
+            await self._serve_one(pipeline, config, listener)
         if self._config.controller_listener is not None and self._controller_listener is not None:
-            await self._serve_one(dispatcher.only(CONTROLLER_APIS), self._config.controller_listener, self._controller_listener)
+            pipeline = Pipeline(node, Side.CONTROLLER, self._background.start_soon, REGISTRY, meters)
+            await self._serve_one(pipeline, self._config.controller_listener, self._controller_listener)
 
-    async def _serve_one(self, dispatcher: Dispatcher, config: ListenerConfig, listener: Listener) -> None:
+    async def _serve_one(self, pipeline: Pipeline, config: ListenerConfig, listener: Listener) -> None:
         env = Env(clock=self.env.clock, rng=self.env.rng, network=BoundNetwork(self.env.network, listener))
-        server = Server(env=env, listener=config, limits=self._config.limits, handler=dispatcher, shared=self._budget)
+        server = Server(env=env, listener=config, limits=self._config.limits, handler=pipeline, shared=self._budget)
         await self._background.start(server.run)
         self._servers.append(server)
 
-    async def _serve_metrics(self, node: Node, dispatcher: Dispatcher) -> None:
+    async def _serve_metrics(self, node: Node, meters: Meters) -> None:
         if self._metrics_listener is not None:
             servers = {server.name: server for server in self._servers}
-            sources = MetricsSources(node=node, meters=dispatcher.meters, servers=servers, logs=self._logs, raft=self._raft)
+            sources = MetricsSources(node=node, meters=meters, servers=servers, logs=self._logs, raft=self._raft)
             endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)))
             await self._background.start(endpoint.run)
 

@@ -1,4 +1,4 @@
-"""One request on its way through a broker, and the three things that a handler may give back for it.
+"""One request on its way through a broker, the row of the registry that answers it, and the three things that its handler may give back.
 
 A handler returns a ``Reply``: a response message, which the broker sends at once; a ``Deferred``, which is completed later; or ``NOTHING``,
 for the one request that has no response (Produce with acks=0). A handler that raises ``KafkaError`` is answered with the error response of
@@ -11,14 +11,17 @@ import errno
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, final
+from enum import Enum
+from typing import Any, Protocol, final
 
 from log_service.broker.node import Node
+from log_service.common.access import Permission
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.group_service import RequestClient
 from log_service.metrics.request_meter import RequestMeter
 from log_service.network.server import Chunk, ConnectionContext, PendingAnswer
-from log_service.protocol.frames import RequestHeader, encode_response
+from log_service.protocol.api_versions import KNOWN, ApiKey, ApiSpec
+from log_service.protocol.frames import encode_response
 from log_service.protocol.schema import Message
 
 FAILED = "%s from %s failed"
@@ -63,9 +66,9 @@ class Deferred:
         if self.response.is_done:
             return
         try:
-            chunks = self._call.encode(make_response())
+            chunks = self._call.respond(make_response())
         except Exception:
-            logger.exception(FAILED, self._call.header.api_key.name, self._call.connection.peer_host)
+            logger.exception(FAILED, self._call.route.api.key.name, self._call.connection.peer_host)
             chunks = [NO_RESPONSE]
         self.response.complete(chunks)
         if self.on_responded is not None:
@@ -78,7 +81,7 @@ class Deferred:
         except KafkaError as error:
             response = self._call.refusal(error)
         except Exception as error:
-            logger.exception(FAILED, self._call.header.api_key.name, self._call.connection.peer_host)
+            logger.exception(FAILED, self._call.route.api.key.name, self._call.connection.peer_host)
             text = f"the broker failed: {type(error).__name__}"
             response = self._call.refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text))
         self.complete(response)
@@ -89,49 +92,120 @@ Reply = Message | Deferred | Nothing
 
 Handler = Callable[[Node, "Call", Any], Reply]
 
+Echo = Callable[["Call", KafkaError], Message]
+"""Makes the response that answers a request with an error throughout."""
+
+
+class Side(Enum):
+    """Which listeners of a node take an API: those of the broker, that of the controller."""
+
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+class QuotaKind(Enum):
+    """What the requests of an API count against. All but those of ``NONE`` count as request time, too."""
+
+    NONE = "none"
+    REQUEST = "request"
+    PRODUCE = "produce"
+    FETCH = "fetch"
+    CONTROLLER_MUTATION = "controller mutation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One row of the registry: all that the broker knows of an API but the bytes of its messages.
+
+    ``permissions`` are the operations that its requests may ask for; which of them one request needs depends on what is in it. Its
+    versions are those that can be encoded.
+    """
+
+    key: ApiKey
+    handler: Handler
+    sides: frozenset[Side]
+    permissions: tuple[Permission, ...]
+    quota: QuotaKind
+    echo: Echo
+
+    @property
+    def spec(self) -> ApiSpec:
+        """The API's name, its versions and its message classes."""
+        return KNOWN[self.key]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """What the broker needs to answer the requests of one API."""
+    """A row of the registry, ready for the requests of one listener: its messages are imported."""
 
+    api: Api
+    side: Side
     handle: Handler
     request_type: type[Any]
     response_type: type[Message]
-    refuse: Callable[[Any, type[Message], KafkaError], Message]
-    """Makes the response that answers a request with an error throughout."""
     meter: RequestMeter
     start_task: StartTask
+
+
+class QuotaAccount(Protocol):
+    """What one request is charged to."""
+
+    def charge(self, response: Message | None) -> int:
+        """Count the request and its response (None: it has none). Return for how many milliseconds its connection has to pause."""
+
+
+class Quotas(Protocol):
+    """How much clients may ask for in a time (KIP-13, KIP-124, KIP-219, KIP-599)."""
+
+    def account_of(self, call: "Call", request_bytes: int) -> QuotaAccount | None:
+        """Return what a request is charged to, None where no quota holds for its client."""
+
+
+class Authorizer(Protocol):
+    """Who may do what (KIP-11)."""
+
+    def authorize(self, call: "Call") -> None:
+        """Let a request pass.
+
+        Raises:
+            KafkaError: the request is refused as a whole, with this code.
+        """
 
 
 @dataclass(slots=True, eq=False)
 class Call:
     """One request: who asks, what, and in which version."""
 
-    header: RequestHeader
+    route: Route
+    version: int
+    correlation_id: int
+    client_id: str | None
     connection: ConnectionContext
     request: Any
-    route: Route
-
-    @property
-    def version(self) -> int:
-        """The request's version, which is the response's."""
-        return self.header.api_version
+    account: QuotaAccount | None = None
 
     def client(self) -> RequestClient:
         """Return who asks, as coordinators are told; hosts are written with a slash, as Kafka's tools expect them."""
-        return RequestClient(
-            api_version=self.header.api_version, client_id=self.header.client_id or "", client_host=f"/{self.connection.peer_host}"
-        )
+        return RequestClient(api_version=self.version, client_id=self.client_id or "", client_host=f"/{self.connection.peer_host}")
 
-    def encode(self, response: Message) -> list[Chunk]:
-        """Return the response as the frame that answers this request."""
-        header = self.header
-        frame: list[Any] = encode_response(header.api_key, header.api_version, header.correlation_id, response)
+    def respond(self, response: Message) -> list[Chunk]:
+        """Charge the request, and return the response as the frame that answers it."""
+        if self.account is not None:
+            self.charge(response)
+        frame: list[Any] = encode_response(self.route.api.key, self.version, self.correlation_id, response)
         return frame
+
+    def charge(self, response: Message | None) -> None:
+        """Charge the request to its account, if it has one, and have its connection pause for as long as its quota asks (KIP-219)."""
+        pause_ms = 0 if self.account is None else self.account.charge(response)
+        if pause_ms > 0:
+            self.connection.mute(pause_ms)
+            if response is not None and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = pause_ms
 
     def refusal(self, error: KafkaError) -> Message:
         """Return the response that answers this request with an error throughout."""
-        return self.route.refuse(self.request, self.route.response_type, error)
+        return self.route.api.echo(self, error)
 
     def defer(self) -> Deferred:
         """Promise a response. The responses behind it on this connection wait for it."""

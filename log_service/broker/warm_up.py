@@ -11,31 +11,31 @@ from functools import partial
 import trio
 import trio.lowlevel
 
-from log_service.broker.call import Handler
-from log_service.broker.handler_table import OnDemand
-from log_service.protocol.api_versions import SERVED, ApiKey, request_class, response_class
+from log_service.broker.call import Api
+from log_service.broker.registry import OnDemand
+from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.codec import decoder, encoder
 
 HOT_APIS = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
 
 
-async def warm_up(handlers: Mapping[ApiKey, Handler]) -> None:
+async def warm_up(apis: Mapping[ApiKey, Api]) -> None:
     """Compile and import, letting everything else go first."""
-    for piece in (*_codecs(), *_imports(handlers)):
+    for piece in (*_codecs(apis), *_imports(apis)):
         await trio.lowlevel.checkpoint()
         piece()
 
 
-def _codecs() -> Iterator[Callable[[], object]]:
+def _codecs(apis: Mapping[ApiKey, Api]) -> Iterator[Callable[[], object]]:
     for key in HOT_APIS:
-        spec = SERVED[key]
+        spec = apis[key].spec
         for version in range(spec.max_version, spec.min_version - 1, -1):
             yield partial(decoder, request_class(key), version)  # type: ignore[arg-type]  # a class is hashable, which the cache cannot tell
             yield partial(encoder, response_class(key), version)  # type: ignore[arg-type]  # as above
 
 
-def _imports(handlers: Mapping[ApiKey, Handler]) -> Iterator[Callable[[], object]]:
-    for key, handler in handlers.items():
-        if isinstance(handler, OnDemand):
+def _imports(apis: Mapping[ApiKey, Api]) -> Iterator[Callable[[], object]]:
+    for key, api in apis.items():
+        if isinstance(api.handler, OnDemand):
             yield partial(request_class, key)
-            yield handler.load
+            yield api.handler.load

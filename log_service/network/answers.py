@@ -10,9 +10,12 @@ of ready answers in the queue are counted in the shared budget until they are ta
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
+import trio
+
+from log_service.common.access import ANONYMOUS, Principal
 from log_service.common.env import FileSlice
 from log_service.common.types import Buffer
 from log_service.network.budget import ServerBudget
@@ -25,13 +28,21 @@ BUFFER_TYPES: Final = (bytes, bytearray, memoryview)  # a tuple, because a union
 
 @dataclass(slots=True)
 class ConnectionContext:
-    """Who a frame came from. ``attributes`` is for the handler: it lives as long as the connection."""
+    """Who a frame came from. It lives as long as the connection."""
 
     connection_id: int
     peer_host: str
     local_host: str
     listener_name: str
-    attributes: dict[str, object] = field(default_factory=dict)
+    principal: Principal = ANONYMOUS
+    client_software: tuple[str, str] | None = None
+    """Name and version of the client, once it has told them."""
+    muted_until_s: float = 0.0
+    """When frames are handled again, in trio's time; 0 is now."""
+
+    def mute(self, pause_ms: int) -> None:
+        """Have no further frame handled for so long; responses are still sent (KIP-219)."""
+        self.muted_until_s = max(self.muted_until_s, trio.current_time() + pause_ms / 1000)
 
 
 class PendingAnswer:

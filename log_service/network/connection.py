@@ -41,9 +41,10 @@ class _Next(enum.Enum):
     RECEIVE_LARGE = enum.auto()  # ... and will not fit into the buffer
     SEND = enum.auto()  # enough answers are ready
     WAIT = enum.auto()  # enough requests are unanswered
+    PAUSE = enum.auto()  # the handler muted the connection
 
 
-RECEIVE, RECEIVE_LARGE, SEND, WAIT = _Next  # names of their own: cheaper to look up than members
+RECEIVE, RECEIVE_LARGE, SEND, WAIT, PAUSE = _Next  # names of their own: cheaper to look up than members
 
 
 class ServerConnection:
@@ -63,6 +64,7 @@ class ServerConnection:
         "_max_frame_bytes",
         "_max_unanswered_count",
         "_memory_scope",
+        "_mute_scope",
         "_queue",
         "_reader_lot",
         "_ready",
@@ -114,6 +116,7 @@ class ServerConnection:
         self._is_held = False  # the reading task waits for room among the unanswered requests
         self._is_stopping = False
         self._memory_scope: trio.CancelScope | None = None  # around a wait for memory, which closing must end
+        self._mute_scope: trio.CancelScope | None = None  # around a pause, which closing and stopping must end
         self._writer_lot = trio.lowlevel.ParkingLot()
         self._reader_lot = trio.lowlevel.ParkingLot()
 
@@ -125,6 +128,11 @@ class ServerConnection:
     def bytes_sent(self) -> int:
         """Bytes that the transport took."""
         return self._stream.bytes_sent
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether the connection is in a pause that its quota asked for."""
+        return self._mute_scope is not None
 
     @property
     def queued_answer_count(self) -> int:
@@ -152,6 +160,8 @@ class ServerConnection:
     def stop(self) -> None:
         """Read nothing more, and close once everything that was received is answered."""
         self._is_stopping = True
+        if self._mute_scope is not None:
+            self._mute_scope.cancel()
         self._close_if_drained()
 
     def close(self) -> None:
@@ -161,6 +171,8 @@ class ServerConnection:
             self._stream.close()
             if self._memory_scope is not None:
                 self._memory_scope.cancel()
+            if self._mute_scope is not None:
+                self._mute_scope.cancel()
             self._writer_lot.unpark_all()
             self._reader_lot.unpark_all()
 
@@ -173,6 +185,8 @@ class ServerConnection:
 
     async def _handle_received(self) -> None:
         while True:
+            if self.context.muted_until_s:
+                await self._stay_muted()
             try:
                 following = self._handle_buffered()
             except ProtocolError:
@@ -208,7 +222,9 @@ class ServerConnection:
             if self._handle(view[start + SIZE_BYTES : frame_end]):
                 following = SEND
             start = frame_end
-            if following is SEND:
+            if self.context.muted_until_s:
+                following = PAUSE
+            if following is not RECEIVE:
                 break
         if needed_bytes > self._max_buffer_bytes:
             following = RECEIVE_LARGE
@@ -293,6 +309,19 @@ class ServerConnection:
                 raise OSError(errno.ECONNRESET, "the peer left in the middle of a frame")
             self.bytes_received += received
             rest = rest[received:]
+
+    async def _stay_muted(self) -> None:
+        """Send what is ready, and handle nothing more until the pause is over, or the connection stops or closes."""
+        self.is_mid_frame = False
+        if self._ready:
+            await self._send_ready()
+        while trio.current_time() < self.context.muted_until_s and not self._is_stopping and not self.is_closed:
+            with trio.CancelScope(deadline=self.context.muted_until_s) as self._mute_scope:
+                await trio.sleep_forever()
+        self._mute_scope = None
+        self.context.muted_until_s = 0.0
+        if self.is_closed:
+            raise _closed()
 
     def _is_full(self) -> bool:
         return len(self._answers) >= self._max_unanswered_count or self._budget.is_exhausted

@@ -32,6 +32,10 @@ class Watched(Protocol):
         """Bytes that the transport took."""
 
     @property
+    def is_muted(self) -> bool:
+        """Whether the connection is in a pause that its quota asked for."""
+
+    @property
     def queued_answer_count(self) -> int:
         """Requests that are not answered yet."""
 
@@ -52,7 +56,7 @@ class ConnectionWatch:
         """Look at the counters; return why the connection must be closed, or None."""
         has_sent = connection.bytes_sent != self.bytes_sent
         has_received = connection.bytes_received != self.bytes_received
-        if has_sent or has_received or connection.queued_answer_count:
+        if has_sent or has_received or connection.queued_answer_count or connection.is_muted:
             self.active_ms = now_ms
         if not connection.is_sending:
             self.sending_ms = None

@@ -1,8 +1,8 @@
-"""The one table of the APIs we speak: keys, version ranges, and where their message classes are.
+"""The one table of the APIs that we can encode: keys, version ranges, and where their message classes are.
 
-Decides what is advertised to clients and which versions are accepted. Ranges are Apache Kafka 4.3's (stable versions only); Produce is
-advertised from 0 although 0-2 are refused, because released librdkafka versions read a higher minimum as "no Produce at all" (KAFKA-18659).
-Knows no bytes and imports no message module before somebody asks for its classes.
+Decides which versions are spoken and which are advertised; which APIs a node answers is for ``broker.registry`` to say. Ranges are Apache
+Kafka 4.3's (stable versions only). Produce is advertised from 0 although 0-2 are refused, because released librdkafka versions read a
+higher minimum as "no Produce at all" (KAFKA-18659). Knows no bytes and imports a message module only when its classes are asked for.
 """
 
 from collections.abc import Mapping
@@ -115,7 +115,7 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSpec:
-    """One API as we serve it; version ends are inclusive.
+    """One API as we speak it; version ends are inclusive.
 
     ``advertised_min_version`` is what ApiVersions tells; None is an API of ours that ApiVersions never tells.
     """
@@ -139,7 +139,7 @@ class ApiSpec:
         return f"log_service.protocol.messages.{self.module}:{self.name}Response"
 
     def is_served(self, version: int) -> bool:
-        """Whether requests of that version are answered."""
+        """Whether requests of that version can be answered."""
         return self.min_version <= version <= self.max_version
 
 
@@ -161,7 +161,7 @@ def _spec(key: ApiKey, name: str, first: int, last: int, flexible: int, **overri
     )
 
 
-SERVED = _specs(
+KNOWN = _specs(
     _spec(ApiKey.PRODUCE, "Produce", 3, 13, 9, advertised=0),
     _spec(ApiKey.FETCH, "Fetch", 4, 18, 12),
     _spec(ApiKey.LIST_OFFSETS, "ListOffsets", 1, 11, 6),
@@ -195,42 +195,31 @@ SERVED = _specs(
     _spec(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, 0),
     _spec(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
     _spec(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, 1),
+    _spec(ApiKey.VOTE, "Vote", 0, 2, 0),
+    _spec(ApiKey.BEGIN_QUORUM_EPOCH, "BeginQuorumEpoch", 0, 1, 1),
+    _spec(ApiKey.END_QUORUM_EPOCH, "EndQuorumEpoch", 0, 1, 1),
     _spec(ApiKey.DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, 0),
+    _spec(ApiKey.ALTER_PARTITION, "AlterPartition", 2, 3, 0),
     _spec(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, 0),
+    _spec(ApiKey.ENVELOPE, "Envelope", 0, 0, 0),
+    _spec(ApiKey.FETCH_SNAPSHOT, "FetchSnapshot", 0, 1, 0),
     _spec(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0),
     _spec(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
+    _spec(ApiKey.BROKER_REGISTRATION, "BrokerRegistration", 0, 4, 0),
+    _spec(ApiKey.BROKER_HEARTBEAT, "BrokerHeartbeat", 0, 2, 0),
     _spec(ApiKey.UNREGISTER_BROKER, "UnregisterBroker", 0, 0, 0),
+    _spec(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, 0),
+    _spec(ApiKey.CONTROLLER_REGISTRATION, "ControllerRegistration", 0, 0, 0),
+    _spec(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", 0, 0, 0),
     _spec(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
     _spec(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0),
     _spec(ApiKey.ADD_RAFT_VOTER, "AddRaftVoter", 0, 1, 0),
     _spec(ApiKey.REMOVE_RAFT_VOTER, "RemoveRaftVoter", 0, 0, 0),
+    _spec(ApiKey.UPDATE_RAFT_VOTER, "UpdateRaftVoter", 0, 0, 0),
     _spec(ApiKey.TIDELOG_MAINTENANCE, "Maintenance", 0, 1, 0, advertised=None),
 )
-"""THE table. Ranges: KIP-896 baselines at the left, 4.3's newest stable versions at the right."""
-
-BETWEEN_NODES = _specs(
-    _spec(ApiKey.VOTE, "Vote", 0, 2, 0),
-    _spec(ApiKey.BEGIN_QUORUM_EPOCH, "BeginQuorumEpoch", 0, 1, 1),
-    _spec(ApiKey.END_QUORUM_EPOCH, "EndQuorumEpoch", 0, 1, 1),
-    _spec(ApiKey.ALTER_PARTITION, "AlterPartition", 2, 3, 0),
-    _spec(ApiKey.ENVELOPE, "Envelope", 0, 0, 0),
-    _spec(ApiKey.FETCH_SNAPSHOT, "FetchSnapshot", 0, 1, 0),
-    _spec(ApiKey.BROKER_REGISTRATION, "BrokerRegistration", 0, 4, 0),
-    _spec(ApiKey.BROKER_HEARTBEAT, "BrokerHeartbeat", 0, 2, 0),
-    _spec(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, 0),
-    _spec(ApiKey.CONTROLLER_REGISTRATION, "ControllerRegistration", 0, 0, 0),
-    _spec(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", 0, 0, 0),
-    _spec(ApiKey.UPDATE_RAFT_VOTER, "UpdateRaftVoter", 0, 0, 0),
-)
-"""What the nodes of a cluster say to each other and no client says. A node of its own takes these messages in process, without bytes."""
-
-KNOWN: Mapping[int, ApiSpec] = MappingProxyType({**SERVED, **BETWEEN_NODES})
-"""Every API whose messages can be encoded here."""
-
-
-def advertised() -> list[ApiSpec]:
-    """Return what ApiVersions tells, in the order of keys."""
-    return sorted((spec for spec in SERVED.values() if spec.advertised_min_version is not None), key=lambda spec: spec.key)
+"""THE table of what can be encoded here, in the order of keys. Ranges: KIP-896 baselines at the left, 4.3's newest stable versions at the
+right. What a node answers is in ``broker.registry``; some of these messages pass only between the nodes of a cluster."""
 
 
 def spec_of(key: int) -> ApiSpec:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from log_service.common.errors import ProtocolError
 from log_service.common.types import Buffer
-from log_service.protocol.api_versions import SERVED, ApiKey, header_versions
+from log_service.protocol.api_versions import KNOWN, ApiKey, header_versions
 from log_service.protocol.codec import encoder
 from log_service.protocol.reader import ends_early, not_text, overrun, read_uvarint, skip_tags
 from log_service.protocol.schema import Chunk, Message
@@ -39,7 +39,7 @@ class UnsupportedVersionError(ProtocolError):
     """A request for an API that is served, in a version that is not; an ApiVersions request is then answered in version 0."""
 
     def __init__(self, header: RequestHeader) -> None:
-        spec = SERVED[header.api_key]
+        spec = KNOWN[header.api_key]
         text = f"{spec.name} v{header.api_version} is not served; versions are {spec.min_version}-{spec.max_version}"
         super().__init__(text)
         self.header = header
@@ -56,7 +56,7 @@ def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
         key, version, correlation_id, client_id_size = _REQUEST_HEAD.unpack_from(buffer)
     except struct.error:
         raise ends_early("request header", 0, len(buffer)) from None
-    spec = SERVED.get(key)
+    spec = KNOWN.get(key)
     if spec is None:
         message = f"API key {key} (version {version}, correlation id {correlation_id}) is not served here"
         raise ProtocolError(message)

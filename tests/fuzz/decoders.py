@@ -12,10 +12,11 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from log_service.broker.registry import REGISTRY
 from log_service.client.group_protocol import decode_assignment, decode_subscription
 from log_service.common.errors import KafkaError, ProtocolError, StorageError
 from log_service.coordinator.group.records import decode as decode_group_record
-from log_service.protocol.api_versions import SERVED, request_class, response_class
+from log_service.protocol.api_versions import request_class, response_class
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode, encode
 from log_service.protocol.frames import parse_request_header
 from log_service.protocol.stored.serde import decode_metadata_record
@@ -55,7 +56,7 @@ class Target:
 
 def targets() -> Iterator[Target]:
     """Everything there is, every API and version."""
-    for spec in SERVED.values():
+    for spec in (api.spec for api in REGISTRY.values()):
         for version in range(spec.min_version, spec.max_version + 1):
             for kind, cls in (("request", request_class(spec.key)), ("response", response_class(spec.key))):
                 bound = MAX_REQUEST_ELEMENTS if kind == "request" else 1_000_000
@@ -146,7 +147,7 @@ def _draw_message(cls: Any, version: int, rng: Random) -> bytes:
 
 
 def _draw_header(rng: Random) -> bytes:
-    spec = rng.choice(list(SERVED.values()))
+    spec = rng.choice([api.spec for api in REGISTRY.values()])
     head = spec.key.to_bytes(2, "big") + rng.randrange(20).to_bytes(2, "big") + bytes(4) + b"\0\4wire\0"
     return mutate(rng, head)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
-from log_service.protocol.api_versions import SERVED, ApiKey, response_class
+from log_service.protocol.api_versions import KNOWN, ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import parse_response_header
 from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -169,7 +169,7 @@ class Attack:
                 del received[: 4 + size]
 
     def _learn(self, key: int, version: int, frame: bytes) -> None:
-        spec = SERVED.get(key)
+        spec = KNOWN.get(key)
         if spec is None or not spec.is_served(version) or key in {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CONFIGS}:
             return
         with suppress(Exception):  # acks=0 has no answer: the next one is another's

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from log_service.protocol.api_versions import SERVED, ApiKey, ApiSpec, request_class
+from log_service.broker.registry import REGISTRY
+from log_service.protocol.api_versions import ApiKey, ApiSpec, request_class
 from log_service.protocol.frames import RequestHeader, encode_request
 from tests.fuzz.mutations import mutate
 from tests.fuzz.payloads import draw_payload
@@ -46,7 +47,11 @@ class SessionDrawing:
     def frame(self) -> Frame:
         """One frame."""
         if not self._turns:
-            self._turns = [(spec, version) for spec in SERVED.values() for version in range(spec.min_version, spec.max_version + 1)]
+            self._turns = [
+                (spec, version)
+                for spec in (api.spec for api in REGISTRY.values())
+                for version in range(spec.min_version, spec.max_version + 1)
+            ]
             self.rng.shuffle(self._turns)
         spec, version = self._turns.pop()
         if spec.key in UNMAKING:

@@ -8,10 +8,11 @@ from unittest import mock
 
 import pytest
 
+from log_service.broker.registry import REGISTRY
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
 from log_service.coordinator.group.joining import GroupDecision
 from log_service.coordinator.request_context import RequestContext
-from log_service.protocol.api_versions import SERVED, ApiKey
+from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -35,7 +36,7 @@ def listed(findings: list[Finding]) -> str:
 def test_whatever_parses_bytes_reads_or_refuses_them() -> None:
     figures, findings = decoders.fuzz(SEED, rounds=25)
     assert not findings, listed(findings)
-    for spec in SERVED.values():
+    for spec in (api.spec for api in REGISTRY.values()):
         for kind in ("request", "response"):
             outcomes = figures.outcomes[f"{spec.name} {kind}"]
             assert outcomes["read"] > 0, "the bytes that are drawn never get anywhere"
@@ -46,7 +47,11 @@ def test_a_node_in_virtual_time_survives_every_session() -> None:
     figures, findings = virtual_node.fuzz(SEED, rounds=25)
     assert not findings, listed(findings)
     drawn = {what for what in figures.tried if " v" in what}
-    assert drawn == {f"{spec.name} v{version}" for spec in SERVED.values() for version in range(spec.min_version, spec.max_version + 1)}
+    assert drawn == {
+        f"{spec.name} v{version}"
+        for spec in (api.spec for api in REGISTRY.values())
+        for version in range(spec.min_version, spec.max_version + 1)
+    }
 
 
 def test_the_client_survives_a_broker_that_lies() -> None:

@@ -19,7 +19,7 @@ import trio
 from log_service.client import Admin, NewTopic, Producer, TopicPartition, read_range
 from log_service.common.env import Connection
 from log_service.common.errors import ProtocolError, TidelogError
-from log_service.protocol.api_versions import SERVED, ApiKey, response_class
+from log_service.protocol.api_versions import KNOWN, ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import parse_response_header
 from tests.fuzz.cases import Case, Figures, Finding
@@ -157,7 +157,7 @@ class Run:
         stream.close()
 
     def _learn(self, key: int, version: int, frame: bytes) -> None:
-        spec = SERVED.get(key)
+        spec = KNOWN.get(key)
         if spec is None or not spec.is_served(version) or key in {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CONFIGS}:
             return
         with suppress(ProtocolError):  # acks=0 has no answer: the next one is another's

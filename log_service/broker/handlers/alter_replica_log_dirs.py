@@ -8,6 +8,8 @@ KAFKA_STORAGE_ERROR for offline ones, UNKNOWN_TOPIC_OR_PARTITION for what does n
 Versions: 2 flexible. KIP-113.
 """
 
+from collections.abc import Mapping
+
 from log_service.broker.call import Call
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
@@ -26,10 +28,19 @@ def handle_alter_replica_log_dirs(
 ) -> AlterReplicaLogDirsResponse:
     """Begin the moves; a partition that is named twice goes where it is named last."""
     targets = {(topic.name, index): wanted.path for wanted in request.dirs for topic in wanted.topics for index in topic.partitions}
+    return _told({(topic, index): _move(node, topic, index, path) for (topic, index), path in targets.items()})
+
+
+def refuse_alter_replica_log_dirs(call: Call, error: KafkaError) -> AlterReplicaLogDirsResponse:
+    """Tell an error for each partition."""
+    request: AlterReplicaLogDirsRequest = call.request
+    return _told({(topic.name, index): error.code for wanted in request.dirs for topic in wanted.topics for index in topic.partitions})
+
+
+def _told(codes: Mapping[tuple[str, int], ErrorCode]) -> AlterReplicaLogDirsResponse:
     by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for (topic, index), path in targets.items():
-        result = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=_move(node, topic, index, path))
-        by_topic.setdefault(topic, []).append(result)
+    for (topic, index), code in codes.items():
+        by_topic.setdefault(topic, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
     results = [AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions) for name, partitions in by_topic.items()]
     return AlterReplicaLogDirsResponse(results=results)
 

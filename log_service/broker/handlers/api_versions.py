@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from log_service.broker.call import Call
-from log_service.broker.controller_apis import CONTROLLER_APIS, asks_controller
 from log_service.broker.node import Node
+from log_service.broker.registry import REGISTRY
 from log_service.common.errors import ErrorCode
 from log_service.metadata.features import SUPPORTED_FEATURES
-from log_service.protocol.api_versions import SERVED, ApiKey, advertised
+from log_service.protocol.api_versions import KNOWN, ApiKey, ApiSpec
 from log_service.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -41,11 +41,12 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE_NAME.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        call.connection.attributes["client_software"] = names
+        call.connection.client_software = names
     features = node.image().features
-    is_controller = asks_controller(node, call)
     return ApiVersionsResponse(
-        api_keys=[_told(spec.key) for spec in advertised() if not is_controller or spec.key in CONTROLLER_APIS],
+        api_keys=[
+            _told(api.spec) for api in REGISTRY.values() if call.route.side in api.sides and api.spec.advertised_min_version is not None
+        ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in sorted({**SUPPORTED_FEATURES, **OWN_FEATURES}.items())
@@ -62,10 +63,9 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
 
 def unsupported_version_response() -> ApiVersionsResponse:
     """Return what an ApiVersions request in an unknown version is answered with, in version 0."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_told(ApiKey.API_VERSIONS)])
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_told(KNOWN[ApiKey.API_VERSIONS])])
 
 
-def _told(key: ApiKey) -> ApiVersion:
-    spec = SERVED[key]
+def _told(spec: ApiSpec) -> ApiVersion:
     lowest = spec.min_version if spec.advertised_min_version is None else spec.advertised_min_version
-    return ApiVersion(api_key=key, min_version=lowest, max_version=spec.max_version)
+    return ApiVersion(api_key=spec.key, min_version=lowest, max_version=spec.max_version)

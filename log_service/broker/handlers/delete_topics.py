@@ -9,7 +9,8 @@ Versions: 1 throttle time; 3 TOPIC_DELETION_DISABLED; 4 flexible; 5 error text (
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.protocol.messages.delete_topics import DeleteTopicsRequest
+from log_service.common.types import NO_TOPIC_ID
+from log_service.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 FIRST_VERSION_WITH_DISABLED = 3
 
@@ -25,3 +26,15 @@ def handle_delete_topics(node: Node, call: Call, request: DeleteTopicsRequest) -
         code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "delete.topic.enable is false on this broker")
     return call.run(node.controller.delete_topics(request))
+
+
+def refuse_delete_topics(call: Call, error: KafkaError) -> DeleteTopicsResponse:
+    """Tell an error for each topic; up to version 5 topics are names, from version 6 on names or ids."""
+    request: DeleteTopicsRequest = call.request
+    named = [(name, NO_TOPIC_ID) for name in request.topic_names] + [(topic.name, topic.topic_id) for topic in request.topics]
+    text = str(error)
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=text) for name, topic_id in named
+        ]
+    )

@@ -7,9 +7,8 @@ UNSUPPORTED_ENDPOINT_TYPE.
 Versions: 1 endpoint type (KIP-919); 2 fenced brokers on request (KIP-1073). KIP-700.
 """
 
-from log_service.broker.call import Call
+from log_service.broker.call import Call, Side
 from log_service.broker.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, broker_addresses, told_controller
-from log_service.broker.controller_apis import asks_controller
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -20,7 +19,7 @@ NAMES = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 
 def handle_describe_cluster(node: Node, call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Tell who is there."""
-    present = CONTROLLERS if asks_controller(node, call) else BROKERS
+    present = CONTROLLERS if call.route.side is Side.CONTROLLER else BROKERS
     if request.endpoint_type != present:
         is_known = request.endpoint_type in NAMES
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE

@@ -17,7 +17,7 @@ from log_service.broker.auto_creation import create_missing_topics
 from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import NO_BROKER, BrokerAddress, leader_address
 from log_service.broker.node import Node
-from log_service.common.errors import ErrorCode
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC
 from log_service.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -39,6 +39,15 @@ def handle_find_coordinator(node: Node, call: Call, request: FindCoordinatorRequ
     if request.key_type != GROUP_KEY_TYPE or GROUP_METADATA_TOPIC in node.image().topics.by_name:
         return _find_all(node, call, request)
     return call.run(_create_and_find(node, call, request))
+
+
+def refuse_find_coordinator(call: Call, error: KafkaError) -> FindCoordinatorResponse:
+    """Tell an error for each key, or, up to version 3, for the only one."""
+    text = str(error)
+    if call.version < FIRST_VERSION_WITH_MANY_KEYS:
+        return FindCoordinatorResponse(error_code=error.code, error_message=text, node_id=-1, port=-1)
+    coordinators = [_response(key, NO_BROKER, error.code, text) for key in call.request.coordinator_keys]
+    return FindCoordinatorResponse(error_message=None, coordinators=coordinators)
 
 
 async def _create_and_find(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -64,13 +73,13 @@ def _find_all(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCo
 def _find(node: Node, call: Call, key_type: int, key: str) -> Coordinator:
     if key_type != GROUP_KEY_TYPE:
         code, what = _REFUSALS.get(key_type, (ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are"))
-        return _answer(key, NO_BROKER, code, f"{what} not supported by this broker")
+        return _response(key, NO_BROKER, code, f"{what} not supported by this broker")
     partition = node.groups.partition_for(key)
     broker = leader_address(node.image(), GROUP_METADATA_TOPIC, partition, call.connection.listener_name)
     if broker is NO_BROKER:
-        return _answer(key, broker, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{GROUP_METADATA_TOPIC}-{partition} has no leader")
-    return _answer(key, broker, ErrorCode.NONE, "")
+        return _response(key, broker, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{GROUP_METADATA_TOPIC}-{partition} has no leader")
+    return _response(key, broker, ErrorCode.NONE, "")
 
 
-def _answer(key: str, broker: BrokerAddress, code: ErrorCode, text: str) -> Coordinator:
+def _response(key: str, broker: BrokerAddress, code: ErrorCode, text: str) -> Coordinator:
     return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_code=code, error_message=text)

@@ -11,7 +11,7 @@ in one request (KIP-709); 9 member epochs (KIP-848); 10 topic ids (KIP-848). Up 
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
-from log_service.common.errors import ErrorCode
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.offset_fetch import (
@@ -55,6 +55,17 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
 
     node.groups.offset_fetch(groups, call.client(), complete_all)
     return deferred
+
+
+def refuse_offset_fetch(call: Call, error: KafkaError) -> OffsetFetchResponse:
+    """Tell an error for each group; up to version 7 there is one."""
+    request: OffsetFetchRequest = call.request
+    if call.version < FIRST_VERSION_WITH_GROUPS:
+        group = _only_group(request)
+        return _one_group_response(call, group, OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code))
+    return OffsetFetchResponse(
+        groups=[OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code) for group in request.groups]
+    )
 
 
 # One group, up to version 7

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from log_service.broker.call import NOTHING, Call, Deferred, Nothing
 from log_service.broker.cluster_view import broker_addresses, is_internal
+from log_service.broker.echo import Items, echoing
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.types import NO_TOPIC_ID, TopicPartition
@@ -31,6 +32,7 @@ from log_service.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from log_service.protocol.schema import Message
 from log_service.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE
 from log_service.records.compression import Codec
 from log_service.records.validator import NotOneBatchError, RejectedRecordsError
@@ -134,6 +136,24 @@ def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceRe
         response.node_endpoints = _endpoints(node, call.connection.listener_name, appending.leaders)
     waiting = [item for item in appending.waiting if not item.maybe_finish()]
     return _delay(node, call, request, response, waiting) if waiting else response
+
+
+_echo = echoing(
+    Items(asked="topic_data", told="responses", named_by=("name", "topic_id")),
+    Items(asked="partition_data", told="partition_responses", named_by=("index",)),
+    base_offset=-1,
+)
+
+
+def refuse_produce(call: Call, error: KafkaError) -> Message:
+    """Tell an error for each partition.
+
+    Raises:
+        ProtocolError: acks is 0; closing the connection is the only way to tell.
+    """
+    if call.request.acks == ACKS_NONE:
+        raise ProtocolError(f"produce with acks=0 failed with {error.code.name}")
+    return _echo(call, error)
 
 
 def refusal_of_one(node: Node, told: tuple[int, str], topic: TopicProduceData, partition: Partition, error: KafkaError) -> ProduceResponse:

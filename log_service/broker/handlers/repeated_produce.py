@@ -27,7 +27,7 @@ from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID, 
 from log_service.broker.node import Node
 from log_service.common.errors import KafkaError, ProtocolError
 from log_service.network.server import Chunk, ConnectionContext
-from log_service.protocol.api_versions import SERVED, ApiKey
+from log_service.protocol.api_versions import KNOWN, ApiKey
 from log_service.protocol.codec import encode
 from log_service.protocol.frames import SIZE_BYTES, encode_response
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -40,7 +40,7 @@ MAX_KEY_BYTES = 512
 MAX_NAME_BYTES = 126
 """Of a topic's name whose length is one byte."""
 
-_VERSIONS = range(SERVED[ApiKey.PRODUCE].first_flexible_version, SERVED[ApiKey.PRODUCE].max_version + 1)
+_VERSIONS = range(KNOWN[ApiKey.PRODUCE].first_flexible_version, KNOWN[ApiKey.PRODUCE].max_version + 1)
 _AFTER_CORRELATION = 8
 _CLIENT_ID_SIZE = Struct(">h")
 _NO_RECORDS = b"\1"
@@ -116,15 +116,16 @@ class RepeatedProduces:
         self._replicas.announce((partition,))
         return [known.encode(correlation_id, result.base_offset, result.append_time_ms, result.log_start_offset)]
 
-    def learn(self, call: Call, request: ProduceRequest, response: Message, answer: list[Chunk]) -> None:
+    def learn(self, call: Call, response: Message, answer: list[Chunk]) -> None:
         """Know a request from now on that was answered at once and without an error, if it is of the kind."""
+        request = call.request
         assert isinstance(response, ProduceResponse)
         if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1 or call.version not in _VERSIONS:
             return
         topic, told = request.topic_data[0], response.responses[0].partition_responses[0]
-        if request.acks == ACKS_NONE or told.error_code or call.header.client_id is None or len(topic.name) > MAX_NAME_BYTES:
+        if request.acks == ACKS_NONE or told.error_code or call.client_id is None or len(topic.name) > MAX_NAME_BYTES:
             return
-        key = _key_of(call.header.client_id, request, call.version)
+        key = _key_of(call.client_id, request, call.version)
         if len(key) > MAX_KEY_BYTES:
             return
         if len(self) >= MAX_KNOWN_COUNT:
@@ -136,7 +137,7 @@ class RepeatedProduces:
         before, after = whole[_AFTER_CORRELATION : -_ANSWER_TAIL_BYTES - _NUMBERS.size], whole[-_ANSWER_TAIL_BYTES:]
         pack = _answer_struct(len(before)).pack
         known = _Known((name, index), partition.topic_id, request.acks, pack, whole[:SIZE_BYTES], before, after)
-        assert known.encode(call.header.correlation_id, told.base_offset, told.log_append_time_ms, told.log_start_offset) == whole
+        assert known.encode(call.correlation_id, told.base_offset, told.log_append_time_ms, told.log_start_offset) == whole
         self._known[int(ApiKey.PRODUCE) << 16 | call.version][key] = known
 
 

@@ -29,7 +29,7 @@ from log_service.client.admin.values import (
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicPartition
-from log_service.protocol.api_versions import SERVED
+from log_service.protocol.api_versions import KNOWN
 from log_service.protocol.messages import alter_partition_reassignments as alter_reassignments
 from log_service.protocol.messages import alter_replica_log_dirs as alter_dirs
 from log_service.protocol.messages import describe_log_dirs as log_dirs
@@ -315,7 +315,7 @@ async def describe_api_versions(cluster: ClusterMetadata, node_id: int | None, t
 
     async def attempt() -> dict[str, tuple[int, int]]:
         connection = await (cluster.any_node() if node_id is None else cluster.node(node_id))
-        known = {int(key): SERVED[key].name for key in SERVED}
+        known = {int(key): KNOWN[key].name for key in KNOWN}
         return {known.get(key, f"api {key}"): versions for key, versions in sorted(connection.versions.ranges.items())}
 
     return await cluster.retry(attempt, timeout_ms)

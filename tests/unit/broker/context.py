@@ -18,11 +18,12 @@ import trio
 
 from log_service.broker.broker import Broker
 from log_service.broker.one_error import one_error
+from log_service.broker.registry import REGISTRY
 from log_service.common.env import Connection
 from log_service.common.types import TopicId
 from log_service.config.server import parse_server_properties
 from log_service.config.views import NodeConfig
-from log_service.protocol.api_versions import SERVED, ApiKey, response_class
+from log_service.protocol.api_versions import ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
 from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
@@ -59,7 +60,7 @@ def configuration(properties: dict[str, str]) -> tuple[NodeConfig, dict[str, str
 
 def api_key_of(request: object) -> ApiKey:
     module = type(request).__module__
-    return next(spec.key for spec in SERVED.values() if spec.request_path == f"{module}:{type(request).__name__}")
+    return next(spec.key for spec in (api.spec for api in REGISTRY.values()) if spec.request_path == f"{module}:{type(request).__name__}")
 
 
 def batch(*values: bytes | None, key: bytes | None = None, timestamp_ms: int = 1_700_000_000_000, **header: Any) -> bytes:

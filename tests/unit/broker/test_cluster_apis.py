@@ -4,8 +4,9 @@ from uuid import UUID
 
 import pytest
 
+from log_service.broker.registry import REGISTRY
 from log_service.common.errors import ErrorCode
-from log_service.protocol.api_versions import SERVED, ApiKey
+from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from log_service.protocol.messages.describe_topic_partitions import (
@@ -32,7 +33,7 @@ def test_api_versions_tells_everything_that_is_served(version: int) -> None:
         told = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         assert told[ApiKey.PRODUCE] == (0, 13)  # KAFKA-18659
         assert told[ApiKey.FETCH] == (4, 18)
-        assert set(told) == {int(key) for key in SERVED} - {int(ApiKey.TIDELOG_MAINTENANCE)}
+        assert set(told) == {int(key) for key in REGISTRY} - {int(ApiKey.TIDELOG_MAINTENANCE)}
 
     tell(story)
 

@@ -4,13 +4,16 @@ from typing import Any
 
 import pytest
 
-from log_service.protocol.api_versions import SERVED, ApiKey, request_class
+from log_service.broker.registry import REGISTRY
+from log_service.protocol.api_versions import ApiKey, request_class
 from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.protocol.messages.produce import ProduceRequest
 from tests.unit.broker.context import Story, batch, tell
 from tests.unit.broker.test_group_apis import coordinated
 
-VERSIONS = [(spec.key, version) for spec in SERVED.values() for version in range(spec.min_version, spec.max_version + 1)]
+VERSIONS = [
+    (spec.key, version) for spec in (api.spec for api in REGISTRY.values()) for version in range(spec.min_version, spec.max_version + 1)
+]
 
 
 def least_request(key: ApiKey) -> Any:

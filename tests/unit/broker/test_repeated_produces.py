@@ -8,11 +8,11 @@ import pytest
 import trio
 
 from log_service.broker.call import Call, Reply
-from log_service.broker.dispatch import Dispatcher
-from log_service.broker.handler_table import HANDLERS
 from log_service.broker.handlers import repeated_produce
 from log_service.broker.handlers.repeated_produce import RepeatedProduces
 from log_service.broker.node import Node
+from log_service.broker.pipeline import Pipeline
+from log_service.broker.registry import REGISTRY
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicId
 from log_service.protocol.api_versions import ApiKey
@@ -34,9 +34,10 @@ def ordinary(monkeypatch: pytest.MonkeyPatch) -> list[ProduceRequest]:
 
     def counting(node: Node, call: Call, request: ProduceRequest) -> Reply:
         seen.append(request)
-        return HANDLERS[ApiKey.PRODUCE](node, call, request)
+        return REGISTRY[ApiKey.PRODUCE].handler(node, call, request)
 
-    monkeypatch.setattr("log_service.broker.broker.HANDLERS", {**HANDLERS, ApiKey.PRODUCE: counting})
+    row = replace(REGISTRY[ApiKey.PRODUCE], handler=counting)
+    monkeypatch.setattr("log_service.broker.broker.REGISTRY", {**REGISTRY, ApiKey.PRODUCE: row})
     return seen
 
 
@@ -85,8 +86,8 @@ async def producer_of(node: Story, *, version: int = BY_NAME, **topic: Any) -> P
 
 
 def known(node: Story) -> RepeatedProduces:
-    dispatcher: Dispatcher = node.broker._servers[0]._handler  # type: ignore[assignment]
-    return dispatcher._repeated_produces
+    pipeline: Pipeline = node.broker._servers[0]._handler  # type: ignore[assignment]
+    return pipeline._repeated_produces
 
 
 def answers_agree(answer: PartitionProduceResponse, other: PartitionProduceResponse) -> bool:
@@ -122,7 +123,7 @@ def test_both_ways_answer_with_the_same_bytes(version: int) -> None:
 def test_requests_of_the_short_way_are_metered(ordinary: list[ProduceRequest]) -> None:
     async def story(node: Story) -> None:
         producer = await producer_of(node)
-        meter = node.broker._servers[0]._handler.meters[ApiKey.PRODUCE]  # type: ignore[attr-defined]
+        meter = node.broker._servers[0]._handler._meters[ApiKey.PRODUCE]  # type: ignore[attr-defined]
         partition = node.broker.replicas.partitions["a", 0]
         for _ in range(3):
             await producer.ask(batch(b"x"))

@@ -13,8 +13,9 @@ from uuid import UUID
 
 import trio
 
+from log_service.broker.registry import REGISTRY
 from log_service.common.errors import ErrorCode
-from log_service.protocol.api_versions import ApiKey, advertised, request_class
+from log_service.protocol.api_versions import ApiKey, request_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import encode_response, parse_request_header
 from log_service.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
@@ -157,7 +158,8 @@ class ScriptedBroker:
     async def _api_versions(self, request: Any) -> ApiVersionsResponse:
         keys = [
             ApiVersion(api_key=spec.key, min_version=spec.min_version, max_version=self.max_versions.get(spec.key, spec.max_version))
-            for spec in advertised()
+            for spec in (api.spec for api in REGISTRY.values())
+            if spec.advertised_min_version is not None
         ]
         supported = [SupportedFeatureKey(name=name, min_version=1, max_version=1) for name in self.features]
         return ApiVersionsResponse(api_keys=keys, supported_features=supported)

@@ -8,10 +8,8 @@ import pytest
 from log_service.common.errors import ProtocolError
 from log_service.protocol.api_versions import (
     KNOWN,
-    SERVED,
     ApiKey,
     ApiSpec,
-    advertised,
     header_versions,
     is_flexible,
     request_class,
@@ -19,69 +17,6 @@ from log_service.protocol.api_versions import (
     spec_of,
 )
 from log_service.protocol.schema import version_span
-
-KAFKA_4_3 = {
-    "Produce": (0, 13, 9),
-    "Fetch": (4, 18, 12),
-    "ListOffsets": (1, 11, 6),
-    "Metadata": (0, 13, 9),
-    "OffsetCommit": (2, 10, 8),
-    "OffsetFetch": (1, 10, 6),
-    "FindCoordinator": (0, 6, 3),
-    "JoinGroup": (0, 9, 6),
-    "Heartbeat": (0, 4, 4),
-    "LeaveGroup": (0, 5, 4),
-    "SyncGroup": (0, 5, 4),
-    "DescribeGroups": (0, 6, 5),
-    "ListGroups": (0, 5, 3),
-    "ApiVersions": (0, 4, 3),
-    "CreateTopics": (2, 7, 5),
-    "DeleteTopics": (1, 6, 4),
-    "DeleteRecords": (0, 2, 2),
-    "InitProducerId": (0, 5, 2),
-    "OffsetForLeaderEpoch": (2, 4, 4),
-    "DescribeAcls": (1, 3, 2),
-    "CreateAcls": (1, 3, 2),
-    "DeleteAcls": (1, 3, 2),
-    "DescribeConfigs": (1, 4, 4),
-    "CreatePartitions": (0, 3, 2),
-    "DeleteGroups": (0, 2, 2),
-    "IncrementalAlterConfigs": (0, 1, 1),
-    "DescribeCluster": (0, 2, 0),
-    "DescribeTopicPartitions": (0, 0, 0),
-    "AlterConfigs": (0, 2, 2),
-    "AlterReplicaLogDirs": (1, 2, 2),
-    "DescribeLogDirs": (1, 5, 2),
-    "ElectLeaders": (0, 2, 2),
-    "AlterPartitionReassignments": (0, 1, 0),
-    "ListPartitionReassignments": (0, 0, 0),
-    "DescribeQuorum": (0, 2, 0),
-    "UpdateFeatures": (0, 2, 0),
-    "DescribeProducers": (0, 0, 0),
-    "UnregisterBroker": (0, 0, 0),
-    "ListConfigResources": (0, 1, 0),
-    "AddRaftVoter": (0, 1, 0),
-    "RemoveRaftVoter": (0, 0, 0),
-    "OffsetDelete": (0, 0, 1),
-}
-
-
-def test_what_is_advertised_is_what_kafka_4_3_advertises() -> None:
-    told = {spec.name: (spec.advertised_min_version, spec.max_version, spec.first_flexible_version) for spec in advertised()}
-    assert told == {name: KAFKA_4_3[name] for name in told}
-    assert told.keys() >= KAFKA_4_3.keys()
-
-
-def test_produce_is_advertised_from_0_but_served_from_3() -> None:
-    spec = SERVED[ApiKey.PRODUCE]
-    assert spec.advertised_min_version == 0
-    assert not spec.is_served(2)
-    assert spec.is_served(3)
-
-
-def test_our_own_apis_are_served_but_never_told() -> None:
-    assert SERVED[ApiKey.TIDELOG_MAINTENANCE].is_served(0)
-    assert ApiKey.TIDELOG_MAINTENANCE not in {spec.key for spec in advertised()}
 
 
 @pytest.mark.parametrize("spec", KNOWN.values(), ids=lambda spec: spec.name)

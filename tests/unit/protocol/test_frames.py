@@ -3,7 +3,7 @@
 import pytest
 
 from log_service.common.errors import ProtocolError
-from log_service.protocol.api_versions import SERVED, ApiKey, header_versions, request_class, response_class
+from log_service.protocol.api_versions import KNOWN, ApiKey, header_versions, request_class, response_class
 from log_service.protocol.codec import decode, encode
 from log_service.protocol.frames import (
     RequestHeader,
@@ -37,9 +37,9 @@ def joined(chunks: list[object]) -> bytes:
 
 
 @pytest.mark.parametrize("client_id", [None, "", "me", "é" * 200])
-@pytest.mark.parametrize("key", SERVED)
+@pytest.mark.parametrize("key", KNOWN)
 def test_request_is_parsed_as_it_was_framed(key: ApiKey, client_id: str | None) -> None:
-    spec = SERVED[key]
+    spec = KNOWN[key]
     for version in range(spec.min_version, spec.max_version + 1):
         header = RequestHeader(ApiKey(key), version, -7, client_id)
         frame = joined(list(encode_request(header, request_class(key)())))
@@ -49,9 +49,9 @@ def test_request_is_parsed_as_it_was_framed(key: ApiKey, client_id: str | None) 
         assert decode(request_class(key), version, memoryview(frame)[4:], offset) == (request_class(key)(), len(frame) - 4)
 
 
-@pytest.mark.parametrize("key", SERVED)
+@pytest.mark.parametrize("key", KNOWN)
 def test_response_is_parsed_as_it_was_framed(key: ApiKey) -> None:
-    spec = SERVED[key]
+    spec = KNOWN[key]
     for version in range(spec.min_version, spec.max_version + 1):
         frame = joined(list(encode_response(key, version, 77, response_class(key)())))
         assert int.from_bytes(frame[:4], "big") == len(frame) - 4
@@ -66,9 +66,9 @@ def test_header_is_kafkas() -> None:
     assert joined(list(encode_request(RequestHeader(ApiKey.METADATA, 12, 9, "me"), MetadataRequest())))[4:].startswith(METADATA_V12)
 
 
-@pytest.mark.parametrize("key", SERVED)
+@pytest.mark.parametrize("key", KNOWN)
 def test_header_agrees_with_the_generated_header_message(key: ApiKey) -> None:
-    spec = SERVED[key]
+    spec = KNOWN[key]
     for version in (spec.min_version, spec.max_version):
         message = headers.RequestHeader(request_api_key=key, request_api_version=version, correlation_id=3, client_id="x")
         encoded = encode(message, header_versions(key, version)[0])
@@ -101,7 +101,7 @@ def test_api_versions_of_an_unknown_version_can_be_answered_in_version_0() -> No
 @pytest.mark.parametrize(("key", "version"), [(ApiKey.PRODUCE, 2), (ApiKey.FETCH, 19), (ApiKey.INIT_PRODUCER_ID, 6), (ApiKey.METADATA, -1)])
 def test_version_outside_the_table_is_refused_by_name(key: ApiKey, version: int) -> None:
     frame = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + bytes(4) + b"\xff\xff\0"
-    with pytest.raises(UnsupportedVersionError, match=SERVED[key].name):
+    with pytest.raises(UnsupportedVersionError, match=KNOWN[key].name):
         parse_request_header(frame)
 
 

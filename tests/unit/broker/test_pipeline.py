@@ -5,6 +5,7 @@ import logging
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any, get_args, get_type_hints
 
@@ -12,13 +13,12 @@ import pytest
 import trio
 import trio.lowlevel
 
-from log_service.broker import handler_table
-from log_service.broker.call import Call, Deferred, Handler, Nothing, Reply
-from log_service.broker.handler_table import HANDLERS, OnDemand
+from log_service.broker.call import Api, Call, Deferred, Handler, Nothing, Reply
 from log_service.broker.node import Node
+from log_service.broker.registry import REGISTRY, OnDemand
 from log_service.broker.warm_up import warm_up
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.protocol.api_versions import SERVED, ApiKey, request_class, response_class
+from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.frames import RequestHeader, encode_request
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -35,8 +35,9 @@ def header(key: int, version: int) -> bytes:
     return key.to_bytes(2, "big") + version.to_bytes(2, "big") + (1).to_bytes(4, "big") + b"\xff\xff"
 
 
-def test_every_api_of_the_table_has_a_handler() -> None:
-    assert set(HANDLERS) == set(SERVED)
+def answering(key: ApiKey, handler: Handler) -> dict[ApiKey, Api]:
+    """The registry with another handler in one row."""
+    return {**REGISTRY, key: replace(REGISTRY[key], handler=handler)}
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_a_handler_with_a_bug_costs_its_connection_and_leaves_a_traceback(
     def broken(node: Node, call: Call, request: Any) -> Reply:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("log_service.broker.broker.HANDLERS", {**HANDLERS, ApiKey.DESCRIBE_CLUSTER: broken})
+    monkeypatch.setattr("log_service.broker.broker.REGISTRY", answering(ApiKey.DESCRIBE_CLUSTER, broken))
 
     async def story(node: Story) -> None:
         unlucky = await node.connect()
@@ -99,7 +100,7 @@ def test_what_a_response_waits_for_may_fail_and_is_told_with_the_error_of_its_ap
     def broken(node: Node, call: Call, request: Any) -> Reply:
         return call.run(fails())
 
-    monkeypatch.setattr("log_service.broker.broker.HANDLERS", {**HANDLERS, ApiKey.CREATE_TOPICS: broken})
+    monkeypatch.setattr("log_service.broker.broker.REGISTRY", answering(ApiKey.CREATE_TOPICS, broken))
 
     async def story(node: Story) -> None:
         request = CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
@@ -113,7 +114,7 @@ def test_a_handler_that_refuses_at_once_answers_with_the_error_of_its_api(monkey
     def refusing(node: Node, call: Call, request: Any) -> Reply:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
-    monkeypatch.setattr("log_service.broker.broker.HANDLERS", {**HANDLERS, ApiKey.CREATE_TOPICS: refusing})
+    monkeypatch.setattr("log_service.broker.broker.REGISTRY", answering(ApiKey.CREATE_TOPICS, refusing))
 
     async def story(node: Story) -> None:
         request = CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=1)])
@@ -124,8 +125,8 @@ def test_a_handler_that_refuses_at_once_answers_with_the_error_of_its_api(monkey
 
 
 def test_every_handler_says_which_of_the_three_replies_it_gives() -> None:
-    for key, handler in HANDLERS.items():
-        function: Any = handler.load() if isinstance(handler, OnDemand) else handler
+    for key, api in REGISTRY.items():
+        function: Any = api.handler.load() if isinstance(api.handler, OnDemand) else api.handler
         hints = get_type_hints(function)
         replies = set(get_args(hints["return"]) or [hints["return"]])
         assert hints["request"] is request_class(key)
@@ -134,8 +135,8 @@ def test_every_handler_says_which_of_the_three_replies_it_gives() -> None:
 
 
 def test_an_api_without_a_handler_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    fewer = {key: handler for key, handler in handler_table.HANDLERS.items() if key is not ApiKey.DESCRIBE_CLUSTER}
-    monkeypatch.setattr("log_service.broker.broker.HANDLERS", fewer)
+    fewer = {key: api for key, api in REGISTRY.items() if key is not ApiKey.DESCRIBE_CLUSTER}
+    monkeypatch.setattr("log_service.broker.broker.REGISTRY", fewer)
 
     async def story(node: Story) -> None:
         unlucky = await node.connect()
@@ -198,7 +199,7 @@ def test_damaged_requests_never_harm_the_node(seed: int) -> None:
         rng = Random(seed)
         originals = [
             b"".join(encode_request(RequestHeader(spec.key, spec.max_version, 1, "x"), least_request(spec.key)))[4:]  # type: ignore[arg-type]
-            for spec in SERVED.values()
+            for spec in (api.spec for api in REGISTRY.values())
         ]
         for _ in range(150):
             body = bytearray(rng.choice(originals))
@@ -215,8 +216,8 @@ def test_damaged_requests_never_harm_the_node(seed: int) -> None:
 
 
 def test_every_handler_that_is_imported_on_demand_is_there() -> None:
-    for handler in HANDLERS.values():
-        assert inspect.isfunction(handler.load() if isinstance(handler, OnDemand) else handler)
+    for api in REGISTRY.values():
+        assert inspect.isfunction(api.handler.load() if isinstance(api.handler, OnDemand) else api.handler)
 
 
 def test_a_start_imports_the_handlers_that_every_client_needs_and_no_other() -> None:
@@ -229,6 +230,6 @@ def test_a_start_imports_the_handlers_that_every_client_needs_and_no_other() -> 
 
 
 def test_warming_up_imports_every_handler() -> None:
-    handlers: dict[ApiKey, Handler] = {ApiKey.DESCRIBE_QUORUM: OnDemand("describe_quorum", "handle_describe_quorum")}
-    trio.run(warm_up, handlers)
-    assert repr(handlers[ApiKey.DESCRIBE_QUORUM]) == "<OnDemand describe_quorum.handle_describe_quorum loaded>"
+    handler = OnDemand("describe_quorum", "handle_describe_quorum")
+    trio.run(warm_up, answering(ApiKey.DESCRIBE_QUORUM, handler))
+    assert repr(handler) == "<OnDemand describe_quorum.handle_describe_quorum loaded>"

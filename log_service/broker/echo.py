@@ -1,0 +1,88 @@
+"""The error response of an API: how a request that failed as a whole is answered.
+
+An error is told at the top of the response where the API has a place for it there, and by every item of the request that the response has
+a place for. The functions here make an ``Echo`` for the registry; APIs with other habits have an echo of their own beside their handler.
+
+Invariant: an echo sets no field that the version of the request does not have, so that every version can be encoded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from log_service.broker.call import Call, Echo
+from log_service.common.errors import KafkaError
+from log_service.protocol.schema import Message, has_version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Items:
+    """A list of the request and the list of the response that answers it item by item.
+
+    ``named_by`` are the fields that an item has in both; a pair (field of the request, field of the response) where they differ. The items
+    of a request may be plain values: then ``value`` is the field of the response that holds one.
+    """
+
+    asked: str
+    told: str
+    named_by: tuple[str | tuple[str, str], ...] = ()
+    value: str | None = None
+
+
+def echoing(*levels: Items, **fields: int) -> Echo:
+    """Return the echo of an API that answers the items of its requests one by one: of ``levels``, the outermost first.
+
+    ``fields`` are what the innermost items (the response itself, where there are no levels) say beside the error.
+    """
+
+    def echo(call: Call, error: KafkaError) -> Message:
+        response = call.route.response_type()
+        _mark(response, call.version, error)
+        _fill(response, call.request, levels, fields, call.version, error)
+        return response
+
+    return echo
+
+
+AT_TOP = echoing()
+"""The echo of an API that has a place for one error, at the top of its response."""
+
+
+def _fill(told: Any, asked: Any, levels: Sequence[Items], fields: dict[str, int], version: int, error: KafkaError) -> None:  # noqa: PLR0917 - one recursion
+    if not levels:
+        _mark(told, version, error)
+        for name, value in fields.items():
+            setattr(told, name, value)
+        return
+    items, *inner = levels
+    item_type = _item_type(type(told), items.told)
+    echoed = []
+    for item in getattr(asked, items.asked) or ():
+        item_told = item_type()
+        _name(item_told, item, items)
+        _fill(item_told, item, inner, fields, version, error)
+        echoed.append(item_told)
+    setattr(told, items.told, echoed)
+
+
+def _name(told: Any, asked: Any, items: Items) -> None:
+    if items.value is not None:
+        setattr(told, items.value, asked)
+    for names in items.named_by:
+        source, target = (names, names) if isinstance(names, str) else names
+        setattr(told, target, getattr(asked, source))
+
+
+def _mark(told: Any, version: int, error: KafkaError) -> None:
+    """Tell the error, in the fields for it that this version has."""
+    for field in type(told).SCHEMA.fields:
+        if field.name == "error_code" and has_version(field.versions, version):
+            told.error_code = error.code
+        elif field.name == "error_message" and has_version(field.versions, version):
+            told.error_message = str(error)
+
+
+def _item_type(told: type[Message], name: str) -> type[Any]:
+    found: type[Any] | None = next(field.struct for field in told.SCHEMA.fields if field.name == name)
+    assert found is not None, f"{told.__name__}.{name} is no list of structs"
+    return found

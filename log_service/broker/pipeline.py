@@ -1,0 +1,154 @@
+"""The path of a request: decode, authorize, find its quota, handle, respond.
+
+Decides which failures are answered and which close the connection. An unknown API, a version that is not spoken and a body that does not
+parse close it, as they do in Kafka, with one log line (the server's). ApiVersions in an unknown version is answered in version 0, so that
+the client can step down (KIP-511). A ``KafkaError`` of any later step becomes the error response of the API. Any other exception is a bug:
+it costs the connection of its request and no other, and the server logs the traceback.
+
+Knows no API but Produce, whose requests it may recognize without decoding them. Who may do what, and how much, is for the authorizer and
+the quotas to say; where there is none, everything is allowed and nothing is counted.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from log_service.broker.call import Api, Authorizer, Call, Deferred, Nothing, Quotas, Reply, Route, Side, StartTask
+from log_service.broker.handlers.api_versions import unsupported_version_response
+from log_service.broker.handlers.repeated_produce import RepeatedProduces
+from log_service.broker.node import Node
+from log_service.common.errors import KafkaError, ProtocolError
+from log_service.metrics.request_meter import RequestMeter
+from log_service.network.server import Answer, ConnectionContext
+from log_service.protocol.api_versions import ApiKey, request_class, response_class
+from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode
+from log_service.protocol.frames import UnsupportedVersionError, encode_response, parse_request_header
+
+VERSION_POSITION = 3
+"""Of the low byte of a request's version."""
+
+Meters = Mapping[ApiKey, RequestMeter]
+"""What was counted of each API's requests, on all listeners of a node."""
+
+
+def new_meters(apis: Mapping[ApiKey, Api], began_ms: int) -> Meters:
+    """Return meters that have counted nothing."""
+    return {key: RequestMeter(api.spec.max_version, began_ms) for key, api in apis.items()}
+
+
+class Pipeline:
+    """The frame handler of the broker's listeners, or of the controller's: of one ``side``."""
+
+    def __init__(self, node: Node, side: Side, start_task: StartTask, apis: Mapping[ApiKey, Api], meters: Meters) -> None:
+        self.authorizer: Authorizer | None = None
+        self.quotas: Quotas | None = None
+        self._node = node
+        self._side = side
+        self._start_task = start_task
+        self._now_ns = node.clock.monotonic_ns
+        self._meters = meters
+        self._apis = {key: api for key, api in apis.items() if side in api.sides}
+        self._routes: dict[ApiKey, Route] = {}
+        self._repeated_produces = RepeatedProduces(node)
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self._side.value} apis={len(self._apis)}>"
+
+    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Answer:
+        """Answer one request.
+
+        Raises:
+            ProtocolError: the connection must be closed.
+        """
+        started_ns = self._now_ns()
+        is_free = self.authorizer is None and self.quotas is None
+        answer = self._repeated_produces.answer(context, frame) if is_free else None
+        if answer is not None:
+            self._meters[ApiKey.PRODUCE].note_at_once(frame[VERSION_POSITION], self._now_ns() - started_ns)
+            return answer
+        try:
+            call = self._decode(context, frame)
+        except UnsupportedVersionError as error:
+            return _step_down(error)
+        try:
+            self._authorize(call)
+            self._find_quota(call, len(frame))
+            reply = self._handle(call)
+        except KafkaError as error:
+            reply = call.refusal(error)
+        return self._respond(call, reply, started_ns)
+
+    def connection_closed(self, context: ConnectionContext) -> None:
+        """Nothing is kept per connection: promised responses have their own ``on_discard``."""
+
+    # The steps
+
+    def _decode(self, context: ConnectionContext, frame: memoryview) -> Call:
+        header, body = parse_request_header(frame)
+        route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
+        request, _ = decode(route.request_type, header.api_version, frame, body, max_elements=MAX_REQUEST_ELEMENTS)
+        return Call(route, header.api_version, header.correlation_id, header.client_id, context, request)
+
+    def _authorize(self, call: Call) -> None:
+        if self.authorizer is not None:
+            self.authorizer.authorize(call)
+
+    def _find_quota(self, call: Call, request_bytes: int) -> None:
+        if self.quotas is not None:
+            call.account = self.quotas.account_of(call, request_bytes)
+
+    def _handle(self, call: Call) -> Reply:
+        return call.route.handle(self._node, call, call.request)
+
+    def _respond(self, call: Call, reply: Reply, started_ns: int) -> Answer:
+        meter = call.route.meter
+        if isinstance(reply, Deferred):
+            return self._respond_later(meter, call.version, reply, started_ns)
+        if isinstance(reply, Nothing):
+            answer = None
+            call.charge(None)
+        else:
+            answer = call.respond(reply)
+            if call.route.api.key is ApiKey.PRODUCE:
+                self._repeated_produces.learn(call, reply, answer)
+        meter.note_at_once(call.version, self._now_ns() - started_ns)
+        return answer
+
+    def _respond_later(self, meter: RequestMeter, version: int, deferred: Deferred, started_ns: int) -> Answer:
+        duration_ns = self._now_ns() - started_ns
+        if deferred.response.is_done:
+            meter.note_at_once(version, duration_ns)
+            return list(deferred.response.take())
+        meter.note_local(version, duration_ns)
+        deferred.on_responded = partial(self._note_total, meter, started_ns)
+        return deferred.response
+
+    def _note_total(self, meter: RequestMeter, started_ns: int) -> None:
+        meter.note_total(self._now_ns() - started_ns)
+
+    def _find_route(self, key: ApiKey, context: ConnectionContext) -> Route:
+        """Return the row of an API that is asked for the first time; its messages are imported now.
+
+        Raises:
+            ProtocolError: the API is not answered on this side.
+        """
+        api = self._apis.get(key)
+        if api is None:
+            raise ProtocolError(f"{key.name} is not served on listener {context.listener_name}")
+        route = self._routes[key] = Route(
+            api=api,
+            side=self._side,
+            handle=api.handler,
+            request_type=request_class(key),
+            response_type=response_class(key),
+            meter=self._meters[key],
+            start_task=self._start_task,
+        )
+        return route
+
+
+def _step_down(error: UnsupportedVersionError) -> list[Any]:
+    """Answer ApiVersions of an unknown version in version 0; any other API closes the connection."""
+    if error.header.api_key is not ApiKey.API_VERSIONS:
+        raise error
+    return encode_response(ApiKey.API_VERSIONS, 0, error.header.correlation_id, unsupported_version_response())

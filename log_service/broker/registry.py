@@ -1,0 +1,292 @@
+"""THE registry: one row for each API that this node answers.
+
+A row says on which listeners the API is answered, which permissions its requests may ask for, what they count against, how an error is
+echoed and which function handles them. Its versions are in ``protocol.api_versions``, the lower table, which clients read, too.
+ApiVersions, the pipeline, the warm-up, the documentation and the tests read this table. An API that is not here is not answered.
+
+Handlers that every client asks first are imported with the node. The others are imported, with their messages, when they are first asked
+for or when ``warm_up`` comes to them: importing them all would take as long as the rest of a start.
+
+Permissions are Apache Kafka's (KIP-11 and the KIPs that added APIs). ``Maintenance`` is ours and asks for what DeleteTopics asks for.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from log_service.broker.call import Api, Call, Echo, Handler, QuotaKind, Reply, Side
+from log_service.broker.echo import AT_TOP, Items, echoing
+from log_service.broker.handlers.fetch import handle_fetch
+from log_service.broker.handlers.metadata import handle_metadata
+from log_service.broker.handlers.produce import handle_produce, refuse_produce
+from log_service.broker.node import Node
+from log_service.common.access import AclOperation, AclResource, Permission
+from log_service.common.errors import KafkaError
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.schema import Message
+
+
+class OnDemand:
+    """A handler that is imported when it is first called: function ``name`` of a module of ``broker.handlers``."""
+
+    __slots__ = ("_handler", "module", "name")
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+        self._handler: Handler | None = None
+
+    def __repr__(self) -> str:
+        return f"<OnDemand {self.module}.{self.name}{'' if self._handler is None else ' loaded'}>"
+
+    def load(self) -> Handler:
+        """Return the function, importing it the first time."""
+        if self._handler is None:
+            self._handler = _imported(self.module, self.name)
+        return self._handler
+
+    def __call__(self, node: Node, call: Call, request: Any) -> Reply:
+        """Answer, as the function does."""
+        return (self._handler or self.load())(node, call, request)
+
+
+def _own_echo(module: str, name: str) -> Echo:
+    """Return the echo that is a function of a handlers' module; it is imported when a request is first refused."""
+
+    def echo(call: Call, error: KafkaError) -> Message:
+        refused: Message = _imported(module, name)(call, error)
+        return refused
+
+    return echo
+
+
+def _imported(module: str, name: str) -> Any:
+    return getattr(import_module(f"log_service.broker.handlers.{module}"), name)
+
+
+(
+    READ,
+    WRITE,
+    CREATE,
+    DELETE,
+    ALTER,
+    DESCRIBE,
+    CLUSTER_ACTION,
+    DESCRIBE_CONFIGS,
+    ALTER_CONFIGS,
+    IDEMPOTENT_WRITE,
+    _,
+    _,
+    TWO_PHASE_COMMIT,
+) = AclOperation
+
+NO_PERMISSION: tuple[Permission, ...] = ()
+
+
+def _topic(*operations: AclOperation) -> tuple[Permission, ...]:
+    return tuple(Permission(operation, AclResource.TOPIC) for operation in operations)
+
+
+def _group(*operations: AclOperation) -> tuple[Permission, ...]:
+    return tuple(Permission(operation, AclResource.GROUP) for operation in operations)
+
+
+def _cluster(*operations: AclOperation) -> tuple[Permission, ...]:
+    return tuple(Permission(operation, AclResource.CLUSTER) for operation in operations)
+
+
+def _transaction(*operations: AclOperation) -> tuple[Permission, ...]:
+    return tuple(Permission(operation, AclResource.TRANSACTIONAL_ID) for operation in operations)
+
+
+BROKER = frozenset({Side.BROKER})
+BOTH = frozenset(Side)
+"""The controller's listener takes what an admin client asks a controller by itself (``bootstrap.controllers``, KIP-919)."""
+
+
+def _api(
+    key: ApiKey,
+    handler: Handler | str,
+    permissions: tuple[Permission, ...],
+    *,
+    echo: Echo = AT_TOP,
+    sides: frozenset[Side] = BROKER,
+    quota: QuotaKind = QuotaKind.REQUEST,
+) -> Api:
+    """Return a row; a handler that is imported on demand is named by its module."""
+    if isinstance(handler, str):
+        handler = OnDemand(handler, f"handle_{key.name.lower().removeprefix('tidelog_')}")
+    return Api(key=key, handler=handler, sides=sides, permissions=permissions, quota=quota, echo=echo)
+
+
+_PER_TOPIC = Items(asked="topics", told="topics", named_by=("name",))
+_PER_TOPIC_OR_ID = Items(asked="topics", told="topics", named_by=("name", "topic_id"))
+_PER_PARTITION = Items(asked="partitions", told="partitions", named_by=("partition_index",))
+_MUTATION = QuotaKind.CONTROLLER_MUTATION
+
+
+def _per_resource(told: str) -> Echo:
+    return echoing(Items(asked="resources", told=told, named_by=("resource_type", "resource_name")))
+
+
+_ROWS = (
+    # Records
+    _api(
+        ApiKey.PRODUCE,
+        handle_produce,
+        (*_transaction(WRITE), *_topic(WRITE)),
+        echo=refuse_produce,
+        quota=QuotaKind.PRODUCE,
+    ),
+    _api(
+        ApiKey.FETCH,
+        handle_fetch,
+        (*_topic(READ), *_cluster(CLUSTER_ACTION)),
+        echo=echoing(
+            Items(asked="topics", told="responses", named_by=("topic", "topic_id")),
+            Items(asked="partitions", told="partitions", named_by=(("partition", "partition_index"),)),
+            high_watermark=-1,
+        ),
+        quota=QuotaKind.FETCH,
+    ),
+    _api(ApiKey.LIST_OFFSETS, "list_offsets", _topic(DESCRIBE), echo=echoing(_PER_TOPIC, _PER_PARTITION)),
+    _api(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        "offset_for_leader_epoch",
+        (*_cluster(CLUSTER_ACTION), *_topic(DESCRIBE)),
+        echo=echoing(
+            Items(asked="topics", told="topics", named_by=("topic",)),
+            Items(asked="partitions", told="partitions", named_by=("partition",)),
+        ),
+    ),
+    _api(ApiKey.DELETE_RECORDS, "delete_records", _topic(DELETE), echo=echoing(_PER_TOPIC, _PER_PARTITION, low_watermark=-1)),
+    _api(
+        ApiKey.INIT_PRODUCER_ID,
+        "init_producer_id",
+        (*_transaction(WRITE, TWO_PHASE_COMMIT), *_cluster(IDEMPOTENT_WRITE), *_topic(WRITE)),
+        echo=echoing(producer_epoch=-1),
+    ),
+    _api(
+        ApiKey.DESCRIBE_PRODUCERS,
+        "describe_producers",
+        _topic(READ),
+        echo=echoing(_PER_TOPIC, Items(asked="partition_indexes", told="partitions", value="partition_index")),
+    ),
+    # What there is
+    _api(ApiKey.API_VERSIONS, "api_versions", NO_PERMISSION, sides=BOTH),
+    _api(ApiKey.METADATA, handle_metadata, (*_topic(DESCRIBE, CREATE), *_cluster(CREATE, DESCRIBE)), echo=echoing(_PER_TOPIC_OR_ID)),
+    _api(ApiKey.DESCRIBE_CLUSTER, "describe_cluster", _cluster(ALTER, DESCRIBE), sides=BOTH),
+    _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "describe_topic_partitions", _topic(DESCRIBE), echo=echoing(_PER_TOPIC)),
+    _api(ApiKey.DESCRIBE_QUORUM, "describe_quorum", _cluster(DESCRIBE), sides=BOTH),
+    _api(ApiKey.DESCRIBE_LOG_DIRS, "describe_log_dirs", _cluster(DESCRIBE)),
+    # Groups
+    _api(
+        ApiKey.FIND_COORDINATOR,
+        "find_coordinator",
+        (*_group(DESCRIBE), *_transaction(DESCRIBE), *_cluster(CLUSTER_ACTION)),
+        echo=_own_echo("find_coordinator", "refuse_find_coordinator"),
+    ),
+    _api(ApiKey.JOIN_GROUP, "group_membership", _group(READ)),
+    _api(ApiKey.SYNC_GROUP, "group_membership", _group(READ)),
+    _api(ApiKey.HEARTBEAT, "group_membership", _group(READ)),
+    _api(ApiKey.LEAVE_GROUP, "group_membership", _group(READ)),
+    _api(ApiKey.OFFSET_COMMIT, "offset_commit", (*_group(READ), *_topic(READ)), echo=echoing(_PER_TOPIC_OR_ID, _PER_PARTITION)),
+    _api(
+        ApiKey.OFFSET_FETCH,
+        "offset_fetch",
+        (*_group(DESCRIBE), *_topic(DESCRIBE)),
+        echo=_own_echo("offset_fetch", "refuse_offset_fetch"),
+    ),
+    _api(ApiKey.OFFSET_DELETE, "offset_delete", (*_group(DELETE), *_topic(READ))),
+    _api(ApiKey.LIST_GROUPS, "group_admin", (*_cluster(DESCRIBE), *_group(DESCRIBE))),
+    _api(
+        ApiKey.DESCRIBE_GROUPS,
+        "group_admin",
+        _group(DESCRIBE),
+        echo=echoing(Items(asked="groups", told="groups", value="group_id")),
+    ),
+    _api(
+        ApiKey.DELETE_GROUPS,
+        "group_admin",
+        _group(DELETE),
+        echo=echoing(Items(asked="groups_names", told="results", value="group_id")),
+    ),
+    # Topics
+    _api(
+        ApiKey.CREATE_TOPICS,
+        "create_topics",
+        (*_cluster(CREATE), *_topic(CREATE, DESCRIBE_CONFIGS)),
+        echo=echoing(_PER_TOPIC),
+        sides=BOTH,
+        quota=_MUTATION,
+    ),
+    _api(
+        ApiKey.DELETE_TOPICS,
+        "delete_topics",
+        (*_cluster(DELETE), *_topic(DELETE, DESCRIBE)),
+        echo=_own_echo("delete_topics", "refuse_delete_topics"),
+        sides=BOTH,
+        quota=_MUTATION,
+    ),
+    _api(
+        ApiKey.CREATE_PARTITIONS,
+        "create_partitions",
+        _topic(ALTER),
+        echo=echoing(Items(asked="topics", told="results", named_by=("name",))),
+        sides=BOTH,
+        quota=_MUTATION,
+    ),
+    _api(
+        ApiKey.ELECT_LEADERS,
+        "elect_leaders",
+        _cluster(ALTER),
+        echo=echoing(
+            Items(asked="topic_partitions", told="replica_election_results", named_by=("topic",)),
+            Items(asked="partitions", told="partition_result", value="partition_id"),
+        ),
+        sides=BOTH,
+    ),
+    _api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "partition_reassignments", _cluster(ALTER), sides=BOTH),
+    _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "partition_reassignments", _cluster(DESCRIBE), sides=BOTH),
+    _api(
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        "alter_replica_log_dirs",
+        _cluster(ALTER),
+        echo=_own_echo("alter_replica_log_dirs", "refuse_alter_replica_log_dirs"),
+    ),
+    # Configuration and the cluster
+    _api(
+        ApiKey.DESCRIBE_CONFIGS,
+        "describe_configs",
+        (*_topic(DESCRIBE_CONFIGS), *_group(DESCRIBE_CONFIGS), *_cluster(DESCRIBE_CONFIGS)),
+        echo=_per_resource("results"),
+        sides=BOTH,
+    ),
+    _api(
+        ApiKey.ALTER_CONFIGS,
+        "alter_configs",
+        (*_topic(ALTER_CONFIGS), *_group(ALTER_CONFIGS), *_cluster(ALTER_CONFIGS)),
+        echo=_per_resource("responses"),
+        sides=BOTH,
+    ),
+    _api(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        "incremental_alter_configs",
+        (*_topic(ALTER_CONFIGS), *_group(ALTER_CONFIGS), *_cluster(ALTER_CONFIGS, CLUSTER_ACTION)),
+        echo=_per_resource("responses"),
+        sides=BOTH,
+    ),
+    _api(ApiKey.LIST_CONFIG_RESOURCES, "list_config_resources", _cluster(DESCRIBE_CONFIGS)),
+    _api(ApiKey.DESCRIBE_ACLS, "acls", _cluster(DESCRIBE)),
+    _api(ApiKey.CREATE_ACLS, "acls", _cluster(ALTER), echo=echoing(Items(asked="creations", told="results"))),
+    _api(ApiKey.DELETE_ACLS, "acls", _cluster(ALTER), echo=echoing(Items(asked="filters", told="filter_results"))),
+    _api(ApiKey.UPDATE_FEATURES, "update_features", _cluster(ALTER), sides=BOTH),
+    _api(ApiKey.UNREGISTER_BROKER, "unregister_broker", _cluster(ALTER), sides=BOTH),
+    _api(ApiKey.ADD_RAFT_VOTER, "raft_voters", _cluster(ALTER), sides=BOTH),
+    _api(ApiKey.REMOVE_RAFT_VOTER, "raft_voters", _cluster(ALTER), sides=BOTH),
+    _api(ApiKey.TIDELOG_MAINTENANCE, "maintenance", (*_cluster(DELETE), *_topic(DELETE))),
+)
+
+REGISTRY: Mapping[ApiKey, Api] = MappingProxyType({row.key: row for row in sorted(_ROWS, key=lambda row: row.key)})
+"""The rows by key, in the order of keys."""

@@ -1,0 +1,62 @@
+"""Who asks, and what a request may need to be allowed: principals, operations and kinds of resources, by Kafka's names and numbers.
+
+Decides nothing: rules of access and the logins that make principals are for the rooms above. KIP-11.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is behind a connection. Two principals are the same when their types and names are."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+ANONYMOUS: Final = Principal("User", "ANONYMOUS")
+"""The principal of every connection that has not logged in."""
+
+
+class AclOperation(IntEnum):
+    """What a principal may be allowed to do."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class AclResource(IntEnum):
+    """What it may be allowed to do it with."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class Permission(NamedTuple):
+    """One operation on one kind of resource."""
+
+    operation: AclOperation
+    resource: AclResource
+
+    def __str__(self) -> str:
+        return f"{self.resource.name} {self.operation.name}"

@@ -1,0 +1,119 @@
+"""The registry says of each API what Apache Kafka 4.3 says, and nothing that a row needs is left out."""
+
+import pytest
+
+from log_service.broker.call import Api, QuotaKind, Side
+from log_service.broker.registry import REGISTRY
+from log_service.common.access import AclOperation, AclResource
+from log_service.protocol.api_versions import ApiKey
+
+KAFKA_4_3 = {
+    "Produce": (0, 13, 9),
+    "Fetch": (4, 18, 12),
+    "ListOffsets": (1, 11, 6),
+    "Metadata": (0, 13, 9),
+    "OffsetCommit": (2, 10, 8),
+    "OffsetFetch": (1, 10, 6),
+    "FindCoordinator": (0, 6, 3),
+    "JoinGroup": (0, 9, 6),
+    "Heartbeat": (0, 4, 4),
+    "LeaveGroup": (0, 5, 4),
+    "SyncGroup": (0, 5, 4),
+    "DescribeGroups": (0, 6, 5),
+    "ListGroups": (0, 5, 3),
+    "ApiVersions": (0, 4, 3),
+    "CreateTopics": (2, 7, 5),
+    "DeleteTopics": (1, 6, 4),
+    "DeleteRecords": (0, 2, 2),
+    "InitProducerId": (0, 5, 2),
+    "OffsetForLeaderEpoch": (2, 4, 4),
+    "DescribeAcls": (1, 3, 2),
+    "CreateAcls": (1, 3, 2),
+    "DeleteAcls": (1, 3, 2),
+    "DescribeConfigs": (1, 4, 4),
+    "CreatePartitions": (0, 3, 2),
+    "DeleteGroups": (0, 2, 2),
+    "IncrementalAlterConfigs": (0, 1, 1),
+    "DescribeCluster": (0, 2, 0),
+    "DescribeTopicPartitions": (0, 0, 0),
+    "AlterConfigs": (0, 2, 2),
+    "AlterReplicaLogDirs": (1, 2, 2),
+    "DescribeLogDirs": (1, 5, 2),
+    "ElectLeaders": (0, 2, 2),
+    "AlterPartitionReassignments": (0, 1, 0),
+    "ListPartitionReassignments": (0, 0, 0),
+    "DescribeQuorum": (0, 2, 0),
+    "UpdateFeatures": (0, 2, 0),
+    "DescribeProducers": (0, 0, 0),
+    "UnregisterBroker": (0, 0, 0),
+    "ListConfigResources": (0, 1, 0),
+    "AddRaftVoter": (0, 1, 0),
+    "RemoveRaftVoter": (0, 0, 0),
+    "OffsetDelete": (0, 0, 1),
+}
+"""Lowest advertised version, highest version, first flexible version."""
+
+ANSWERED_TO_ALL = {ApiKey.API_VERSIONS}
+"""What needs no permission."""
+
+CONTROLLER_APIS = {
+    "AddRaftVoter",
+    "AlterConfigs",
+    "AlterPartitionReassignments",
+    "ApiVersions",
+    "CreatePartitions",
+    "CreateTopics",
+    "DeleteTopics",
+    "DescribeCluster",
+    "DescribeConfigs",
+    "DescribeQuorum",
+    "ElectLeaders",
+    "IncrementalAlterConfigs",
+    "ListPartitionReassignments",
+    "RemoveRaftVoter",
+    "UnregisterBroker",
+    "UpdateFeatures",
+}
+
+
+def test_what_is_advertised_is_what_kafka_4_3_advertises() -> None:
+    specs = [api.spec for api in REGISTRY.values() if api.spec.advertised_min_version is not None]
+    told = {spec.name: (spec.advertised_min_version, spec.max_version, spec.first_flexible_version) for spec in specs}
+    assert told == KAFKA_4_3
+
+
+def test_produce_is_advertised_from_0_but_answered_from_3() -> None:
+    spec = REGISTRY[ApiKey.PRODUCE].spec
+    assert spec.advertised_min_version == 0
+    assert not spec.is_served(2)
+    assert spec.is_served(3)
+
+
+def test_our_own_apis_are_answered_but_never_told() -> None:
+    ours = [key for key, api in REGISTRY.items() if api.spec.advertised_min_version is None]
+    assert ours == [ApiKey.TIDELOG_MAINTENANCE]
+
+
+@pytest.mark.parametrize("api", REGISTRY.values(), ids=lambda api: api.key.name)
+def test_every_row_says_what_its_requests_ask_permission_for(api: Api) -> None:
+    assert bool(api.permissions) == (api.key not in ANSWERED_TO_ALL)
+    assert len(set(api.permissions)) == len(api.permissions)
+    for permission in api.permissions:
+        assert isinstance(permission.operation, AclOperation)
+        assert isinstance(permission.resource, AclResource)
+    assert Side.BROKER in api.sides
+
+
+def test_the_controller_takes_what_an_admin_client_asks_a_controller() -> None:
+    assert {api.spec.name for api in REGISTRY.values() if Side.CONTROLLER in api.sides} == CONTROLLER_APIS
+
+
+def test_what_counts_against_which_quota() -> None:
+    others = {api.spec.name: api.quota for api in REGISTRY.values() if api.quota is not QuotaKind.REQUEST}
+    assert others == {
+        "Produce": QuotaKind.PRODUCE,
+        "Fetch": QuotaKind.FETCH,
+        "CreateTopics": QuotaKind.CONTROLLER_MUTATION,
+        "DeleteTopics": QuotaKind.CONTROLLER_MUTATION,
+        "CreatePartitions": QuotaKind.CONTROLLER_MUTATION,
+    }
