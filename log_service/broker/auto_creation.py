@@ -8,7 +8,7 @@ import re
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC
-from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 
 CREATE_TIMEOUT_MS = 30_000
 
@@ -25,7 +25,7 @@ async def create_missing_topics(node: Node, names: list[str]) -> dict[str, Error
     """Create topics with the broker's defaults and return what went wrong, by name. One that exists by now went well."""
     request = CreateTopicsRequest(topics=[_topic(node, name) for name in names], timeout_ms=CREATE_TIMEOUT_MS)
     try:
-        response = await node.controller.create_topics(request)
+        response = await node.controller.request(request, CreateTopicsResponse)
     except KafkaError as error:
         return dict.fromkeys(names, error.code)
     codes = {topic.name: ErrorCode.of(topic.error_code) for topic in response.topics}

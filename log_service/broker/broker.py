@@ -21,7 +21,7 @@ from log_service.broker.bound_network import BoundNetwork
 from log_service.broker.call import Side
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.identity import identify
-from log_service.broker.lifecycle import Lifecycle
+from log_service.broker.lifecycle import BrokerLifecycle
 from log_service.broker.live import LiveSettings
 from log_service.broker.metrics.endpoint import MetricsEndpoint, bind_metrics
 from log_service.broker.metrics.page import page
@@ -40,9 +40,9 @@ from log_service.common.timers import TimerQueue
 from log_service.common.types import NodeId, TopicPartition
 from log_service.config.resolve import log_defaults
 from log_service.config.views import ListenerConfig, LogConfig, NodeConfig
-from log_service.controller.controller import ControllerConfig
+from log_service.controller.channel import ActiveController
 from log_service.controller.driver import ControllerDriver
-from log_service.controller.rules.directories import AssignReplica
+from log_service.controller.rules.table import ControllerConfig
 from log_service.coordinator.group_service import GroupService
 from log_service.metadata.image import Endpoint, MetadataImage, ResourceType
 from log_service.metadata.loader import MetadataLoader
@@ -54,6 +54,8 @@ from log_service.raft.format import NodeIdentity, random_id, read_bootstrap_reco
 from log_service.records.compression import Codec
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
+from log_service.rpc import connection as rpc
+from log_service.rpc.pool import ConnectionPool
 from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
 
@@ -93,7 +95,8 @@ class Broker:
         self._background: trio.Nursery
         self._logs: LogManager
         self._controller: ControllerDriver
-        self._lifecycle: Lifecycle
+        self._controller_channel: ActiveController
+        self._lifecycle: BrokerLifecycle
         self._replicas: ReplicaManager
         self._groups: GroupService
         self._offsets: OffsetsLeadership
@@ -182,6 +185,7 @@ class Broker:
         await self._logs.load()
         if self._disk_failure is not None:
             raise self._disk_failure
+        self._controller = self._new_controller(identity)
         await self._raft.open()
         await nursery.start(self._hold_background, identity)
         nursery.start_soon(warm_up, REGISTRY)
@@ -204,7 +208,7 @@ class Broker:
         self._background.start_soon(self._end_without_directories)
         await self._background.start(self._timer_task.run)
         await self._background.start(self._raft.run, lambda: snapshot_records(self.image))
-        await self._start_controller(identity)
+        await self._start_controller()
         await self._bind()
         await self._join(identity)
         await self._start_rooms()
@@ -236,7 +240,7 @@ class Broker:
         config = self._config
         return LogManager(self.env, config.log_manager, config.log, node_id=config.node_id, cluster_id=identity.cluster_id)
 
-    async def _start_controller(self, identity: NodeIdentity) -> None:
+    def _new_controller(self, identity: NodeIdentity) -> ControllerDriver:
         config = ControllerConfig(
             node_id=NodeId(self._config.node_id),
             cluster_id=identity.cluster_id,
@@ -244,10 +248,24 @@ class Broker:
             broker_session_timeout_ms=self._config.broker_session_timeout_ms,
             static_texts=self._static_texts,
         )
-        self._controller = ControllerDriver(self.env, self._raft, self._timers, config)
+        return ControllerDriver(self.env, self._raft, self._timers, config)
+
+    async def _start_controller(self) -> None:
         files, directory = self.env.files, self._config.metadata_log_dir
         bootstrap = await files.run_in_pool(lambda: read_bootstrap_records(files, directory))
         await self._controller.activate(self.image, bootstrap)
+        settings = rpc.RpcSettings(client_id=f"broker-{self._config.node_id}")
+        self._controller_channel = ActiveController(
+            local=self._controller,
+            find=self._active_controller,
+            pool=ConnectionPool(self.env, settings, self._background),
+            rng=self.env.rng,
+        )
+
+    def _active_controller(self) -> rpc.Endpoint | None:
+        """Return where the leader of the quorum listens, None while there is none or it is this node."""
+        voters = {voter.node_id: rpc.Endpoint(host=voter.host, port=voter.port) for voter in self._raft.voters}
+        return None if self._raft.leader_id == self._config.node_id else voters.get(self._raft.leader_id)
 
     async def _bind(self) -> None:
         for listener in self._config.listeners:
@@ -261,7 +279,7 @@ class Broker:
         return await self.env.network.listen(listener.host, listener.port, backlog=self._config.limits.backlog)
 
     async def _join(self, identity: NodeIdentity) -> None:
-        self._lifecycle = Lifecycle(self._config, self._controller, lambda: self.image)
+        self._lifecycle = BrokerLifecycle(self._config, self._controller_channel, lambda: self.image)
         endpoints = {name: Endpoint(host=host, port=port) for name, (host, port) in self.addresses.items()}
         await self._lifecycle.register(
             cluster_id=identity.cluster_id,
@@ -308,15 +326,8 @@ class Broker:
         directory_id = None if partition.log is None else self._logs.directory_ids.get(partition.log.home.path)
         if directory_id is None:
             return
-        request = AssignReplica(
-            node_id=NodeId(self._config.node_id),
-            broker_epoch=self._lifecycle.broker_epoch,
-            topic_id=partition.topic_id,
-            partition=partition.topic_partition.partition,
-            directory_id=directory_id,
-        )
         try:
-            await self._controller.assign_replica(request)
+            await self._lifecycle.assign_replica(partition.topic_id, partition.topic_partition.partition, directory_id)
         except KafkaError as error:
             logger.warning("The controller did not take note of where %s is: %s", partition.topic_partition, error)
 
@@ -349,15 +360,11 @@ class Broker:
             logs=self._logs,
             replicas=self._replicas,
             groups=self._groups,
-            controller=self._controller,
+            controller=self._controller_channel,
             fetch_sessions=FetchSessionCache(self._config.fetch, self.env.rng),
-            producer_ids=ProducerIds(self._next_producer_ids),
+            producer_ids=ProducerIds(self._controller_channel, NodeId(self._config.node_id), lambda: self._lifecycle.broker_epoch),
             controller_address=self.controller_address,
         )
-
-    async def _next_producer_ids(self) -> tuple[int, int]:
-        block = await self._controller.allocate_producer_ids(NodeId(self._config.node_id), self._lifecycle.broker_epoch)
-        return block.first, block.count
 
     async def _serve(self, node: Node, meters: Meters) -> None:
         """Answer the broker's listeners, and the controller's if there is one."""

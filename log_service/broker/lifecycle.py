@@ -13,30 +13,43 @@ from uuid import UUID
 import trio
 
 from log_service.common.errors import KafkaError
-from log_service.common.types import BrokerEpoch, NodeId
+from log_service.common.types import BrokerEpoch, TopicId
 from log_service.config.views import NodeConfig
-from log_service.controller.driver import ControllerDriver
-from log_service.controller.rules.brokers import Heartbeat, HeartbeatReply, RegisterBroker
+from log_service.controller.channel import ControllerChannel
 from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.metadata.image import Endpoint, MetadataImage
+from log_service.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    RequestDirectoryData,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from log_service.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from log_service.rpc.connection import raise_for
 
 logger = logging.getLogger(__name__)
 
 NOT_REGISTERED = BrokerEpoch(-1)
 
 
-class Lifecycle:
+class BrokerLifecycle:
     """This broker, as the controller knows it."""
 
-    def __init__(self, config: NodeConfig, controller: ControllerDriver, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, config: NodeConfig, controller: ControllerChannel, image: Callable[[], MetadataImage]) -> None:
         self._config = config
-        self._node_id = NodeId(config.node_id)
         self._controller = controller
         self._image = image
         self.broker_epoch = NOT_REGISTERED
 
     def __repr__(self) -> str:
-        return f"<Lifecycle broker={self._node_id} epoch={self.broker_epoch}>"
+        return f"<BrokerLifecycle broker={self._config.node_id} epoch={self.broker_epoch}>"
 
     async def register(
         self, *, cluster_id: str, incarnation_id: UUID, endpoints: Mapping[str, Endpoint], log_dirs: tuple[UUID, ...]
@@ -46,17 +59,23 @@ class Lifecycle:
         Raises:
             KafkaError: the controller refuses.
         """
-        self.broker_epoch = await self._controller.register_broker(
-            RegisterBroker(
-                node_id=self._node_id,
-                cluster_id=cluster_id,
-                incarnation_id=incarnation_id,
-                endpoints=endpoints,
-                log_dirs=log_dirs,
-                rack=self._config.rack,
-                features=SUPPORTED_FEATURES,
-            )
+        request = BrokerRegistrationRequest(
+            broker_id=self._config.node_id,
+            cluster_id=cluster_id,
+            incarnation_id=incarnation_id,
+            listeners=[
+                Listener(name=name, host=endpoint.host, port=endpoint.port, security_protocol=endpoint.security_protocol)
+                for name, endpoint in endpoints.items()
+            ],
+            features=[
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+            ],
+            rack=self._config.rack,
+            log_dirs=list(log_dirs),
         )
+        response = await self._controller.request(request, BrokerRegistrationResponse)
+        self.broker_epoch = BrokerEpoch(response.broker_epoch)
 
     async def unfence(self) -> None:
         """Ask until the controller lets this broker lead.
@@ -84,14 +103,28 @@ class Lifecycle:
             KafkaError: the controller refuses.
         """
         if self.broker_epoch != NOT_REGISTERED:
-            await self._beat(wants_shutdown=True)
+            await self._beat(wants_shut_down=True)
 
-    async def _beat(self, *, wants_shutdown: bool = False) -> HeartbeatReply:
-        return await self._controller.heartbeat(
-            Heartbeat(
-                node_id=self._node_id,
-                broker_epoch=self.broker_epoch,
-                metadata_offset=self._image().offset,
-                wants_shutdown=wants_shutdown,
-            )
+    async def assign_replica(self, topic_id: TopicId, index: int, directory_id: UUID) -> None:
+        """Tell the controller in which log directory a replica of this broker is.
+
+        Raises:
+            KafkaError: the controller refuses.
+        """
+        topic = RequestTopicData(topic_id=topic_id, partitions=[RequestPartitionData(partition_index=index)])
+        request = AssignReplicasToDirsRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=self.broker_epoch,
+            directories=[RequestDirectoryData(id=directory_id, topics=[topic])],
         )
+        response = await self._controller.request(request, AssignReplicasToDirsResponse)
+        raise_for(response.directories[0].topics[0].partitions[0].error_code, None, "AssignReplicasToDirs")
+
+    async def _beat(self, *, wants_shut_down: bool = False) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._image().offset,
+            want_shut_down=wants_shut_down,
+        )
+        return await self._controller.request(request, BrokerHeartbeatResponse)

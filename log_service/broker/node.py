@@ -11,7 +11,7 @@ from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.producer_ids import ProducerIds
 from log_service.common.env import Clock
 from log_service.config.views import NodeConfig
-from log_service.controller.driver import ControllerDriver
+from log_service.controller.channel import ControllerChannel
 from log_service.coordinator.group_service import GroupService
 from log_service.coordinator.shards import RunInPool
 from log_service.metadata.image import MetadataImage
@@ -34,7 +34,7 @@ class Node:
     logs: LogManager
     replicas: ReplicaManager
     groups: GroupService
-    controller: ControllerDriver
+    controller: ControllerChannel
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
     controller_address: tuple[str, int] | None = None

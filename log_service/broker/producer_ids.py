@@ -1,22 +1,25 @@
 """Producer ids for idempotent producers, taken one by one from blocks that the controller hands out (KIP-730).
 
-Decides when another block is asked for. Invariants: an id is given once; at most one request for a block is under way, and whoever needs
-an id meanwhile waits for it. Ids that were not used when the node stops are lost, which is allowed.
+Decides when another block is asked for. Invariants: an id is given once; at most one request for a block is under way, and callers that
+need an id meanwhile wait for it. Ids that were not used when the node stops are lost, which is allowed.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import trio
 
-NextBlock = Callable[[], Awaitable[tuple[int, int]]]
-"""Returns (first id, count) of a block that nobody else has."""
+from log_service.common.types import BrokerEpoch, NodeId
+from log_service.controller.channel import ControllerChannel
+from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
 class ProducerIds:
     """The node's current block."""
 
-    def __init__(self, next_block: NextBlock) -> None:
-        self._next_block = next_block
+    def __init__(self, controller: ControllerChannel, node_id: NodeId, broker_epoch: Callable[[], BrokerEpoch]) -> None:
+        self._controller = controller
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
         self._next_id = 0
         self._end_id = 0
         self._lock = trio.Lock()
@@ -40,6 +43,10 @@ class ProducerIds:
         while (producer_id := self.next_nowait()) is None:
             async with self._lock:
                 if self._next_id >= self._end_id:
-                    first, count = await self._next_block()
-                    self._next_id, self._end_id = first, first + count
+                    await self._take_block()
         return producer_id
+
+    async def _take_block(self) -> None:
+        request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
+        block = await self._controller.request(request, AllocateProducerIdsResponse)
+        self._next_id, self._end_id = block.producer_id_start, block.producer_id_start + block.producer_id_len

@@ -1,6 +1,7 @@
 """The owner of the cluster's metadata: every change of it is a decision made here and a batch of records in the metadata log.
 
 - ``rules``: one module for each family of decisions, all of them pure functions.
-- ``controller``: the core: one ``handle_<request>`` each, returns records, replies and timers; ``replay`` alone changes its state.
-- ``driver``: the shell: appends what was decided, replays it, responds when it is committed.
+- ``controller``: the core, a state machine: hands a message to its rule; ``replay`` alone changes the metadata.
+- ``driver``: the shell: the core over the metadata log, while this node leads the quorum.
+- ``channel``: the way of a message to the active controller, here or elsewhere.
 """

@@ -17,8 +17,7 @@ from log_service.client.admin import groups
 from log_service.client.consumer import commits
 from log_service.client.consumer.subscriptions import PartitionState, Subscriptions
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.controller import controller
-from log_service.controller.rules import brokers, configs
+from log_service.controller.rules import brokers, configs, table
 from log_service.coordinator.group.records import OffsetRecord
 from log_service.coordinator.shards import Shards
 from log_service.raft.core import committed_offset
@@ -249,7 +248,7 @@ BUGS = (
     Bug(name="directory not synced after a roll", replacements=((Log, "_roll", _roll_without_directory),)),
     Bug(name="batch refused that a new segment would hold", replacements=((Log, "_write", _refuse_what_would_roll),)),
     Bug(name="retention takes too much", replacements=((log_module, "count_deletable", _keep_only_the_active_segment),)),
-    Bug(name="change answered and not recorded", replacements=((controller, "incremental_alter_configs", _alter_without_a_record),)),
+    Bug(name="change answered and not recorded", replacements=((table, "incremental_alter_configs", _alter_without_a_record),)),
     Bug(name="commit of a record that was not read", replacements=((commits, "commit_request", _commit_one_too_many),)),
     Bug(
         name="compaction takes the latest too",

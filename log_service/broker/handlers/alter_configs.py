@@ -8,9 +8,9 @@ Versions: 2 flexible. KIP-133.
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
-from log_service.protocol.messages.alter_configs import AlterConfigsRequest
+from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 
 def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(node.controller.alter_configs(request))
+    return call.run(node.controller.request(request, AlterConfigsResponse))

@@ -8,9 +8,9 @@ Versions: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED (KIP-599). KIP-195.
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
-from log_service.protocol.messages.create_partitions import CreatePartitionsRequest
+from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 
 
 def handle_create_partitions(node: Node, call: Call, request: CreatePartitionsRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(node.controller.create_partitions(request))
+    return call.run(node.controller.request(request, CreatePartitionsResponse))

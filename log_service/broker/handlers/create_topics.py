@@ -9,9 +9,9 @@ with the topic's configuration (KIP-525); 6 THROTTLING_QUOTA_EXCEEDED (KIP-599);
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
-from log_service.protocol.messages.create_topics import CreateTopicsRequest
+from log_service.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 
 def handle_create_topics(node: Node, call: Call, request: CreateTopicsRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(node.controller.create_topics(request))
+    return call.run(node.controller.request(request, CreateTopicsResponse))

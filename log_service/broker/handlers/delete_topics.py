@@ -25,7 +25,7 @@ def handle_delete_topics(node: Node, call: Call, request: DeleteTopicsRequest) -
         is_known = call.version >= FIRST_VERSION_WITH_DISABLED
         code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "delete.topic.enable is false on this broker")
-    return call.run(node.controller.delete_topics(request))
+    return call.run(node.controller.request(request, DeleteTopicsResponse))
 
 
 def refuse_delete_topics(call: Call, error: KafkaError) -> DeleteTopicsResponse:

@@ -9,9 +9,9 @@ Versions: 0 preferred only; 1 election type (KIP-460); 2 flexible.
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
-from log_service.protocol.messages.elect_leaders import ElectLeadersRequest
+from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 
 def handle_elect_leaders(node: Node, call: Call, request: ElectLeadersRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(node.controller.elect_leaders(request))
+    return call.run(node.controller.request(request, ElectLeadersResponse))

@@ -34,7 +34,7 @@ async def _alter(node: Node, request: IncrementalAlterConfigsRequest) -> Increme
     own = [resource for resource in request.resources if resource.resource_type == ResourceType.BROKER_LOGGER]
     rest = [resource for resource in request.resources if resource.resource_type != ResourceType.BROKER_LOGGER]
     decided = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-    answers = iter((await node.controller.incremental_alter_configs(decided)).responses) if rest else iter(())
+    answers = iter((await node.controller.request(decided, IncrementalAlterConfigsResponse)).responses) if rest else iter(())
     levels = iter(
         [_alter_levels(node, each, counts[each.resource_type, each.resource_name], validate_only=request.validate_only) for each in own]
     )

@@ -9,8 +9,10 @@ Versions: 45: 1 may forbid a new replication factor (INVALID_REPLICATION_FACTOR,
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
-from log_service.controller.rules.reassignments import list_partition_reassignments
-from log_service.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from log_service.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from log_service.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -19,13 +21,9 @@ from log_service.protocol.messages.list_partition_reassignments import (
 
 def handle_alter_partition_reassignments(node: Node, call: Call, request: AlterPartitionReassignmentsRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(node.controller.alter_partition_reassignments(request))
+    return call.run(node.controller.request(request, AlterPartitionReassignmentsResponse))
 
 
-def handle_list_partition_reassignments(
-    node: Node,
-    call: Call,  # noqa: ARG001 - one shape for all
-    request: ListPartitionReassignmentsRequest,
-) -> ListPartitionReassignmentsResponse:
-    """Tell what is under way."""
-    return list_partition_reassignments(node.image(), request)
+def handle_list_partition_reassignments(node: Node, call: Call, request: ListPartitionReassignmentsRequest) -> Deferred:
+    """Have the controller tell what is under way."""
+    return call.run(node.controller.request(request, ListPartitionReassignmentsResponse))

@@ -8,15 +8,9 @@ KIP-631.
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
-from log_service.common.types import NodeId
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 
 def handle_unregister_broker(node: Node, call: Call, request: UnregisterBrokerRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(_unregister(node, request))
-
-
-async def _unregister(node: Node, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    await node.controller.unregister_broker(NodeId(request.broker_id))
-    return UnregisterBrokerResponse()
+    return call.run(node.controller.request(request, UnregisterBrokerResponse))

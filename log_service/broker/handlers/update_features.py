@@ -8,19 +8,9 @@ Versions: 0 a flag for downgrades; 1 upgrade types, ``validate_only`` (KIP-778);
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
-from log_service.protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
-
-LAST_VERSION_WITH_RESULTS = 1
+from log_service.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
 def handle_update_features(node: Node, call: Call, request: UpdateFeaturesRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(_update(node, call, request))
-
-
-async def _update(node: Node, call: Call, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    await node.controller.update_features(request)
-    if call.version > LAST_VERSION_WITH_RESULTS:
-        return UpdateFeaturesResponse(error_message=None)
-    results = [UpdatableFeatureResult(feature=update.feature, error_message=None) for update in request.feature_updates]
-    return UpdateFeaturesResponse(error_message=None, results=results)
+    return call.run(node.controller.request(request, UpdateFeaturesResponse))

@@ -1,52 +1,73 @@
-"""AssignReplicasToDirs: a broker says in which of its log directories a replica lives.
+"""AssignReplicasToDirs: a broker says in which of its log directories its replicas live (KIP-858).
 
-Decides whether that is news. Knows no directory but its id. KIP-858.
+Decides for each replica by itself whether that is news. Knows no directory but its id.
 
-Invariant: each replica of a partition has one directory id; that of others is never touched.
+Invariant: each replica of a partition has one directory id; a broker's request never touches that of another broker's replica.
 """
 
-from dataclasses import dataclass
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import BrokerEpoch, NodeId, TopicId
+from log_service.common.types import NodeId, TopicId
 from log_service.controller.rules.brokers import registered_broker
 from log_service.controller.rules.partitions import UNASSIGNED_DIRECTORY
 from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    RequestDirectoryData,
+    ResponseDirectoryData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
 from log_service.protocol.stored.metadata_records import MetadataRecord, PartitionChangeRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignReplica:
-    """A replica and the directory that it is in now (AssignReplicasToDirs, API key 73)."""
-
-    node_id: NodeId
-    broker_epoch: BrokerEpoch
-    topic_id: TopicId
-    partition: int
-    directory_id: UUID
-
-
-def assign_replica(image: MetadataImage, request: AssignReplica) -> list[MetadataRecord]:
-    """Return the record that notes it, if the metadata says otherwise.
+def assign_replicas(
+    image: MetadataImage, request: AssignReplicasToDirsRequest
+) -> tuple[list[MetadataRecord], AssignReplicasToDirsResponse]:
+    """Return the records of the replicas that the metadata has elsewhere; errors are per partition.
 
     Raises:
-        KafkaError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, the
-            broker has no such replica.
+        KafkaError: STALE_BROKER_EPOCH.
     """
-    registered_broker(image, request.node_id, request.broker_epoch)
-    topic = image.topics.by_id.get(request.topic_id)
+    node_id = registered_broker(image, request.broker_id, request.broker_epoch).node_id
+    records: list[MetadataRecord] = []
+    response = AssignReplicasToDirsResponse()
+    for directory in request.directories:
+        response.directories.append(_assign_directory(image, node_id, directory, records))
+    return records, response
+
+
+def _assign_directory(
+    image: MetadataImage, node_id: NodeId, directory: RequestDirectoryData, records: list[MetadataRecord]
+) -> ResponseDirectoryData:
+    topics = []
+    for topic in directory.topics:
+        partitions = []
+        for partition in topic.partitions:
+            index, code = partition.partition_index, ErrorCode.NONE
+            try:
+                records += _assign(image, node_id, TopicId(topic.topic_id), index, directory.id)
+            except KafkaError as error:
+                code = error.code
+            partitions.append(ResponsePartitionData(partition_index=index, error_code=code))
+        topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=partitions))
+    return ResponseDirectoryData(id=directory.id, topics=topics)
+
+
+def _assign(image: MetadataImage, node_id: NodeId, topic_id: TopicId, index: int, directory_id: UUID) -> list[PartitionChangeRecord]:
+    topic = image.topics.by_id.get(topic_id)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {request.topic_id}")
-    partition = topic.partitions.get(request.partition)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id}")
+    partition = topic.partitions.get(index)
     if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic.name}-{request.partition}")
-    if request.node_id not in partition.replicas:
-        text = f"broker {request.node_id} has no replica of {topic.name}-{request.partition}"
-        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic.name}-{index}")
+    if node_id not in partition.replicas:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {node_id} has no replica of {topic.name}-{index}")
     known = dict(zip(partition.replicas, partition.directories, strict=False))
-    if known.get(request.node_id) == request.directory_id:
+    if known.get(node_id) == directory_id:
         return []
-    known[request.node_id] = request.directory_id
-    directories = [known.get(node_id, UNASSIGNED_DIRECTORY) for node_id in partition.replicas]
-    return [PartitionChangeRecord(topic_id=request.topic_id, partition_id=request.partition, directories=directories)]
+    known[node_id] = directory_id
+    directories = [known.get(replica, UNASSIGNED_DIRECTORY) for replica in partition.replicas]
+    return [PartitionChangeRecord(topic_id=topic_id, partition_id=index, directories=directories)]

@@ -12,7 +12,12 @@ from enum import IntEnum
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.metadata.features import KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from log_service.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 
 
@@ -24,14 +29,15 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-def update_features(image: MetadataImage, request: UpdateFeaturesRequest) -> tuple[list[MetadataRecord], None]:
-    """Return the records of all updates; levels that stay are no records.
+def update_features(image: MetadataImage, request: UpdateFeaturesRequest) -> tuple[list[MetadataRecord], UpdateFeaturesResponse]:
+    """Return the records of all updates; levels that stay are no records. The results per feature are for versions 0 and 1.
 
     Raises:
         KafkaError: INVALID_UPDATE_VERSION, one of them cannot be; none is made.
     """
     records = _decide(image, request.feature_updates)
-    return ([] if request.validate_only else records), None
+    results = [UpdatableFeatureResult(feature=update.feature, error_message=None) for update in request.feature_updates]
+    return ([] if request.validate_only else records), UpdateFeaturesResponse(error_message=None, results=results)
 
 
 def _decide(image: MetadataImage, updates: Sequence[FeatureUpdateKey]) -> list[MetadataRecord]:

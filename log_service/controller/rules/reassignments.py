@@ -54,15 +54,15 @@ def alter_partition_reassignments(
     records: list[MetadataRecord] = []
     responses: list[ReassignableTopicResponse] = []
     for topic in request.topics:
-        answers: list[ReassignablePartitionResponse] = []
+        responded: list[ReassignablePartitionResponse] = []
         for asked in topic.partitions:
-            answer = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
+            response = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
             try:
                 records += _alter(image, topic, asked, allows_new_factor=request.allow_replication_factor_change)
             except KafkaError as error:
-                answer.error_code, answer.error_message = error.code, str(error)
-            answers.append(answer)
-        responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+                response.error_code, response.error_message = error.code, str(error)
+            responded.append(response)
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=responded))
     if not responses:
         return [], AlterPartitionReassignmentsResponse()
     allowed = request.allow_replication_factor_change
@@ -78,8 +78,8 @@ def _alter(
     else:
         target = validated_replicas(image, asked.replicas, asked.partition_index, len(asked.replicas))
         _check_factor(partition, target, allows_new_factor=allows_new_factor)
-        placement = _finished_if_done(_moved(partition, target))
-    record = _change(image, partition, placement)
+        placement = finished_if_done(_moved(partition, target))
+    record = change_record(image, partition, placement)
     if record is not None:
         record.topic_id, record.partition_id = topic.topic_id, asked.partition_index
         yield record
@@ -107,8 +107,8 @@ def _moved(partition: PartitionRegistration, target: tuple[NodeId, ...]) -> Plac
     return Placement(replicas=(*target, *removing), isr=partition.isr, adding=adding, removing=removing)
 
 
-def _finished_if_done(placement: Placement) -> Placement:
-    """Return where the move ends if everything that was added is in sync, and somebody who stays is."""
+def finished_if_done(placement: Placement) -> Placement:
+    """Return where the move ends if all replicas that were added are in sync, and one that stays is; else the placement as it is."""
     staying = tuple(node_id for node_id in placement.replicas if node_id not in placement.removing)
     isr = tuple(node_id for node_id in placement.isr if node_id in staying)
     if not isr or any(node_id not in isr for node_id in placement.adding):
@@ -127,7 +127,7 @@ def _reverted(partition: PartitionRegistration, named: str) -> Placement:
     return Placement(replicas=replicas, isr=isr)
 
 
-def _change(image: MetadataImage, partition: PartitionRegistration, placement: Placement) -> PartitionChangeRecord | None:
+def change_record(image: MetadataImage, partition: PartitionRegistration, placement: Placement) -> PartitionChangeRecord | None:
     """Return the record from the partition as it is to the placement, None where nothing changes."""
     record = PartitionChangeRecord(leader=_leader_change(image, partition, placement))
     is_changed = record.leader != NO_LEADER_CHANGE
@@ -145,8 +145,9 @@ def _change(image: MetadataImage, partition: PartitionRegistration, placement: P
 
 
 def _leader_change(image: MetadataImage, partition: PartitionRegistration, placement: Placement) -> int:
+    """Return the next leader. Where a replica leaves, the same leader begins a new epoch, which ends what it sends to that replica."""
     if partition.leader in placement.isr:
-        return NO_LEADER_CHANGE
+        return NO_LEADER_CHANGE if set(partition.replicas) <= set(placement.replicas) else partition.leader
     found = (node_id for node_id in placement.replicas if node_id in placement.isr and is_active(image, node_id))
     leader = next(found, NO_LEADER)
     return NO_LEADER_CHANGE if leader == partition.leader else leader

@@ -10,7 +10,6 @@ from log_service.config.definition import ConfigType
 from log_service.config.resource_keys import CLIENT_METRICS_KEYS, GROUP_KEYS
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import TOPIC_KEYS
-from log_service.controller.controller import Result
 from log_service.metadata.image import ResourceType
 from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from log_service.protocol.messages.incremental_alter_configs import (
@@ -165,7 +164,8 @@ def test_values_that_another_version_left_in_the_metadata_are_passed_over() -> N
                     "max.connections.per.ip.overrides",
                 )
             ]
-            node.broker._controller._perform(node.broker._controller._core, Result(records=left))  # type: ignore[arg-type]
+            assert node.broker._controller._runtime is not None
+            node.broker._controller._runtime.tell(lambda decision: decision.records.extend(left))
             await set_dynamically(node, BROKER, "1", "num.io.threads", "5")
             assert (await described(node, BROKER, "1"))["max.connections"] == "10000"
             assert log_of(node).config.retention_ms == 604_800_000

@@ -1,18 +1,21 @@
 """A controller without a log: what it decides is replayed at once, as if every append went well."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 from uuid import UUID
 
-from log_service.common.errors import ErrorCode
-from log_service.common.types import BrokerEpoch, NodeId
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
 from log_service.config.views import TopicDefaults
-from log_service.controller.controller import Controller, ControllerConfig, Decision
-from log_service.controller.rules.brokers import Heartbeat, HeartbeatReply, RegisterBroker
+from log_service.controller.controller import Controller, MetadataDecision
+from log_service.controller.rules.table import ControllerConfig
 from log_service.metadata.features import SUPPORTED_FEATURES
-from log_service.metadata.image import EMPTY_IMAGE, Endpoint, TopicImage
+from log_service.metadata.image import EMPTY_IMAGE, TopicImage
 from log_service.metadata.partition import PartitionRegistration
+from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from log_service.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -34,7 +37,7 @@ from log_service.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from log_service.protocol.stored.metadata_records import MetadataRecord
-from log_service.state_machine.decision import SetTimer
+from log_service.state_machine.decision import Decision, ReplayContext, SetTimer
 
 CLUSTER = "capWTtRrTUChwS4VEDAgZg"
 OWN_NODE = 1
@@ -66,36 +69,36 @@ class ControllerContext:
 
     def __init__(self, *, defaults: TopicDefaults | None = None, static_texts: Mapping[str, str] | None = None) -> None:
         ids = count(1000)
-        config = ControllerConfig(
+        self.config = ControllerConfig(
             node_id=NodeId(OWN_NODE), cluster_id=CLUSTER, topics=defaults or TopicDefaults(), static_texts=static_texts or {}
         )
-        self.controller = Controller(config, EMPTY_IMAGE, lambda: UUID(int=next(ids)))
+        self.controller = Controller(self.config, EMPTY_IMAGE, LeaderEpoch(1), lambda: UUID(int=next(ids)))
         self.now_ms = 0
         self.records: list[MetadataRecord] = []
         self.timers: dict[Any, int] = {}
-        self.perform(self.controller.handle_activation((), self.now_ms))
+        self.perform(lambda decision: self.controller.activate((), decision))
 
     # Brokers
 
     def register(self, node_id: int = OWN_NODE, *, incarnation: int = 1, cluster_id: str = CLUSTER, **fields: Any) -> BrokerEpoch:
-        request = RegisterBroker(
-            node_id=NodeId(node_id),
+        features = fields.pop("features", SUPPORTED_FEATURES)
+        request = BrokerRegistrationRequest(
+            broker_id=node_id,
             cluster_id=cluster_id,
             incarnation_id=UUID(int=incarnation),
-            endpoints={"PLAINTEXT": Endpoint(host=f"host{node_id}", port=9092)},
-            log_dirs=fields.pop("log_dirs", (UUID(int=500 + node_id),)),
-            features=fields.pop("features", SUPPORTED_FEATURES),
-            **fields,
+            listeners=[Listener(name="PLAINTEXT", host=f"host{node_id}", port=9092)],
+            log_dirs=list(fields.pop("log_dirs", (UUID(int=500 + node_id),))),
+            features=[Feature(name=name, min_supported_version=low, max_supported_version=high) for name, (low, high) in features.items()],
+            **{"rack": None, **fields},
         )
-        epoch: BrokerEpoch = self.perform(self.controller.handle_register_broker(request, self.now_ms, "r"))
-        return epoch
+        return BrokerEpoch(self.ask(request).broker_epoch)
 
-    def beat(self, node_id: int = OWN_NODE, *, epoch: int | None = None, offset: int = 10**9, **wants: bool) -> HeartbeatReply:
+    def beat(self, node_id: int = OWN_NODE, *, epoch: int | None = None, offset: int = 10**9, **wants: Any) -> BrokerHeartbeatResponse:
         known = self.controller.image.cluster.brokers.get(NodeId(node_id))
         broker_epoch = BrokerEpoch(epoch if epoch is not None else known.epoch if known else 0)
-        request = Heartbeat(node_id=NodeId(node_id), broker_epoch=broker_epoch, metadata_offset=offset, **wants)
-        reply: HeartbeatReply = self.perform(self.controller.handle_heartbeat(request, self.now_ms, "r"))
-        return reply
+        request = BrokerHeartbeatRequest(broker_id=node_id, broker_epoch=broker_epoch, current_metadata_offset=offset, **wants)
+        response: BrokerHeartbeatResponse = self.ask(request)
+        return response
 
     def start(self, *node_ids: int, incarnation: int = 1) -> "ControllerContext":
         """Register and unfence brokers."""
@@ -110,13 +113,13 @@ class ControllerContext:
         for key, deadline_ms in sorted(self.timers.items(), key=lambda item: item[1]):
             if deadline_ms <= self.now_ms:
                 del self.timers[key]
-                self.perform(self.controller.on_timer(key, self.now_ms))
+                self.perform(partial(self.controller.on_timer, key))
 
     # Requests
 
     def create(self, *topics: CreatableTopic, validate_only: bool = False) -> list[CreatableTopicResult]:
         request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
-        found: list[CreatableTopicResult] = self.perform(self.controller.handle_create_topics(request, self.now_ms, "r")).topics
+        found: list[CreatableTopicResult] = self.ask(request).topics
         return found
 
     def created(self, name: str, partitions: int = 1, replicas: int = 1) -> TopicImage:
@@ -126,7 +129,7 @@ class ControllerContext:
 
     def delete(self, *names: str, states: Sequence[DeleteTopicState] = ()) -> list[DeletableTopicResult]:
         request = DeleteTopicsRequest(topic_names=list(names), topics=list(states))
-        found: list[DeletableTopicResult] = self.perform(self.controller.handle_delete_topics(request, self.now_ms, "r")).responses
+        found: list[DeletableTopicResult] = self.ask(request).responses
         return found
 
     def grow(
@@ -147,7 +150,7 @@ class ControllerContext:
             for name, total, given in asked
         ]
         request = CreatePartitionsRequest(topics=topics, validate_only=validate_only)
-        found: list[CreatePartitionsTopicResult] = self.perform(self.controller.handle_create_partitions(request, self.now_ms, "r")).results
+        found: list[CreatePartitionsTopicResult] = self.ask(request).results
         return found
 
     def alter(
@@ -170,8 +173,7 @@ class ControllerContext:
                 for resource_type, name, changes in resources
             ],
         )
-        decision = self.controller.handle_incremental_alter_configs(request, self.now_ms, "r")
-        found: list[AlterConfigsResourceResponse] = self.perform(decision).responses
+        found: list[AlterConfigsResourceResponse] = self.ask(request).responses
         return found
 
     # What is there
@@ -188,11 +190,31 @@ class ControllerContext:
     def is_fenced(self, node_id: int = OWN_NODE) -> bool:
         return self.controller.image.cluster.brokers[NodeId(node_id)].is_fenced
 
-    def perform(self, decision: Decision) -> Any:
-        if decision.records:
-            last_offset = self.controller.image.offset + len(decision.records)
-            self.records += decision.records
-            self.controller.replay(decision.records, last_offset=last_offset, epoch=1)
+    def new_epoch(self) -> "ControllerContext":
+        """Have another controller begin to lead, which knows what the log holds and nothing else."""
+        self.timers.clear()
+        self.controller = Controller(self.config, self.controller.image, LeaderEpoch(1), lambda: UUID(int=1))
+        self.perform(lambda decision: self.controller.activate((), decision))
+        return self
+
+    def write(self, *records: MetadataRecord) -> None:
+        """Have records in the log that no request asked for."""
+        self.perform(lambda decision: decision.records.extend(records))
+
+    def ask(self, request: Any) -> Any:
+        """Have the controller decide on a message; a refusal is raised."""
+        return self.perform(lambda decision: self.controller.handle(request, decision, "r"))
+
+    def perform(self, decide: Callable[[MetadataDecision], None]) -> Any:
+        decision: MetadataDecision = Decision(self.now_ms, self.now_ms)
+        try:
+            decide(decision)
+        except KafkaError:
+            decision.take_back()
+            raise
+        for record in decision.records:
+            self.controller.replay(record, ReplayContext(len(self.records)))
+            self.records.append(record)
         for timer in decision.timers:
             self.timers.pop(timer.key, None)
             if isinstance(timer, SetTimer):

@@ -5,9 +5,11 @@ from uuid import UUID
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
-from log_service.common.types import BrokerEpoch, NodeId
-from log_service.controller.controller import Controller, ControllerConfig
+from log_service.common.types import LeaderEpoch, NodeId
+from log_service.controller.controller import Controller
+from log_service.controller.rules.table import ControllerConfig
 from log_service.metadata.image import EMPTY_IMAGE
+from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from log_service.protocol.stored.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -18,6 +20,7 @@ from log_service.protocol.stored.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from log_service.state_machine.decision import Decision, ReplayContext
 from tests.unit.controller.context import CLUSTER, ControllerContext
 
 SESSION_MS = 9_000
@@ -34,16 +37,17 @@ def test_the_features_of_the_cluster_are_its_first_records() -> None:
 
 def test_a_cluster_that_is_there_gets_no_first_records_again() -> None:
     context = ControllerContext()
-    decision = context.controller.handle_activation((), 0)
-    assert decision.records == ()
+    count = len(context.records)
+    context.new_epoch()
+    assert len(context.records) == count
 
 
 def test_a_cluster_with_features_of_another_version_is_not_led() -> None:
     config = ControllerConfig(node_id=NodeId(1), cluster_id=CLUSTER)
-    controller = Controller(config, EMPTY_IMAGE, lambda: UUID(int=1))
-    controller.replay([FeatureLevelRecord(name="metadata.version", feature_level=21)], last_offset=0, epoch=1)
+    controller = Controller(config, EMPTY_IMAGE, LeaderEpoch(1), lambda: UUID(int=1))
+    controller.replay(FeatureLevelRecord(name="metadata.version", feature_level=21), ReplayContext(0))
     with pytest.raises(StorageError, match="level 21"):
-        controller.handle_activation((), 0)
+        controller.activate((), Decision(0, 0))
 
 
 def test_a_brokers_epoch_is_the_offset_of_its_registration() -> None:
@@ -66,7 +70,7 @@ def test_a_broker_is_unfenced_once_it_has_seen_its_own_registration() -> None:
 def test_a_broker_that_wants_to_stay_fenced_stays_fenced() -> None:
     context = ControllerContext()
     context.register()
-    assert context.beat(wants_fence=True).is_fenced
+    assert context.beat(want_fence=True).is_fenced
     assert context.is_fenced()
 
 
@@ -102,7 +106,7 @@ def test_a_heartbeat_of_an_older_start_is_stale() -> None:
 def test_a_broker_that_never_registered_is_told_so() -> None:
     with pytest.raises(KafkaError) as raised:
         ControllerContext().beat(5)
-    assert refusal(raised) is ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert refusal(raised) is ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_a_second_process_under_a_live_brokers_number_is_refused() -> None:
@@ -122,7 +126,7 @@ def test_the_same_process_may_register_again() -> None:
 def test_a_clean_stop_fences_and_the_next_start_leads_in_a_new_epoch() -> None:
     context = ControllerContext().start()
     context.created("orders", 2)
-    reply = context.beat(wants_shutdown=True)
+    reply = context.beat(want_shut_down=True)
     assert (reply.should_shut_down, context.is_fenced()) == (True, True)
     assert (context.partition("orders").leader, context.partition("orders").isr) == (-1, (1,))
     context.start(incarnation=2)
@@ -135,8 +139,7 @@ def test_a_clean_stop_fences_and_the_next_start_leads_in_a_new_epoch() -> None:
 def test_after_an_unclean_stop_every_led_partition_begins_a_new_epoch() -> None:
     context = ControllerContext().start()
     context.created("orders", 3)
-    context.controller = Controller(ControllerConfig(node_id=NodeId(1), cluster_id=CLUSTER), context.controller.image, lambda: UUID(int=1))
-    context.controller.handle_activation((), 0)
+    context.new_epoch()
     before = len(context.records)
     context.start(incarnation=2)
     epochs = {partition.leader_epoch for partition in context.topic("orders").partitions.values()}
@@ -166,7 +169,7 @@ def test_a_broker_that_is_heard_of_again_is_unfenced_again() -> None:
 def test_leaders_move_to_another_replica_in_sync() -> None:
     context = ControllerContext().start(1, 2)
     context.created("orders", 2, 2)
-    context.beat(2, wants_shutdown=True)
+    context.beat(2, want_shut_down=True)
     for partition in context.topic("orders").partitions.values():
         assert (partition.leader, partition.isr) == (1, (1,))
     led_before = [partition.leader_epoch for partition in context.topic("orders").partitions.values()]
@@ -176,7 +179,7 @@ def test_leaders_move_to_another_replica_in_sync() -> None:
 def test_a_replica_that_returns_does_not_lead_before_it_is_in_sync() -> None:
     context = ControllerContext().start(1, 2)
     context.created("orders", 1, 2)
-    context.beat(1, wants_shutdown=True)
+    context.beat(1, want_shut_down=True)
     context.start(1, incarnation=2)
     assert (context.partition("orders").leader, context.partition("orders").isr) == (2, (2,))
 
@@ -184,8 +187,8 @@ def test_a_replica_that_returns_does_not_lead_before_it_is_in_sync() -> None:
 def test_the_last_replica_in_sync_is_waited_for() -> None:
     context = ControllerContext().start(1, 2)
     context.created("orders", 1, 2)
-    context.beat(1, wants_shutdown=True)
-    context.beat(2, wants_shutdown=True)
+    context.beat(1, want_shut_down=True)
+    context.beat(2, want_shut_down=True)
     assert (context.partition("orders").leader, context.partition("orders").isr) == (-1, (2,))
     context.start(1, incarnation=2)
     assert context.partition("orders").leader == -1
@@ -195,11 +198,7 @@ def test_the_last_replica_in_sync_is_waited_for() -> None:
 
 def test_brokers_that_count_as_alive_get_one_session_from_a_new_controller() -> None:
     context = ControllerContext().start(1, 2)
-    config = ControllerConfig(node_id=NodeId(1), cluster_id=CLUSTER)
-    context.controller = Controller(config, context.controller.image, lambda: UUID(int=1))
-    context.timers.clear()
-    for timer in context.controller.handle_activation((), context.now_ms).timers:
-        context.timers[timer.key] = context.now_ms + SESSION_MS
+    context.new_epoch()
     with pytest.raises(KafkaError) as raised:
         context.register(2, incarnation=9)
     assert refusal(raised) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
@@ -212,23 +211,23 @@ def test_producer_ids_come_in_blocks_that_nobody_else_gets() -> None:
     brokers = context.controller.image.cluster.brokers
     blocks = []
     for node_id in (1, 2, 1):
-        request = (NodeId(node_id), brokers[NodeId(node_id)].epoch)
-        blocks.append(context.perform(context.controller.handle_allocate_producer_ids(request, 0, "r")))
-    assert [(block.first, block.count) for block in blocks] == [(0, 1000), (1000, 1000), (2000, 1000)]
+        epoch = brokers[NodeId(node_id)].epoch
+        blocks.append(context.ask(AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=epoch)))
+    assert [(block.producer_id_start, block.producer_id_len) for block in blocks] == [(0, 1000), (1000, 1000), (2000, 1000)]
 
 
 def test_producer_ids_are_not_given_to_a_broker_that_was_replaced() -> None:
     context = ControllerContext().start()
     with pytest.raises(KafkaError) as raised:
-        context.controller.handle_allocate_producer_ids((NodeId(1), BrokerEpoch(0)), 0, "r")
+        context.ask(AllocateProducerIdsRequest(broker_id=1, broker_epoch=0))
     assert refusal(raised) is ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_a_new_controller_aborts_the_metadata_transaction_that_another_left_open() -> None:
     context = ControllerContext()
     begun: list[MetadataRecord] = [BeginTransactionRecord(name="bulk"), TopicRecord(name="orders", topic_id=UUID(int=1))]
-    context.controller.replay(begun, last_offset=len(context.records) + 1, epoch=1)
-    context.perform(context.controller.handle_activation((), context.now_ms))
+    context.write(*begun)
+    context.new_epoch()
     assert context.records[-1] == AbortTransactionRecord(reason="the controller that began it leads no more")
-    context.controller.replay([TopicRecord(name="planes", topic_id=UUID(int=2))], last_offset=9, epoch=1)
+    context.write(TopicRecord(name="planes", topic_id=UUID(int=2)))
     assert list(context.controller.image.topics.by_name) == ["planes"]

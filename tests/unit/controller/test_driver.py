@@ -3,6 +3,7 @@
 import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,20 +13,23 @@ from trio.testing import MockClock
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.timers import TimerQueue
 from log_service.common.types import BrokerEpoch, NodeId
-from log_service.controller.controller import ControllerConfig
 from log_service.controller.driver import ControllerDriver
-from log_service.controller.rules.brokers import Heartbeat, RegisterBroker
-from log_service.metadata.features import SUPPORTED_FEATURES
-from log_service.metadata.image import Endpoint, MetadataImage
+from log_service.controller.rules.table import ControllerConfig
+from log_service.metadata.features import SUPPORTED_FEATURES as FEATURES
+from log_service.metadata.image import MetadataImage
 from log_service.metadata.loader import MetadataLoader
 from log_service.metadata.snapshot import snapshot_records
-from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from log_service.protocol.messages.create_topics import CreateTopicsRequest
-from log_service.protocol.messages.delete_topics import DeleteTopicsRequest
+from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener
+from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic
+from log_service.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from log_service.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import read_bootstrap_records
@@ -55,22 +59,30 @@ class Process:
         return self.loader.image
 
     async def register(self) -> None:
-        request = RegisterBroker(
-            node_id=NODE,
+        request = BrokerRegistrationRequest(
+            broker_id=NODE,
             cluster_id=self.cluster_id,
             incarnation_id=UUID(int=self.env.rng.getrandbits(128)),
-            endpoints={"PLAINTEXT": Endpoint(host="127.0.0.1", port=9092)},
-            log_dirs=self.log_dirs,
-            features=SUPPORTED_FEATURES,
+            listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)],
+            log_dirs=list(self.log_dirs),
+            features=[Feature(name=name, min_supported_version=low, max_supported_version=high) for name, (low, high) in FEATURES.items()],
+            rack=None,
         )
-        self.broker_epoch = await self.controller.register_broker(request)
+        response = await self.controller.request(request, BrokerRegistrationResponse)
+        self.broker_epoch = BrokerEpoch(response.broker_epoch)
 
-    async def beat(self, **wants: bool) -> bool:
-        request = Heartbeat(node_id=NODE, broker_epoch=self.broker_epoch, metadata_offset=self.image.offset, **wants)
-        return (await self.controller.heartbeat(request)).is_fenced
+    async def beat(self, **wants: Any) -> bool:
+        request = BrokerHeartbeatRequest(broker_id=NODE, broker_epoch=self.broker_epoch, current_metadata_offset=self.image.offset, **wants)
+        return (await self.controller.request(request, BrokerHeartbeatResponse)).is_fenced
+
+    async def next_producer_id(self, node_id: NodeId = NODE) -> int:
+        request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=self.broker_epoch)
+        return (await self.controller.request(request, AllocateProducerIdsResponse)).producer_id_start
 
     async def create(self, name: str, partitions: int = 1, *, timeout_ms: int = 60_000) -> ErrorCode:
-        response = await self.controller.create_topics(CreateTopicsRequest(topics=[new_topic(name, partitions, 1)], timeout_ms=timeout_ms))
+        response = await self.controller.request(
+            CreateTopicsRequest(topics=[new_topic(name, partitions, 1)], timeout_ms=timeout_ms), CreateTopicsResponse
+        )
         return ErrorCode(response.topics[0].error_code)
 
 
@@ -133,13 +145,14 @@ def test_a_killed_node_knows_everything_that_it_answered() -> None:
             await process.create("planes")
             changes = [AlterableConfig(name="retention.ms", config_operation=0, value="5")]
             resource = AlterConfigsResource(resource_type=2, resource_name="orders", configs=changes)
-            await process.controller.incremental_alter_configs(IncrementalAlterConfigsRequest(resources=[resource]))
-            await process.controller.create_partitions(
-                CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="planes", count=2)], timeout_ms=1_000)
+            request = IncrementalAlterConfigsRequest(resources=[resource])
+            await process.controller.request(request, IncrementalAlterConfigsResponse)
+            await process.controller.request(
+                CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="planes", count=2)], timeout_ms=1_000), CreatePartitionsResponse
             )
-            await process.controller.allocate_producer_ids(NODE, process.broker_epoch)
+            await process.next_producer_id()
             await process.create("gone")
-            await process.controller.delete_topics(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1_000))
+            await process.controller.request(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1_000), DeleteTopicsResponse)
             before = process.image
         machine.files.crash()
         second = Process(machine)
@@ -190,8 +203,7 @@ def test_producer_ids_go_on_after_a_restart() -> None:
         firsts = []
         for _ in range(3):
             async with started(machine) as process:
-                block = await process.controller.allocate_producer_ids(NODE, process.broker_epoch)
-                firsts.append(block.first)
+                firsts.append(await process.next_producer_id())
             machine.files.crash()
         assert firsts == [0, 1000, 2000]
 
@@ -279,7 +291,7 @@ def test_a_refused_request_leaves_the_controller_as_it_was() -> None:
         async with started(Machine()) as process:
             end_offset = process.raft.log_end_offset
             with pytest.raises(KafkaError):
-                await process.controller.allocate_producer_ids(NodeId(9), BrokerEpoch(0))
+                await process.next_producer_id(NodeId(9))
             assert process.raft.log_end_offset == end_offset
 
     run(main)
@@ -292,7 +304,7 @@ def test_a_broker_that_leads_very_many_partitions_is_fenced_in_several_batches(m
         machine = Machine()
         async with started(machine) as process:
             assert await process.create("orders", 45) is ErrorCode.NONE
-            await process.beat(wants_shutdown=True)
+            await process.beat(want_shut_down=True)
             assert {partition.leader for partition in process.image.topics.by_name["orders"].partitions.values()} == {-1}
         async with started(machine) as process:
             assert {partition.leader for partition in process.image.topics.by_name["orders"].partitions.values()} == {1}

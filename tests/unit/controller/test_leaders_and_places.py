@@ -6,8 +6,7 @@ from uuid import UUID
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NodeId, TopicId
-from log_service.controller.rules.directories import AssignReplica
+from log_service.common.types import NodeId
 from log_service.controller.rules.reassignments import list_partition_reassignments
 from log_service.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL
 from log_service.metadata.partition import PartitionRegistration
@@ -16,8 +15,15 @@ from log_service.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from log_service.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    RequestDirectoryData,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from log_service.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, PartitionChangeRecord
 from tests.unit.controller.context import ControllerContext, new_topic
@@ -37,12 +43,12 @@ def cluster(*node_ids: int, replicas: tuple[int, ...] = (1, 2)) -> ControllerCon
 def change(context: ControllerContext, **fields: Any) -> None:
     """Write a change of the partition that no request of an admin makes: what followers and leaders report."""
     record = PartitionChangeRecord(topic_id=context.topic("a").topic_id, partition_id=0, **fields)
-    context.controller.replay([record], last_offset=context.controller.image.offset + 1, epoch=1)
+    context.write(record)
 
 
 def elect(context: ControllerContext, election_type: int = PREFERRED, *, index: int = 0) -> ErrorCode:
     request = ElectLeadersRequest(election_type=election_type, topic_partitions=[TopicPartitions(topic="a", partitions=[index])])
-    response = context.perform(context.controller.handle_elect_leaders(request, 0, "r"))
+    response = context.ask(request)
     (result,) = response.replica_election_results[0].partition_result
     return ErrorCode(result.error_code)
 
@@ -52,7 +58,7 @@ def reassign(context: ControllerContext, *replicas: int, cancels: bool = False, 
     request = AlterPartitionReassignmentsRequest(
         topics=[ReassignableTopic(name="a", partitions=[wanted])], allow_replication_factor_change=allows_new_factor
     )
-    response = context.perform(context.controller.handle_alter_partition_reassignments(request, 0, "r"))
+    response = context.ask(request)
     return ErrorCode(response.responses[0].partitions[0].error_code)
 
 
@@ -65,7 +71,7 @@ def placed(partition: PartitionRegistration) -> tuple[tuple[int, ...], tuple[int
 
 def test_the_preferred_leader_gets_its_partition_back() -> None:
     context = cluster()
-    context.beat(1, wants_shutdown=True)
+    context.beat(1, want_shut_down=True)
     assert context.partition("a").leader == 2
     context.start(1, incarnation=2)
     assert elect(context) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "it is not in sync yet"
@@ -78,8 +84,8 @@ def test_the_preferred_leader_gets_its_partition_back() -> None:
 def test_an_unclean_election_is_for_partitions_without_leader() -> None:
     context = cluster()
     assert elect(context, UNCLEAN) is ErrorCode.ELECTION_NOT_NEEDED
-    context.beat(2, wants_shutdown=True)
-    context.beat(1, wants_shutdown=True)
+    context.beat(2, want_shut_down=True)
+    context.beat(1, want_shut_down=True)
     assert not context.partition("a").has_leader
     assert elect(context, UNCLEAN) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     context.start(2, incarnation=2)
@@ -93,7 +99,7 @@ def test_an_unclean_election_is_for_partitions_without_leader() -> None:
 def test_all_partitions_are_asked_for_with_nothing() -> None:
     context = cluster()
     context.created("b", 3)
-    response = context.perform(context.controller.handle_elect_leaders(ElectLeadersRequest(topic_partitions=None), 0, "r"))
+    response = context.ask(ElectLeadersRequest(topic_partitions=None))
     assert [(each.topic, each.partition_result) for each in response.replica_election_results] == [("a", []), ("b", [])]
 
 
@@ -170,17 +176,18 @@ def test_a_partition_stays_where_it_is_told_to_be() -> None:
 # Directories
 
 
-def assign(context: ControllerContext, **fields: Any) -> None:
-    broker = context.controller.image.cluster.brokers[NodeId(1)]
-    wanted = {
-        "node_id": NodeId(1),
-        "broker_epoch": broker.epoch,
-        "topic_id": context.topic("a").topic_id,
-        "partition": 0,
-        "directory_id": UUID(int=77),
-        **fields,
-    }
-    context.perform(context.controller.handle_assign_replica(AssignReplica(**wanted), 0, "r"))
+def assign(context: ControllerContext, *, broker_id: int = 1, topic_id: UUID | None = None, partition: int = 0, **fields: Any) -> ErrorCode:
+    """Say that a replica is in directory 77, and return the partition's error."""
+    known = context.controller.image.cluster.brokers.get(NodeId(broker_id))
+    one = RequestPartitionData(partition_index=partition)
+    topic = RequestTopicData(topic_id=topic_id or context.topic("a").topic_id, partitions=[one])
+    request = AssignReplicasToDirsRequest(
+        broker_id=broker_id,
+        broker_epoch=fields.pop("broker_epoch", known.epoch if known else 0),
+        directories=[RequestDirectoryData(id=UUID(int=77), topics=[topic])],
+    )
+    response = context.ask(request)
+    return ErrorCode(response.directories[0].topics[0].partitions[0].error_code)
 
 
 def test_a_broker_tells_where_its_replica_is() -> None:
@@ -192,28 +199,27 @@ def test_a_broker_tells_where_its_replica_is() -> None:
     assert len(context.records) == count
 
 
+@pytest.mark.parametrize("fields", [{"broker_epoch": 10**6}, {"broker_id": 9}], ids=str)
+def test_places_that_another_start_tells_are_refused_as_a_whole(fields: dict[str, Any]) -> None:
+    with pytest.raises(KafkaError) as caught:
+        assign(cluster(), **fields)
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
-    [
-        ({"broker_epoch": 10**6}, ErrorCode.STALE_BROKER_EPOCH),
-        ({"node_id": NodeId(9)}, ErrorCode.BROKER_ID_NOT_REGISTERED),
-        ({"topic_id": TopicId(UUID(int=9))}, ErrorCode.UNKNOWN_TOPIC_ID),
-        ({"partition": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-    ],
+    [({"topic_id": UUID(int=9)}, ErrorCode.UNKNOWN_TOPIC_ID), ({"partition": 9}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
     ids=str,
 )
 def test_places_of_what_is_not_there(fields: dict[str, Any], code: ErrorCode) -> None:
     context = cluster()
-    with pytest.raises(KafkaError) as caught:
-        assign(context, **fields)
-    assert caught.value.code is code
+    count = len(context.records)
+    assert assign(context, **fields) is code
+    assert len(context.records) == count
 
 
 def test_a_broker_tells_only_of_its_own_replicas() -> None:
-    context = cluster(replicas=(2, 3))
-    with pytest.raises(KafkaError) as caught:
-        assign(context)
-    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert assign(cluster(replicas=(2, 3))) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 # Features and brokers
@@ -221,7 +227,7 @@ def test_a_broker_tells_only_of_its_own_replicas() -> None:
 
 def update(context: ControllerContext, *updates: FeatureUpdateKey, validate_only: bool = False) -> None:
     request = UpdateFeaturesRequest(feature_updates=list(updates), validate_only=validate_only)
-    context.perform(context.controller.handle_update_features(request, 0, "r"))
+    context.ask(request)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +243,7 @@ def update(context: ControllerContext, *updates: FeatureUpdateKey, validate_only
 def test_levels_that_cannot_be_change_nothing(fault: FeatureUpdateKey) -> None:
     context = cluster()
     kraft = FeatureLevelRecord(name="kraft.version", feature_level=1)
-    context.controller.replay([kraft], last_offset=context.controller.image.offset + 1, epoch=1)
+    context.write(kraft)
     before = dict(context.controller.image.features)
     with pytest.raises(KafkaError) as caught:
         update(context, FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=METADATA_VERSION_LEVEL), fault)
@@ -254,12 +260,12 @@ def test_a_level_that_is_there_writes_nothing() -> None:
 
 def test_a_broker_that_is_forgotten_leads_nothing_until_it_registers_again() -> None:
     context = cluster()
-    context.perform(context.controller.handle_unregister_broker(NodeId(1), 0, "r"))
+    context.ask(UnregisterBrokerRequest(broker_id=1))
     assert NodeId(1) not in context.controller.image.cluster.brokers
     assert context.partition("a").leader == 2
     with pytest.raises(KafkaError) as caught:
         context.beat(1)
-    assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
     context.pass_ms(60_000)
     context.start(1, incarnation=2)
     assert not context.is_fenced(1)
@@ -268,5 +274,5 @@ def test_a_broker_that_is_forgotten_leads_nothing_until_it_registers_again() -> 
 def test_a_broker_that_nobody_knows_cannot_be_forgotten() -> None:
     context = cluster()
     with pytest.raises(KafkaError) as caught:
-        context.controller.handle_unregister_broker(NodeId(9), 0, "r")
+        context.ask(UnregisterBrokerRequest(broker_id=9))
     assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED

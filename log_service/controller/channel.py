@@ -1,0 +1,117 @@
+"""The way from a broker to the active controller, wherever that is.
+
+Decides only where a request goes: to the controller in this process while it is the active one, else over the network to the node that
+leads the quorum. A node that answers NOT_CONTROLLER, or cannot be reached, is forgotten, and the leader is looked for again, until the
+request's time is over. The messages are the same both ways; in process they are not encoded.
+
+A request whose connection broke may have been decided: it is sent again only where that does no harm (``may_repeat``).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from random import Random
+from typing import Any, Protocol, TypeVar
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.controller.driver import ControllerDriver
+from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from log_service.protocol.messages.alter_partition import AlterPartitionRequest
+from log_service.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest
+from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest
+from log_service.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from log_service.protocol.schema import Message
+from log_service.raft.waits import not_controller
+from log_service.rpc.connection import Endpoint
+from log_service.rpc.pool import ConnectionPool
+from log_service.rpc.retry import Backoff, retry
+
+R = TypeVar("R", bound=Message)
+
+DEFAULT_TIMEOUT_MS = 30_000
+"""How long a message without a time of its own looks for the controller."""
+BACKOFF = Backoff(first_ms=50, max_ms=1_000)
+UNREACHABLE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+REPEATABLE = (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    ControllerRegistrationRequest,
+    ListPartitionReassignmentsRequest,
+)
+"""What a broker may say twice: the second time says the same, or takes another block."""
+
+
+class ControllerChannel(Protocol):
+    """Where a broker sends what the controller decides."""
+
+    async def request(self, request: Message, response_type: type[R]) -> R:
+        """Return the controller's response, once everything that the decision has seen is committed.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, or what refuses the request as a whole.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveController:
+    """The ``ControllerChannel`` of a node: ``local`` while that is active, else the node that ``find`` returns, through ``pool``."""
+
+    local: ControllerDriver
+    find: Callable[[], Endpoint | None]
+    pool: ConnectionPool
+    rng: Random
+
+    async def request(self, request: Message, response_type: type[R]) -> R:
+        """Return the active controller's response; see ``ControllerChannel``."""
+        if self.local.is_active:
+            return await self.local.request(request, response_type)
+        timeout_ms: int = getattr(request, "timeout_ms", DEFAULT_TIMEOUT_MS)
+
+        async def attempt(_failed_count: int) -> R:
+            if self.local.is_active:
+                return await self.local.request(request, response_type)
+            return await self._ask_elsewhere(request, response_type, timeout_ms)
+
+        return await retry(
+            attempt, timeout_ms=timeout_ms, backoff=BACKOFF, rng=self.rng, is_retriable=lambda error: _may_repeat(request, error)
+        )
+
+    async def _ask_elsewhere(self, request: Message, response_type: type[R], timeout_ms: int) -> R:
+        endpoint = self.find()
+        if endpoint is None:
+            raise not_controller()
+        response = await self.pool.request(endpoint, request, response_type, waits_ms=timeout_ms)
+        raise_refusal(response)
+        return response
+
+
+def _may_repeat(request: Message, error: KafkaError) -> bool:
+    return error.code is ErrorCode.NOT_CONTROLLER or (error.code in UNREACHABLE and isinstance(request, REPEATABLE))
+
+
+def raise_refusal(response: Message) -> None:
+    """Raise the error of a response that refuses its request as a whole, and NOT_CONTROLLER wherever in the response it stands.
+
+    Raises:
+        KafkaError: the error.
+    """
+    code = getattr(response, "error_code", ErrorCode.NONE)
+    if code != ErrorCode.NONE:
+        error = ErrorCode.of(code)
+        raise KafkaError(error, getattr(response, "error_message", None) or error.name)
+    if _holds_not_controller(response):
+        raise not_controller()
+
+
+def _holds_not_controller(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_holds_not_controller, value))
+    if not is_dataclass(value):
+        return False
+    if getattr(value, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:
+        return True
+    return any(_holds_not_controller(getattr(value, each.name)) for each in fields(value))

@@ -1,0 +1,27 @@
+"""ControllerRegistration: a controller of the quorum says where it listens and which feature levels it keeps (KIP-919).
+
+Decides nothing but the record: the active controller takes every registration, and a later one replaces the one before.
+"""
+
+from log_service.common.types import NodeId
+from log_service.metadata.image import ControllerRegistration, Endpoint, MetadataImage
+from log_service.metadata.snapshot import register_controller_record
+from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from log_service.protocol.stored.metadata_records import MetadataRecord
+
+
+def register_controller(
+    _image: MetadataImage, request: ControllerRegistrationRequest
+) -> tuple[list[MetadataRecord], ControllerRegistrationResponse]:
+    """Return the record of a registration."""
+    registration = ControllerRegistration(
+        node_id=NodeId(request.controller_id),
+        incarnation_id=request.incarnation_id,
+        endpoints={
+            listener.name: Endpoint(host=listener.host, port=listener.port, security_protocol=listener.security_protocol)
+            for listener in request.listeners
+        },
+        features={feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features},
+        is_zk_migration_ready=request.zk_migration_ready,
+    )
+    return [register_controller_record(registration)], ControllerRegistrationResponse(error_message=None)
