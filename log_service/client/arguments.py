@@ -1,7 +1,7 @@
-"""What callers hand in as topics, partitions and groups, checked before anything is asked for.
+"""Checks of the topics, partitions, groups and offsets that callers hand in, made before any request.
 
-Decides what is refused at once, naming what was wrong: a text where several names were meant (its letters would be taken for names), and
-what no request could carry. Whether a topic exists, and may be named so, only the cluster knows.
+A text where several names are expected is refused, because its letters would be taken for names; so is a value that no request can carry.
+Only the cluster knows whether a topic exists.
 """
 
 from collections.abc import Iterable

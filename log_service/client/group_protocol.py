@@ -1,8 +1,8 @@
 """The bytes that members of a consumer group exchange through the coordinator: subscriptions and assignments, as every Kafka client writes
 them.
 
-Decides the versions: what is written is version 3 of the subscription (owned partitions, generation and rack, KIP-792, KIP-881) and version
-1 of the assignment; what is read is any version, a newer one as the newest that is known here.
+The client writes version 3 of the subscription (owned partitions, generation and rack, KIP-792, KIP-881) and version 1 of the assignment.
+It reads every version; a newer one is read as the newest that is known here.
 """
 
 from collections.abc import Iterable

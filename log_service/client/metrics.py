@@ -1,7 +1,7 @@
-"""What producer and consumer count about themselves, by the names that people know from Kafka's clients.
+"""What producer and consumer count about themselves, under the names that Kafka's clients use.
 
-Decides what is counted (per request, per batch and per poll; never per record) and over how long an average reaches. ``metrics()`` of a
-client returns one frozen value; ``named()`` of it gives the names with dashes, as dashboards have them. Knows no network.
+Counts are made per request, per batch and per poll, never per record. ``metrics()`` of a client returns one frozen value; ``named()`` of it
+gives the names with dashes, as dashboards have them. Knows no network.
 
 Invariants: totals only grow; averages and maxima are of the last 30 to 60 seconds, and 0 where nothing happened; times are in ms.
 """
@@ -189,7 +189,7 @@ class ProducerMeter:
         self.split_count += self.is_on
 
     def note_request(self, started_ms: int, record_count: int, throttle_time_ms: int) -> None:
-        """A request was answered."""
+        """A response to a request came."""
         if self.is_on:
             now_ms = self.now_ms()
             self.request_count += 1
@@ -274,7 +274,7 @@ class ConsumerMeter:
             self.polled_ms = now_ms
 
     def note_fetch(self, started_ms: int, response: FetchResponse) -> None:
-        """A fetch was answered."""
+        """A response to a fetch came."""
         if self.is_on:
             now_ms = self.now_ms()
             sizes = (len(each.records) for topic in response.responses for each in topic.partitions if each.records is not None)
@@ -284,7 +284,7 @@ class ConsumerMeter:
             self.fetch_throttle.add(response.throttle_time_ms, now_ms)
 
     def note_consumed(self, record_count: int, size_bytes: int) -> None:
-        """Records were handed out, answers emptied."""
+        """Records were returned, responses emptied."""
         if self.is_on:
             self.record_count += record_count
             self.byte_count += size_bytes
@@ -296,7 +296,7 @@ class ConsumerMeter:
             self.commit_latency.add(self.now_ms() - started_ms, self.now_ms())
 
     def note_heartbeat(self, started_ms: int) -> None:
-        """A heartbeat was answered."""
+        """A response to a heartbeat came."""
         if self.is_on:
             self.heartbeat_count += 1
             self.heartbeat_latency.add(self.now_ms() - started_ms, self.now_ms())

@@ -55,7 +55,7 @@ class ClientConfig:
     socket_connection_setup_timeout_ms: int = _number(10_000, "connecting and negotiating versions", at_least=1)
     connections_max_idle_ms: int = _number(540_000, "less than the broker's 600 s, so that we close first", at_least=1)
     enable_metrics: bool = _plain(True, "counts per request, batch and poll: nothing per record")
-    max_response_bytes: int = _number(100 << 20, "the largest answer that is read; a fetch asks for at most 50 MiB", at_least=1 << 16)
+    max_response_bytes: int = _number(100 << 20, "the largest response that is read; a fetch asks for at most 50 MiB", at_least=1 << 16)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap_servers", parse_servers(self.bootstrap_servers))
@@ -137,10 +137,10 @@ class ConsumerConfig(ClientConfig):
     auto_commit_interval_ms: int = _number(5_000, "at most this much is read again after a crash")
     auto_offset_reset: str = _plain("latest", "where a group without an offset starts; by_duration:P1D is a day ago (KIP-1106)")
     isolation_level: str = _choice("read_uncommitted", "Kafka's default", "read_uncommitted", "read_committed")
-    fetch_min_bytes: int = _number(1, "answer as soon as there is a record")
+    fetch_min_bytes: int = _number(1, "respond as soon as there is a record")
     fetch_max_wait_ms: int = _number(500, "how long the broker waits for fetch_min_bytes")
-    fetch_max_bytes: int = _number(50 << 20, "of one answer", at_least=1)
-    max_partition_fetch_bytes: int = _number(1 << 20, "of one partition in one answer", at_least=1)
+    fetch_max_bytes: int = _number(50 << 20, "of one response", at_least=1)
+    max_partition_fetch_bytes: int = _number(1 << 20, "of one partition in one response", at_least=1)
     max_poll_records: int = _number(500, "of one poll()", at_least=1)
     queued_max_bytes: int = _number(64 << 20, "fetched and not yet polled: the prefetch's bound", at_least=1)
     check_crcs: bool = _plain(True, "wire and disk are checked for 0.1 us per batch")

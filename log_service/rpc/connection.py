@@ -50,7 +50,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcSettings:
-    """The bounds of connections and requests; who sends is ``client_id``."""
+    """The bounds of connections and requests; ``client_id`` names the sender to the node."""
 
     client_id: str
     request_timeout_ms: int = 30_000
@@ -65,10 +65,10 @@ class Security(Protocol):
     """What happens to a fresh connection before the first request of its user."""
 
     async def secure(self, endpoint: Endpoint, stream: Connection) -> Connection:
-        """Return the stream to speak on (TLS). Raises OSError: the peer is not who it should be."""
+        """Return the stream to speak on (TLS). Raises OSError: the peer is not the node that it should be."""
 
     async def authenticate(self, connection: "RpcConnection") -> None:
-        """Prove who we are (SASL), before versions are negotiated. Raises KafkaError: the peer refused."""
+        """Prove our identity (SASL), before versions are negotiated. Raises KafkaError: the peer refused."""
 
 
 class Plaintext:
@@ -134,7 +134,7 @@ class RpcConnection:
                 await self._channel.wait_closed()
 
     async def negotiate(self) -> None:
-        """Ask what the node speaks; one that does not know our version of the question answers in version 0 and is asked again (KIP-511).
+        """Ask what the node speaks; one that does not know our version of the request responds in version 0 and is asked again (KIP-511).
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT, or the node's error.

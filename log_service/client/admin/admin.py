@@ -1,7 +1,7 @@
 """The admin: topics, configuration, offsets and groups of a cluster, one method per question.
 
-Decides nothing itself: each method hands the question to the module that knows how to ask it, with the deadline of the call. Every method
-may be given ``timeout_ms`` (default ``default_api_timeout_ms``), which bounds it with all its retries.
+Each method hands its question to the module of this package that knows how to ask it. Every method takes ``timeout_ms`` (default
+``default_api_timeout_ms``), which bounds the call with all its retries.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -176,9 +176,9 @@ class Admin:
         *,
         timeout_ms: int | None = None,
     ) -> set[TopicPartition]:
-        """Elect leaders (None: of all partitions that need it) and return who got one (KIP-460).
+        """Elect leaders (None: of all partitions that need it) and return the partitions that got one (KIP-460).
 
-        ELECTION_NOT_NEEDED where the leader is right; PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE where nobody can lead.
+        ELECTION_NOT_NEEDED where the leader is right; PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE where none can lead.
         """
         return await cluster.elect_leaders(self.cluster, partitions, election_type, self._limit(timeout_ms))
 
@@ -254,7 +254,7 @@ class Admin:
     ) -> set[TopicPartition]:
         """Return the partitions that have something at or above their offset, as soon as one has; an empty set after ``timeout_ms``.
 
-        A partition whose offset is out of range (below the log start, above the end) counts too: somebody has to look at it.
+        A partition whose offset is out of range (below the log start, above the end) counts too: the caller has to look at it.
         """
         return await offsets.wait_for_records(self.cluster, positions, timeout_ms, arguments.isolation_of(isolation_level))
 

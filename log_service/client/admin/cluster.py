@@ -1,7 +1,7 @@
 """Administration of what carries a cluster: log directories, leaders, reassignments, the quorum, features, producers, voters.
 
-Decides how a question becomes requests, and what of an answer an administrator sees. Trying again is ``ClusterMetadata.retry``'s; elections
-are asked for once, because their retriable errors are the answer.
+Each function turns a question into requests and the responses into values. ``ClusterMetadata.retry`` tries again after a retriable error.
+An election is asked for once, because its retriable errors are its results.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -106,8 +106,8 @@ async def alter_replica_log_dirs(cluster: ClusterMetadata, targets: Mapping[Topi
         response = await (await cluster.node(node_id)).request(request, alter_dirs.AlterReplicaLogDirsResponse)
         collected = Collected()
         for topic in response.results:
-            for answer in topic.partitions:
-                collected.note(TopicPartitionReplica(topic.topic_name, answer.partition_index, node_id), answer.error_code, None)
+            for result in topic.partitions:
+                collected.note(TopicPartitionReplica(topic.topic_name, result.partition_index, node_id), result.error_code, None)
         return collected
 
     async def attempt() -> None:
@@ -140,12 +140,12 @@ async def elect_leaders(
     elected: set[TopicPartition] = set()
     errors: dict[TopicPartition, KafkaError] = {}
     for topic in (await cluster.retry(attempt, timeout_ms)).replica_election_results:
-        for answer in topic.partition_result:
-            partition, code = TopicPartition(topic.topic, answer.partition_id), ErrorCode.of(answer.error_code)
+        for result in topic.partition_result:
+            partition, code = TopicPartition(topic.topic, result.partition_id), ErrorCode.of(result.error_code)
             if code == ErrorCode.NONE:
                 elected.add(partition)
             else:
-                errors[partition] = KafkaError(code, f"{partition}: {answer.error_message or code.name}")
+                errors[partition] = KafkaError(code, f"{partition}: {result.error_message or code.name}")
     if errors:
         raise ItemsFailed(errors, dict.fromkeys(elected))
     return elected
@@ -172,8 +172,8 @@ async def alter_partition_reassignments(
         raise_for(response.error_code, response.error_message, "reassign partitions")
         collected = Collected()
         for topic in response.responses:
-            for answer in topic.partitions:
-                collected.note(TopicPartition(topic.name, answer.partition_index), answer.error_code, answer.error_message)
+            for result in topic.partitions:
+                collected.note(TopicPartition(topic.name, result.partition_index), result.error_code, result.error_message)
         collected.finish({})
 
     await cluster.retry(attempt, timeout_ms)
@@ -224,10 +224,10 @@ async def describe_producers(
         )
         collected = Collected()
         for topic in response.topics:
-            for answer in topic.partitions:
-                partition = TopicPartition(topic.name, answer.partition_index)
-                if not collected.note(partition, answer.error_code, answer.error_message):
-                    described[partition] = tuple(_producer(state) for state in answer.active_producers)
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                if not collected.note(partition, result.error_code, result.error_message):
+                    described[partition] = tuple(_producer(state) for state in result.active_producers)
         return collected
 
     described: dict[TopicPartition, tuple[ProducerDescription, ...]] = {}
@@ -269,14 +269,14 @@ async def describe_metadata_quorum(cluster: ClusterMetadata, timeout_ms: int) ->
     async def attempt() -> QuorumDescription:
         response = await (await cluster.any_node()).request(request, quorum.DescribeQuorumResponse)
         raise_for(response.error_code, response.error_message, "describe the metadata quorum")
-        answer = response.topics[0].partitions[0]
-        raise_for(answer.error_code, answer.error_message, "describe the metadata quorum")
+        result = response.topics[0].partitions[0]
+        raise_for(result.error_code, result.error_message, "describe the metadata quorum")
         return QuorumDescription(
-            leader_id=answer.leader_id,
-            leader_epoch=answer.leader_epoch,
-            high_watermark=answer.high_watermark,
-            voters=tuple(_quorum_replica(state) for state in answer.current_voters),
-            observers=tuple(_quorum_replica(state) for state in answer.observers),
+            leader_id=result.leader_id,
+            leader_epoch=result.leader_epoch,
+            high_watermark=result.high_watermark,
+            voters=tuple(_quorum_replica(state) for state in result.current_voters),
+            observers=tuple(_quorum_replica(state) for state in result.observers),
             endpoints={node.node_id: {each.name: f"{each.host}:{each.port}" for each in node.listeners} for node in response.nodes},
         )
 
@@ -338,8 +338,8 @@ async def update_features(
         response = await (await cluster.controller()).request(request, UpdateFeaturesResponse, waits_ms=timeout_ms)
         raise_for(response.error_code, response.error_message, "update features")
         collected = Collected()
-        for answer in response.results:
-            collected.note(answer.feature, answer.error_code, answer.error_message, "feature ")
+        for result in response.results:
+            collected.note(result.feature, result.error_code, result.error_message, "feature ")
         collected.finish({})
 
     await cluster.retry(attempt, timeout_ms)

@@ -1,4 +1,8 @@
-"""Asking several brokers at once and putting their answers together. Decides how errors of some items are told; knows no API."""
+"""One question to several brokers: the requests leave together, and the responses become one result.
+
+An item that failed does not hide the others: ``Collected`` keeps results and errors by item, and raises ``ItemsFailed`` with both. Knows no
+API.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
@@ -93,7 +97,7 @@ class Collected:
 
 
 TERMINAL_FOR_ADMIN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.ELECTION_NOT_NEEDED})
-"""Retriable for a producer that may be early; for a question about that very topic they are the answer."""
+"""Retriable for a producer that may be early; for a question about that very topic they are its result."""
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -1,7 +1,7 @@
 """Administration of groups: listing, describing, deleting, and their committed offsets.
 
-Decides which broker is asked (all for a list, the coordinator else) and how answers of different versions become one value. Offsets go by
-topic name, never by id: the versions that carry ids alone are not used here.
+A list is asked of every broker, everything else of the group's coordinator. Responses of different versions become the same value. Offsets
+go by the topic's name, never by its id: the client does not use the versions that carry ids alone.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -130,7 +130,7 @@ async def fetch_offsets(
     """Ask a coordinator once for committed offsets (None: all); partitions without one are left out.
 
     Raises:
-        KafkaError: as the coordinator answered, for the group or for a partition.
+        KafkaError: the coordinator's error, of the group or of a partition.
     """
     version = min(connection.version_of(ApiKey.OFFSET_FETCH), LAST_OFFSET_VERSION_WITH_NAMES)
     request = OffsetFetchRequest(require_stable=is_stable_required and version >= FIRST_OFFSET_FETCH_VERSION_WITH_STABLE)
@@ -144,10 +144,10 @@ async def fetch_offsets(
             None if topics is None else [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in topics.items()]
         )
     response = await connection.request(request, OffsetFetchResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES)
-    answer = response.groups[0] if response.groups else response
-    raise_for(answer.error_code, None, f"offsets of group {group_id!r}")
+    result = response.groups[0] if response.groups else response
+    raise_for(result.error_code, None, f"offsets of group {group_id!r}")
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-    for topic in answer.topics:
+    for topic in result.topics:
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
             raise_for(each.error_code, None, f"offset of group {group_id!r} for {partition}")
@@ -169,8 +169,8 @@ async def alter_group_offsets(
         response = await connection.request(request, OffsetCommitResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES)
         collected = Collected()
         for topic in response.topics:
-            for answer in topic.partitions:
-                collected.note(TopicPartition(topic.name, answer.partition_index), answer.error_code, None)
+            for result in topic.partitions:
+                collected.note(TopicPartition(topic.name, result.partition_index), result.error_code, None)
         collected.finish({})
 
     await cluster.retry(partial(with_coordinator, cluster, group_id, ask), timeout_ms)
@@ -189,8 +189,8 @@ async def delete_group_offsets(cluster: ClusterMetadata, group_id: str, partitio
         raise_for(response.error_code, None, f"offsets of group {group_id!r}")
         collected = Collected()
         for topic in response.topics:
-            for answer in topic.partitions:
-                collected.note(TopicPartition(topic.name, answer.partition_index), answer.error_code, None)
+            for result in topic.partitions:
+                collected.note(TopicPartition(topic.name, result.partition_index), result.error_code, None)
         collected.finish({})
 
     await cluster.retry(partial(with_coordinator, cluster, group_id, ask), timeout_ms)
@@ -239,7 +239,7 @@ def _as_offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
 
 
 async def with_coordinator(cluster: ClusterMetadata, group_id: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """Call ``ask``; forget the coordinator when the answer says that it moved, so that the next try looks for it. Raises what it raises."""
+    """Call ``ask``; forget the coordinator when the error says that it moved, so that the next try looks for it. Raises what it raises."""
     try:
         return await ask()
     except KafkaError as error:

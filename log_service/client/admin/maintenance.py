@@ -1,7 +1,7 @@
-"""Asking tidelog's brokers for a pass of retention or compaction now, and what each partition's pass did.
+"""Asking tidelog's brokers to apply retention or compaction now, and what that did to each partition.
 
-Decides whom to ask (every broker, each for its own partitions) and what an old or foreign broker is answered. Other brokers clean by
-themselves, and have no such request.
+Every broker is asked for the partitions that it leads. Other brokers have no such request: they clean by themselves, and the call fails
+with UNSUPPORTED_VERSION, as it does on a tidelog that is too old.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ RETENTION_LEVEL = 1
 COMPACTION_LEVEL = 2
 """Levels of the feature by which tidelog's brokers are known."""
 
-_ANSWER_MARGIN_MS = 2_000
+_RESPONSE_MARGIN_MS = 2_000
 
 T = TypeVar("T")
 
@@ -32,13 +32,13 @@ async def apply_retention(cluster: ClusterMetadata, topics: Sequence[str] | None
     """Let every broker apply retention now; see ``Admin.apply_retention``."""
     request = MaintenanceRequest(operation=APPLY_RETENTION, topics=None if topics is None else list(topics))
 
-    def read(answer: MaintenanceResult) -> RetentionResult:
+    def read(result: MaintenanceResult) -> RetentionResult:
         return RetentionResult(
-            topic=answer.topic,
-            partition=answer.partition,
-            segments_deleted=answer.segments_deleted,
-            bytes_deleted=answer.bytes_deleted,
-            log_start_offset=answer.log_start_offset,
+            topic=result.topic,
+            partition=result.partition,
+            segments_deleted=result.segments_deleted,
+            bytes_deleted=result.bytes_deleted,
+            log_start_offset=result.log_start_offset,
         )
 
     return await _ask_all(cluster, request, timeout_ms, read, level=RETENTION_LEVEL, purpose="apply retention")
@@ -49,30 +49,30 @@ async def apply_compaction(cluster: ClusterMetadata, topics: Sequence[str] | Non
     request = MaintenanceRequest(
         operation=APPLY_COMPACTION,
         topics=None if topics is None else list(topics),
-        timeout_ms=max(timeout_ms - _ANSWER_MARGIN_MS, timeout_ms // 2),
+        timeout_ms=max(timeout_ms - _RESPONSE_MARGIN_MS, timeout_ms // 2),
     )
     return await _ask_all(cluster, request, timeout_ms, _compaction_result, level=COMPACTION_LEVEL, purpose="apply compaction")
 
 
-def _compaction_result(answer: MaintenanceResult) -> CompactionResult:
+def _compaction_result(result: MaintenanceResult) -> CompactionResult:
     return CompactionResult(
-        topic=answer.topic,
-        partition=answer.partition,
-        is_under_way=answer.is_under_way,
-        reason=answer.error_message,
-        pass_count=answer.pass_count,
-        segments_before=answer.segments_before,
-        segments_after=answer.segments_after,
-        records_before=answer.records_before,
-        records_after=answer.records_after,
-        bytes_before=answer.bytes_before,
-        bytes_after=answer.bytes_after,
-        tombstones_kept=answer.tombstones_kept,
-        tombstones_removed=answer.tombstones_removed,
-        dirty_ratio_before=answer.dirty_ratio_before,
-        dirty_ratio_after=answer.dirty_ratio_after,
-        duration_ms=answer.duration_ms,
-        cleaned_offset=answer.cleaned_offset,
+        topic=result.topic,
+        partition=result.partition,
+        is_under_way=result.is_under_way,
+        reason=result.error_message,
+        pass_count=result.pass_count,
+        segments_before=result.segments_before,
+        segments_after=result.segments_after,
+        records_before=result.records_before,
+        records_after=result.records_after,
+        bytes_before=result.bytes_before,
+        bytes_after=result.bytes_after,
+        tombstones_kept=result.tombstones_kept,
+        tombstones_removed=result.tombstones_removed,
+        dirty_ratio_before=result.dirty_ratio_before,
+        dirty_ratio_after=result.dirty_ratio_after,
+        duration_ms=result.duration_ms,
+        cleaned_offset=result.cleaned_offset,
     )
 
 
@@ -85,7 +85,7 @@ async def _ask_all(
     level: int,
     purpose: str,
 ) -> list[T]:
-    """Send ``request`` to every broker and return what ``read`` makes of each partition's answer."""
+    """Send ``request`` to every broker and return what ``read`` makes of each partition's result."""
 
     async def ask(node_id: int) -> list[T]:
         connection = await cluster.node(node_id)
@@ -94,9 +94,9 @@ async def _ask_all(
         raise_for(response.error_code, response.error_message, purpose)
         collected = Collected()
         results = {
-            TopicPartition(answer.topic, answer.partition): read(answer)
-            for answer in response.results
-            if not collected.note(_answered(answer), answer.error_code, answer.error_message)
+            TopicPartition(entry.topic, entry.partition): read(entry)
+            for entry in response.results
+            if not collected.note(_item_of(entry), entry.error_code, entry.error_message)
         }
         return list(collected.finish(results).values())
 
@@ -117,6 +117,6 @@ def _require(level: int | None, wanted: int, purpose: str) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
 
 
-def _answered(answer: MaintenanceResult) -> TopicPartition | str:
-    """Return the partition that an answer is about; without one it is about its topic."""
-    return TopicPartition(answer.topic, answer.partition) if answer.partition >= 0 else answer.topic
+def _item_of(result: MaintenanceResult) -> TopicPartition | str:
+    """Return the partition that a result is about; without one it is about its topic."""
+    return TopicPartition(result.topic, result.partition) if result.partition >= 0 else result.topic

@@ -1,7 +1,7 @@
 """Questions about offsets: where partitions begin and end, which offset a time has, where an epoch ended, and waiting for records.
 
-Decides how one question is spread over the leaders and put together again. Each asks on connections that stay open; the long poll has one
-of its own, because a broker answers a connection's requests in order.
+A question goes to the leaders of its partitions, and their responses become one result. A leader responds to the requests of one connection
+in order, so the long poll has a connection of its own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -71,10 +71,10 @@ async def list_offsets(
         found: dict[TopicPartition, FoundOffset] = {}
         collected = Collected()
         for topic in response.topics:
-            for answer in topic.partitions:
-                partition = TopicPartition(topic.name, answer.partition_index)
-                if not collected.note(partition, answer.error_code, None):
-                    found[partition] = FoundOffset(offset=answer.offset, timestamp_ms=answer.timestamp, leader_epoch=answer.leader_epoch)
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                if not collected.note(partition, result.error_code, None):
+                    found[partition] = FoundOffset(offset=result.offset, timestamp_ms=result.timestamp, leader_epoch=result.leader_epoch)
         return collected.finish(found)
 
     async def attempt() -> dict[TopicPartition, FoundOffset]:
@@ -150,10 +150,10 @@ async def offsets_for_leader_epoch(
         found: dict[TopicPartition, EpochEnd] = {}
         collected = Collected()
         for topic in response.topics:
-            for answer in topic.partitions:
-                partition = TopicPartition(topic.topic, answer.partition)
-                if not collected.note(partition, answer.error_code, None):
-                    found[partition] = EpochEnd(leader_epoch=answer.leader_epoch, end_offset=answer.end_offset)
+            for result in topic.partitions:
+                partition = TopicPartition(topic.topic, result.partition)
+                if not collected.note(partition, result.error_code, None):
+                    found[partition] = EpochEnd(leader_epoch=result.leader_epoch, end_offset=result.end_offset)
         return collected.finish(found)
 
     async def attempt() -> dict[TopicPartition, EpochEnd]:
@@ -184,10 +184,10 @@ async def delete_records(cluster: ClusterMetadata, offsets: Mapping[TopicPartiti
         deleted: dict[TopicPartition, int] = {}
         collected = Collected()
         for topic in response.topics:
-            for answer in topic.partitions:
-                partition = TopicPartition(topic.name, answer.partition_index)
-                if not collected.note(partition, answer.error_code, None):
-                    deleted[partition] = answer.low_watermark
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                if not collected.note(partition, result.error_code, None):
+                    deleted[partition] = result.low_watermark
         return collected.finish(deleted)
 
     async def attempt() -> dict[TopicPartition, int]:
@@ -257,18 +257,18 @@ def _ready_in(cluster: ClusterMetadata, response: FetchResponse) -> set[TopicPar
     names_by_id = cluster.view.names_by_id
     for topic in response.responses:
         name = topic.topic or names_by_id.get(topic.topic_id, "")  # type: ignore[call-overload]
-        for answer in topic.partitions:
-            code = ErrorCode.of(answer.error_code)
-            partition = TopicPartition(name, answer.partition_index)
+        for result in topic.partitions:
+            code = ErrorCode.of(result.error_code)
+            partition = TopicPartition(name, result.partition_index)
             if code not in READY_ON:
                 raise KafkaError(code, f"{partition}: {code.name}")
-            if code is ErrorCode.OFFSET_OUT_OF_RANGE or (answer.records is not None and len(answer.records)):
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE or (result.records is not None and len(result.records)):
                 found.add(partition)
     return found
 
 
 def _merged(parts: Iterable[Mapping[TopicPartition, V]], asked: Iterable[TopicPartition]) -> dict[TopicPartition, V]:
-    """Return the answers of all leaders.
+    """Return the responses of all leaders.
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR, one left out a partition that it was asked about.
@@ -278,5 +278,5 @@ def _merged(parts: Iterable[Mapping[TopicPartition, V]], asked: Iterable[TopicPa
         merged.update(part)
     missing = [each for each in asked if each not in merged]
     if missing:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the leader of {missing[0]} answered without naming it")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the leader of {missing[0]} left it out of its response")
     return merged

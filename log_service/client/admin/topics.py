@@ -1,6 +1,6 @@
 """Administration of topics, configuration and the cluster: one function per question, over one client's view of the cluster.
 
-Decides how a question becomes requests, and what of an answer an administrator sees. Trying again is ``ClusterMetadata.retry``'s.
+Each function turns a question into requests and the responses into values. ``ClusterMetadata.retry`` tries again after a retriable error.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,11 +62,11 @@ async def create_topics(
         request = CreateTopicsRequest(timeout_ms=timeout_ms, validate_only=is_validated_only)
         request.topics = [_creatable(topic) for topic in remaining.values()]
         response = await (await cluster.controller()).request(request, CreateTopicsResponse)
-        for answer in response.topics:
-            if collected.settle(answer.name, answer.error_code, answer.error_message, "topic "):
-                remaining.pop(answer.name, None)
-                if answer.error_code == ErrorCode.NONE:
-                    created[answer.name] = TopicId(answer.topic_id)
+        for result in response.topics:
+            if collected.settle(result.name, result.error_code, result.error_message, "topic "):
+                remaining.pop(result.name, None)
+                if result.error_code == ErrorCode.NONE:
+                    created[result.name] = TopicId(result.topic_id)
         collected.raise_unsettled()
 
     await cluster.retry(attempt, timeout_ms)
@@ -77,7 +77,7 @@ async def create_topics(
 
 
 async def _await_leaders(cluster: ClusterMetadata, topics: list[str]) -> None:
-    """Return once every partition has a leader, so that whoever created a topic may use it."""
+    """Return once every partition has a leader, so that the caller may use the topic at once."""
     view = await cluster.refresh(topics)
     for topic in topics:
         known = view.topics.get(topic)
@@ -112,12 +112,12 @@ async def delete_topics(cluster: ClusterMetadata, names: Sequence[str], timeout_
         else:
             request.topic_names = list(remaining)
         response = await connection.request(request, DeleteTopicsResponse)
-        for answer in response.responses:
-            name = answer.name or ""
-            if collected.settle(name, answer.error_code, answer.error_message, "topic "):
+        for result in response.responses:
+            name = result.name or ""
+            if collected.settle(name, result.error_code, result.error_message, "topic "):
                 remaining.pop(name, None)
-                if answer.error_code == ErrorCode.NONE:
-                    deleted[name] = TopicId(answer.topic_id)
+                if result.error_code == ErrorCode.NONE:
+                    deleted[name] = TopicId(result.topic_id)
         collected.raise_unsettled()
 
     await cluster.retry(attempt, timeout_ms)
@@ -127,7 +127,7 @@ async def delete_topics(cluster: ClusterMetadata, names: Sequence[str], timeout_
 
 
 async def _await_gone(cluster: ClusterMetadata, deleted: Mapping[str, TopicId]) -> None:
-    """Return once the brokers name the topics no more, so that whoever deleted them may create them anew."""
+    """Return once the brokers name the topics no more, so that the caller may create them anew."""
     view = await cluster.refresh(deleted)
     for name, topic_id in deleted.items():
         if name in view.topics and view.topics[name].topic_id == topic_id:
@@ -144,9 +144,9 @@ async def create_partitions(cluster: ClusterMetadata, counts: Mapping[str, int],
         topics = [CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in remaining.items()]
         request = CreatePartitionsRequest(topics=topics, timeout_ms=timeout_ms)
         response = await (await cluster.controller()).request(request, CreatePartitionsResponse)
-        for answer in response.results:
-            if collected.settle(answer.name, answer.error_code, answer.error_message, "topic "):
-                remaining.pop(answer.name, None)
+        for result in response.results:
+            if collected.settle(result.name, result.error_code, result.error_message, "topic "):
+                remaining.pop(result.name, None)
         collected.raise_unsettled()
 
     await cluster.retry(attempt, timeout_ms)
@@ -225,10 +225,10 @@ async def describe_configs(
         connection = await (cluster.any_node() if node_id is None else cluster.node(node_id))
         response = await connection.request(request, DescribeConfigsResponse)
         collected, described = Collected(), {}
-        for answer in response.results:
-            resource = ConfigResource(resource_type=ResourceType(answer.resource_type), name=answer.resource_name)
-            if not collected.note(resource, answer.error_code, answer.error_message):
-                described[resource] = {entry.name: _config_entry(entry) for entry in answer.configs}
+        for result in response.results:
+            resource = ConfigResource(resource_type=ResourceType(result.resource_type), name=result.resource_name)
+            if not collected.note(resource, result.error_code, result.error_message):
+                described[resource] = {entry.name: _config_entry(entry) for entry in result.configs}
         return collected.finish(described)
 
     async def attempt() -> dict[ConfigResource, dict[str, ConfigEntry]]:
@@ -263,9 +263,9 @@ async def alter_configs(
         connection = await (cluster.controller() if node_id is None else cluster.node(node_id))
         response = await connection.request(request, IncrementalAlterConfigsResponse)
         collected = Collected()
-        for answer in response.responses:
-            resource = ConfigResource(resource_type=ResourceType(answer.resource_type), name=answer.resource_name)
-            collected.note(resource, answer.error_code, answer.error_message)
+        for result in response.responses:
+            resource = ConfigResource(resource_type=ResourceType(result.resource_type), name=result.resource_name)
+            collected.note(resource, result.error_code, result.error_message)
         collected.finish({})
 
     async def attempt() -> None:

@@ -236,7 +236,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Whether it was not set."""
         return self.source == "DEFAULT_CONFIG"
 
 
@@ -333,7 +333,7 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class ElectionType(IntEnum):
-    """Who may be elected: the first replica where it is in sync, or, where nobody leads, any replica (records may be lost)."""
+    """Which replica may be elected: the first one where it is in sync, or, where none leads, any (records may be lost)."""
 
     PREFERRED = 0
     UNCLEAN = 1

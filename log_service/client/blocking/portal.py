@@ -1,9 +1,10 @@
 """One trio run in a thread of its own, calls into it from other threads, and what the blocking classes share.
 
-Decides how a call gets there, how its result comes back, and what an interrupted wait does: it cancels the call. Knows no clients.
+A call from another thread runs in the trio thread while the caller waits; an exception that interrupts the wait cancels the call. Knows no
+clients.
 
-Invariants: a call that was accepted is answered, with a result or an error, also when the run ends; the thread ends with ``close`` and is a
-daemon, so that it never keeps a process alive. A forked process has no such thread: there every call is refused, and closing does nothing.
+Invariants: every call that was accepted ends with a result or an error, also when the run ends. The thread ends with ``close``, and it is a
+daemon: it never keeps a process alive. A forked process has no such thread: there every call is refused, and closing does nothing.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -160,9 +161,9 @@ class Portal(Generic[C]):
         return True
 
     def _spawn(self, function: Callable[[], Awaitable[T]], future: "Future[T]", scope: trio.CancelScope) -> None:
-        self._nursery.start_soon(self._answer, function, future, scope)
+        self._nursery.start_soon(self._perform, function, future, scope)
 
-    async def _answer(self, function: Callable[[], Awaitable[T]], future: "Future[T]", scope: trio.CancelScope) -> None:
+    async def _perform(self, function: Callable[[], Awaitable[T]], future: "Future[T]", scope: trio.CancelScope) -> None:
         try:
             with scope:
                 future.set_result(await function())
@@ -175,7 +176,7 @@ class Portal(Generic[C]):
     def _run(self) -> None:
         try:
             trio.run(self._main)
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever opens or closes
+        except BaseException as error:  # noqa: BLE001 - it is raised where the portal is opened or closed
             if self._started.done():
                 self._failure = error
             else:

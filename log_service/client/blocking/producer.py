@@ -1,7 +1,7 @@
 """The producer for programs without an event loop, usable from any thread.
 
-Decides how records get from the callers' threads to the producer: each thread puts its own into the batches, under the accumulator's lock,
-and wakes the producer's thread only when a batch begins to wait or is full. Everything else is one call through a ``Portal``.
+Each thread puts its records into the batches itself, under the accumulator's lock, and wakes the producer's thread only when a batch begins
+to wait or is full. Everything else is one call through a ``Portal``.
 
 Invariants: records of one thread keep their order; ``buffer_memory`` bounds what waits, for all threads together; leaving the ``with``
 block delivers everything, or raises.
@@ -160,7 +160,7 @@ class BlockingProducer(Blocking[Producer]):
     partitions_for = blocking(Producer.partitions_for)
 
     def metrics(self) -> ProducerMetrics:
-        """Return what the producer counted so far; see ``client_metrics``."""
+        """Return what the producer counted so far; see ``metrics``."""
         return self._portal.call_sync(self._producer.metrics)
 
     def close(self, timeout_ms: int | None = None) -> None:
@@ -175,7 +175,7 @@ class BlockingProducer(Blocking[Producer]):
             self._portal.submit(self._wake)
 
     def _wake(self) -> None:
-        self._is_wake_sent = False  # first: whoever appends from here on wakes again
+        self._is_wake_sent = False  # first: a thread that appends from here on wakes again
         self._producer.wake_sender()
 
     def _find_topic(self, topic: str, partition: int | None) -> tuple[TopicView, int]:
@@ -185,7 +185,7 @@ class BlockingProducer(Blocking[Producer]):
         return view, max(self._producer.config.max_block_ms - (self._producer.monotonic_ms() - started_ms), 0)
 
     def _wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
-        """Wait, the lock held, until enough was settled; lingering ends for everybody meanwhile."""
+        """Wait, the lock held, until enough was settled; no batch lingers meanwhile."""
         producer = self._producer
         if not producer.is_closed:
             self._portal.require_other_thread()

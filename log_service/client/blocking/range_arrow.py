@@ -1,7 +1,7 @@
 """One offset range of one partition as Arrow columns, for programs without an event loop.
 
-Decides nothing: ``range_reader`` says which batches belong to the range, ``records.arrow`` opens them. pyarrow is imported when the first
-columns are asked for.
+``range_reader`` reads the batches of the range, and ``records.arrow`` turns them into columns. pyarrow is imported when the first columns
+are asked for.
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,10 @@
 """One client's view of its cluster, kept fresh, and the way to any node of it.
 
 Decides where a request goes (bootstrap servers first, then the brokers that they named), when the view is too old, and how a call is tried
-again: after a retriable error the view is refreshed and a pause doubles, until the call's deadline. Knows nothing of records and groups.
+again: after a retriable error the client refreshes its view and pauses, until the call's deadline. Knows nothing of records and groups.
 
-Invariants: at most one refresh at a time, and whoever asks meanwhile waits for that one; a refresh never drops what is known unless the
-answer contradicts it; every call ends by its deadline with the last error.
+Invariants: there is at most one refresh at a time, and a task that asks meanwhile waits for that one. A refresh drops what is known only
+when the response contradicts it. Every call ends by its deadline, with the last error.
 """
 
 import logging
@@ -128,7 +128,7 @@ class ClusterMetadata:
         """Return the connection to a broker.
 
         Raises:
-            KafkaError: BROKER_NOT_AVAILABLE, nobody named that broker; NETWORK_EXCEPTION, it cannot be reached.
+            KafkaError: LEADER_NOT_AVAILABLE, no broker of that id is known; NETWORK_EXCEPTION, it cannot be reached.
         """
         known = self.view.nodes.get(node_id)
         if known is None:
@@ -170,7 +170,7 @@ class ClusterMetadata:
         return await self.node(node_id, purpose)
 
     def forget_coordinator(self, group_id: str) -> None:
-        """Ask again who coordinates the group, when next needed."""
+        """Ask again for the coordinator of the group, when it is next needed."""
         self._coordinators.pop(group_id, None)
 
     async def _find_coordinator(self, group_id: str) -> int:
@@ -180,9 +180,9 @@ class ClusterMetadata:
         else:
             request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, key=group_id)
         response = await connection.request(request, FindCoordinatorResponse)
-        answer = response.coordinators[0] if response.coordinators else response
-        raise_for(answer.error_code, answer.error_message, f"coordinator of group {group_id!r}")
-        return answer.node_id
+        result = response.coordinators[0] if response.coordinators else response
+        raise_for(result.error_code, result.error_message, f"coordinator of group {group_id!r}")
+        return result.node_id
 
     # Topics
 
@@ -199,7 +199,7 @@ class ClusterMetadata:
         self._is_watching_all = is_on
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Drop topics from the view, and stop asking for them: they were deleted, or nobody wants them any more."""
+        """Drop topics from the view, and stop asking for them: they were deleted, or are not used any more."""
         gone = list(topics)
         for topic in gone:
             self._topics.pop(topic, None)
@@ -236,7 +236,7 @@ class ClusterMetadata:
         """Ask any broker for what is watched and ``topics`` (None: all topics of the cluster) and return the new view.
 
         With ``is_creating`` only ``topics`` are asked for, and the broker may create them, if the client allows it: a refresh by the way
-        must never bring back a topic that somebody deleted.
+        must never bring back a topic that was deleted.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT.

@@ -1,7 +1,7 @@
-"""What a client knows of a cluster at one moment: nodes, topics, partitions, leaders. Immutable values and how one answer changes them.
+"""What a client knows of a cluster at one moment: nodes, topics, partitions, leaders. Immutable values, and how one response changes them.
 
-Decides which of two answers about a partition is newer (the one with the higher leader epoch, unless the topic was recreated, KIP-320).
-Knows no sockets and no clock.
+Of two descriptions of a partition the one with the higher leader epoch is newer, unless the topic was created anew (KIP-320). Knows no
+sockets and no clock.
 """
 
 from collections.abc import Iterable, Mapping
@@ -59,7 +59,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The cluster as last heard of. ``errors`` holds the topics that the last answer refused, with why."""
+    """The cluster as last heard of. ``errors`` holds the topics that the last response refused, with why."""
 
     version: int = 0
     cluster_id: str | None = None
@@ -77,7 +77,7 @@ class ClusterView:
         return topic.partitions[topic_partition.partition]
 
     def leader_of(self, topic_partition: TopicPartition) -> int:
-        """Return the node id of the leader, -1 where there is none or nobody told."""
+        """Return the node id of the leader, -1 where there is none or it is not known."""
         partition = self.partition(topic_partition)
         return NO_LEADER if partition is None or partition.leader not in self.nodes else partition.leader
 
@@ -93,18 +93,18 @@ class ClusterView:
         }
 
     def topic_id_of(self, topic: str) -> TopicId:
-        """Return the topic's id, zero where nobody told."""
+        """Return the topic's id, zero where no broker told."""
         known = self.topics.get(topic)
         return NO_TOPIC_ID if known is None else known.topic_id
 
     def updated(self, response: MetadataResponse, *, is_full: bool) -> "ClusterView":
-        """Return the view after an answer; ``is_full`` says that topics which are not in it do not exist."""
+        """Return the view after a response; ``is_full`` says that topics which are not in it do not exist."""
         topics = {} if is_full else dict(self.topics)
         errors: dict[str, ErrorCode] = {}
-        for answered in response.topics:
-            name = answered.name or self.names_by_id.get(TopicId(answered.topic_id), "")
-            code = ErrorCode.of(answered.error_code)
-            topic = _topic_view(name, answered, self.topics.get(name))
+        for described in response.topics:
+            name = described.name or self.names_by_id.get(TopicId(described.topic_id), "")
+            code = ErrorCode.of(described.error_code)
+            topic = _topic_view(name, described, self.topics.get(name))
             if code in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE} and name and topic.partitions:
                 topics[name] = topic
             else:
@@ -130,11 +130,11 @@ class ClusterView:
         return replace(self, version=self.version + 1, topics=MappingProxyType(kept), names_by_id=MappingProxyType(names_by_id))
 
     def without_nodes(self) -> "ClusterView":
-        """Return the view without any broker: who they are is to be found out anew."""
+        """Return the view without any broker: the bootstrap servers are asked for them anew."""
         return replace(self, version=self.version + 1, nodes=MappingProxyType({}), controller_id=NO_LEADER)
 
     def with_leader(self, topic_partition: TopicPartition, leader: int, leader_epoch: int) -> "ClusterView":
-        """Return the view with a leader that a produce or fetch answer named (KIP-951); an older epoch changes nothing."""
+        """Return the view with a leader that a produce or fetch response named (KIP-951); an older epoch changes nothing."""
         topic, partition = self.topics.get(topic_partition.topic), self.partition(topic_partition)
         if topic is None or partition is None or leader_epoch <= partition.leader_epoch or leader not in self.nodes:
             return self
@@ -145,32 +145,32 @@ class ClusterView:
         return replace(self, topics=topics, version=self.version + 1)
 
 
-def _topic_view(name: str, answered: MetadataResponseTopic, known: TopicView | None) -> TopicView:
-    is_same_topic = known is not None and known.topic_id == answered.topic_id
+def _topic_view(name: str, described: MetadataResponseTopic, known: TopicView | None) -> TopicView:
+    is_same_topic = known is not None and known.topic_id == described.topic_id
     partitions = []
-    for index, partition in enumerate(sorted(answered.partitions, key=lambda each: each.partition_index)):
+    for index, partition in enumerate(sorted(described.partitions, key=lambda each: each.partition_index)):
         if partition.partition_index != index:
-            break  # numbers behind a gap: whoever left out the others is no broker to count on
+            break  # numbers behind a gap: a broker that left out the others cannot be relied on
         older = known.partitions[index] if known is not None and is_same_topic and index < len(known.partitions) else None
         fresh = _partition_view(partition)
         partitions.append(older if older is not None and older.leader_epoch > fresh.leader_epoch else fresh)
     return TopicView(
         name=name,
-        topic_id=TopicId(answered.topic_id),
-        is_internal=answered.is_internal,
+        topic_id=TopicId(described.topic_id),
+        is_internal=described.is_internal,
         partitions=tuple(partitions),
         available=_available(partitions),
     )
 
 
-def _partition_view(answered: MetadataResponsePartition) -> PartitionView:
+def _partition_view(described: MetadataResponsePartition) -> PartitionView:
     return PartitionView(
-        partition=answered.partition_index,
-        leader=answered.leader_id,
-        leader_epoch=answered.leader_epoch,
-        replicas=tuple(answered.replica_nodes),
-        isr=tuple(answered.isr_nodes),
-        offline_replicas=tuple(answered.offline_replicas),
+        partition=described.partition_index,
+        leader=described.leader_id,
+        leader_epoch=described.leader_epoch,
+        replicas=tuple(described.replica_nodes),
+        isr=tuple(described.isr_nodes),
+        offline_replicas=tuple(described.offline_replicas),
     )
 
 

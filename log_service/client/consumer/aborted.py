@@ -1,21 +1,21 @@
 """Which batches of one partition a reader of committed records may see (KIP-98).
 
-Decides from the aborted transactions that answers name and from the markers in the log; knows neither network nor positions. Whoever reads
-on at another offset begins with a new filter.
+Decides from the aborted transactions that fetch responses name and from the markers in the log. Knows neither network nor positions: a
+reader that goes on at another offset begins with a new filter.
 """
 
 from log_service.protocol.messages.fetch import AbortedTransaction
 
 
 class AbortedFilter:
-    """Which batches of one partition belong to aborted transactions; fed with what answers tell, asked in the order of offsets."""
+    """Which batches of one partition belong to aborted transactions; fed with what responses tell, asked in the order of offsets."""
 
     def __init__(self) -> None:
         self._starts: list[tuple[int, int]] = []
         self._aborted: set[int] = set()
 
     def add(self, transactions: list[AbortedTransaction] | None) -> None:
-        """Take the aborted transactions of one answer, in which some may be repeated from the answer before."""
+        """Take the aborted transactions of one response; some may be repeated from the response before."""
         known = set(self._starts)
         fresh = {(each.first_offset, each.producer_id) for each in transactions or ()}
         self._starts = sorted(known | fresh)

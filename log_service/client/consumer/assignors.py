@@ -1,9 +1,9 @@
-"""Who reads what: the assignors that the leader of a classic group runs, by the names under which every Kafka client knows them.
+"""The assignors that the leader of a classic group runs, by the names under which every Kafka client knows them.
 
-Decides an assignment from the members' subscriptions and the partition counts; knows no network. ``range`` and ``roundrobin`` place anew
-each time, ``sticky`` and ``cooperative-sticky`` move as little as balance and racks allow (``sticky_assignment``); the cooperative one
-gives nobody a partition that another member still owns (KIP-429): its owner gives it up first, and the next round places it. Balance comes
-before racks (KIP-881).
+An assignor gives each partition to a member, from the members' subscriptions and the partition counts. ``range`` and ``roundrobin`` place
+all partitions anew each time. ``sticky`` and ``cooperative-sticky`` move as few as balance and racks allow (``sticky_assignment``), and
+balance comes before racks (KIP-881). The cooperative one gives no member a partition that another still owns: the owner gives it up first,
+and the next round places it (KIP-429).
 
 Invariants: every partition of a subscribed topic goes to exactly one member that wants it (under the cooperative one: at most one); the
 result depends on the arguments alone, not on their order.
@@ -36,7 +36,7 @@ class Member:
 
 Assignment = dict[str, list[TopicPartition]]
 Racks = Mapping[TopicPartition, frozenset[str]]
-"""The racks in which a partition has replicas; nothing where nobody told."""
+"""The racks in which a partition has replicas; nothing where no broker told."""
 
 NO_RACKS: Racks = MappingProxyType({})
 
@@ -83,7 +83,7 @@ def assign_range(members: Iterable[Member], counts: Mapping[str, int], racks: Ra
 
 
 class _Split:
-    """The numbers of partitions that ``topics`` have in common, and who takes them."""
+    """The numbers of partitions that ``topics`` have in common, and the members that take them."""
 
     def __init__(self, takers: Sequence[Member], topics: Sequence[str], count: int, racks: Racks) -> None:
         self.topics = topics
@@ -111,7 +111,7 @@ class _Split:
                 self._take(taker, [number])
 
     def take_rest(self) -> dict[str, list[int]]:
-        """Give out what is left, in order. Returns everybody's numbers."""
+        """Give out what is left, in order. Returns the numbers of all members."""
         for member in self._takers:
             self._take(member, self._free[: self._room(member)])
         return self._runs
@@ -159,7 +159,7 @@ def assign_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: R
 
 
 def assign_cooperative_sticky(members: Iterable[Member], counts: Mapping[str, int], racks: Racks = NO_RACKS) -> Assignment:
-    """``assign_sticky``, but a partition that somebody else owns stays unassigned until its owner has given it up."""
+    """``assign_sticky``, but a partition that another member owns stays unassigned until its owner has given it up."""
     ordered = sorted(members, key=lambda member: member.order)
     owners: dict[TopicPartition, set[str]] = {}
     for member in ordered:
@@ -172,7 +172,7 @@ def assign_cooperative_sticky(members: Iterable[Member], counts: Mapping[str, in
 
 
 def current_owners(members: Iterable[Member]) -> dict[TopicPartition, str]:
-    """Return who owns what; of several claims the one of the newest generation holds, of two in the same generation none."""
+    """Return the owners of partitions; of several claims the one of the newest generation holds, of two in the same generation none."""
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
     for member in members:
         for partition in member.subscription.owned:

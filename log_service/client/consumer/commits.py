@@ -1,6 +1,6 @@
-"""Committing offsets for one consumer: at once or soon, by hand or every so often.
+"""Committing offsets for one consumer: with or without waiting, by hand or every so often.
 
-Decides which offsets are worth a request, and what a refusal means to the caller and to the membership. Commits of one consumer go out one
+Decides which offsets are worth a request, and what a refusal means to the caller and to the membership. Commits of one consumer leave one
 after the other, so that an older offset never overwrites a newer one.
 """
 
@@ -39,7 +39,7 @@ GROUP_WENT_ON = {
 
 
 class _Soon:
-    """Commits that nobody waits for, and that go out as one."""
+    """Commits that no task waits for, and that leave as one request."""
 
     def __init__(self) -> None:
         self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -193,13 +193,13 @@ class Committer:
         connection = await self._cluster.coordinator(group_id)
         response = await connection.request(request, OffsetCommitResponse, max_version=LAST_OFFSET_VERSION_WITH_NAMES)
         for topic in response.topics:
-            for answer in topic.partitions:
-                code = ErrorCode.of(answer.error_code)
+            for result in topic.partitions:
+                code = ErrorCode.of(result.error_code)
                 if code in GROUP_WENT_ON:
                     if member is not None:
                         member.note_commit_error(code)
                     raise KafkaError(code, f"group {group_id!r}: {GROUP_WENT_ON[code]}")
-                raise_for(code, None, f"commit of group {group_id!r} for {TopicPartition(topic.name, answer.partition_index)}")
+                raise_for(code, None, f"commit of group {group_id!r} for {TopicPartition(topic.name, result.partition_index)}")
 
 
 def _tell(on_commit: CommitCallback, offsets: Offsets, error: KafkaError | None) -> None:

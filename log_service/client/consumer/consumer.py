@@ -1,7 +1,7 @@
 """The consumer: reads records of partitions that were assigned by hand or by a group, and commits how far it came.
 
-Decides what one ``poll`` does and in which order: heed the group, hand out what is ready, else wait. Fetching, finding positions, joining
-and beating go on in tasks of their own, and never touch what the application has not polled for: assignments change inside ``poll`` only.
+Decides what one ``poll`` does and in which order: it heeds the group, returns what is ready, else waits. Fetching, finding positions,
+joining and heartbeats go on in tasks of their own. They never change the assignment: that happens inside ``poll`` only.
 
 Invariants: the position of a partition is behind the last record that ``poll`` returned of it; what is committed automatically was returned
 by a ``poll`` before the one that commits it.
@@ -385,7 +385,7 @@ class Consumer:
         return dict(await self._positions.committed(arguments.partitions(partitions)))
 
     def metrics(self) -> ConsumerMetrics:
-        """Return what the consumer counted so far; see ``client_metrics``."""
+        """Return what the consumer counted so far; see ``metrics``."""
         lags = {state.topic_partition: self.lag(state.topic_partition) for state in self._subscriptions}
         known = {each: lag for each, lag in lags.items() if lag is not None}
         return self._meter.metrics(self._cluster.metrics(), known, self._fetcher.buffered_bytes, len(self._subscriptions))

@@ -1,7 +1,8 @@
-"""One fetch and its answer: what a leader is asked for a set of partitions, through which session, and what came back of each.
+"""One fetch and its response: what a leader is asked of a set of partitions, through which session, and what it sent of each.
 
-Decides versions (topic ids where they are known, epochs where the broker takes them), sessions, and, towards brokers that do not tell of
-truncation by themselves, when to ask where an epoch ended (KIP-320). Knows nothing of buffers and of what errors of a partition mean.
+Decides the version (topic ids where they are known, epochs where the broker takes them) and the session. A broker of an old version does
+not tell of truncation by itself: the client asks it where an epoch ended (KIP-320). Knows nothing of buffers, and nothing of what a
+partition's error means.
 """
 
 from collections.abc import Iterable
@@ -27,7 +28,7 @@ SESSION_ENDED = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR}
 )
 
-Answers = dict[TopicPartition, PartitionData]
+Responses = dict[TopicPartition, PartitionData]
 
 
 class FetchExchange:
@@ -39,8 +40,8 @@ class FetchExchange:
         self._meter = meter
         self._sessions: dict[int, tuple[bool, FetchSession]] = {}
 
-    async def ask(self, node_id: int, states: Iterable[PartitionState]) -> Answers:
-        """Fetch once; partitions that have nothing new may be missing from the answer.
+    async def ask(self, node_id: int, states: Iterable[PartitionState]) -> Responses:
+        """Fetch once; partitions that have nothing new may be missing from the response.
 
         Raises:
             KafkaError: the broker cannot be reached, or refused the whole request.
@@ -49,15 +50,15 @@ class FetchExchange:
         version = connection.version_of(ApiKey.FETCH)
         asked = list(states)
         if version >= FIRST_VERSION_WITH_EPOCHS:
-            diverging: Answers = {}
+            diverging: Responses = {}
         else:
             diverging = await self._find_truncations(asked)
             asked = [state for state in asked if state.topic_partition not in diverging]
-        answers = await self._exchange(node_id, connection, version, asked) if asked else {}
-        return {**answers, **diverging}
+        responses = await self._exchange(node_id, connection, version, asked) if asked else {}
+        return {**responses, **diverging}
 
     async def end_sessions(self) -> None:
-        """Tell the brokers that they may forget the sessions; nobody waits for what they say to that."""
+        """Tell the brokers that they may forget the sessions, without waiting for their responses."""
         for node_id, (_, session) in self._sessions.items():
             if not session.is_open:
                 continue
@@ -67,9 +68,9 @@ class FetchExchange:
                 connection = await self._cluster.node(node_id, PURPOSE)
                 await connection.send_only(request)
             except KafkaError:
-                continue  # a session that nobody ends is evicted some day
+                continue  # the broker evicts a session that is not ended, some day
 
-    async def _exchange(self, node_id: int, connection: RpcConnection, version: int, states: list[PartitionState]) -> Answers:
+    async def _exchange(self, node_id: int, connection: RpcConnection, version: int, states: list[PartitionState]) -> Responses:
         wanted = {state.topic_partition: self._asked(state, version) for state in states}
         names = {asked.topic_id: each.topic for each, asked in wanted.items()}
         is_by_id = NO_TOPIC_ID not in names
@@ -86,9 +87,9 @@ class FetchExchange:
             raise
         raise_for(response.error_code, None, f"fetch from broker {node_id}")
         return {
-            TopicPartition(topic.topic or names.get(TopicId(topic.topic_id), ""), answer.partition_index): answer
+            TopicPartition(topic.topic or names.get(TopicId(topic.topic_id), ""), result.partition_index): result
             for topic in response.responses
-            for answer in topic.partitions
+            for result in topic.partitions
         }
 
     async def _request(
@@ -134,7 +135,7 @@ class FetchExchange:
             max_bytes=self._config.max_partition_fetch_bytes,
         )
 
-    async def _find_truncations(self, states: list[PartitionState]) -> Answers:
+    async def _find_truncations(self, states: list[PartitionState]) -> Responses:
         """Ask, once per leader epoch, where the epochs of the positions ended; an end below a position is a truncation."""
         leaders = {state.topic_partition: self._cluster.view.partition(state.topic_partition) for state in states}
         doubtful: dict[TopicPartition, PartitionState] = {}
@@ -146,7 +147,7 @@ class FetchExchange:
             return {}
         epochs = {each: state.fetch_epoch for each, state in doubtful.items()}
         ends = await offsets.offsets_for_leader_epoch(self._cluster, epochs, self._config.request_timeout_ms)
-        found: Answers = {}
+        found: Responses = {}
         for each, state in doubtful.items():
             leader, end = leaders[each], ends.get(each)
             if end is not None and 0 <= end.end_offset < state.fetch_offset:

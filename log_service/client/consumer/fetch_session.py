@@ -2,7 +2,7 @@
 
 Decides which partitions a request has to name, which it takes back, and when a session begins anew. Knows neither network nor records.
 
-Invariants: after an answer that ``accept`` took, broker and client know of the same partitions; after anything else (an error, a lost
+Invariants: after a response that ``accept`` took, broker and client know of the same partitions; after anything else (an error, a lost
 connection, a refused session) the next request is full.
 """
 
@@ -56,7 +56,7 @@ class FetchSession:
         request.forgotten_topics_data = _forgotten(gone)
 
     def accept(self, response: FetchResponse) -> bool:
-        """Take an answer; whether it holds partitions to look at. If not, the session begins anew with the next request."""
+        """Take a response; whether it holds partitions to look at. If not, the session begins anew with the next request."""
         if response.error_code != ErrorCode.NONE:
             self.reset(is_forgotten=response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return False

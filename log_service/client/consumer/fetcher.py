@@ -1,11 +1,11 @@
 """Fetches ahead of the application, within bounds, and opens batches only when their records are asked for.
 
-Decides what to fetch next (every partition that may be fetched, one request per leader at a time), when enough is buffered, and what an
-answer's errors mean. Where a position comes from is ``positions``'s, who owns what is the consumer's.
+Decides what to fetch next (every partition that may be fetched, one request per leader at a time), when enough is buffered, and what the
+errors of a response mean. ``positions`` finds where to begin; the consumer decides which partitions are read.
 
-Invariants: buffered bytes stay below ``queued_max_bytes`` plus one answer per leader; records come out in the order of offsets, each once,
-none from before the position, none of a partition that is paused or was given up; an answer to a fetch that was sent before a seek is
-dropped; a partition that answers errors is asked again after a pause, and not before the application was told where it has to be.
+Invariants: buffered bytes stay below ``queued_max_bytes`` plus one response per leader. Records come out in the order of offsets, each
+once, none from before the position, none of a partition that is paused or was given up. The response to a fetch that was sent before a
+seek is dropped. A partition with an error is fetched again after a pause, and where the application has to hear of the error, not before.
 """
 
 import logging
@@ -60,7 +60,7 @@ class _Fetched:
 
     @property
     def is_stale(self) -> bool:
-        """Whether somebody moved the partition since."""
+        """Whether the partition was moved since."""
         return self.state.version != self.version
 
 
@@ -161,7 +161,7 @@ class Fetcher:
     # Handing out
 
     def _open(self, fetched: _Fetched, taken: list[ConsumerRecord], max_records: int) -> bool:
-        """Take records of one answer; whether one may look at the next answer."""
+        """Take records of one response; whether the next response may be opened."""
         state, reader = fetched.state, fetched.reader
         try:
             is_empty = reader.read_into(taken, max_records)
@@ -195,7 +195,7 @@ class Fetcher:
             fetched.state.buffered_bytes -= fetched.size_bytes
 
     def _make_room(self) -> None:
-        """Let go of what nobody will read, and of what paused partitions hold: that is fetched again when they are resumed."""
+        """Drop what is stale, and what paused partitions hold: that is fetched again when they are resumed."""
         for fetched in self._fetched:
             if fetched.state.is_paused and not fetched.is_stale:
                 fetched.state.seek(fetched.state.position, fetched.state.leader_epoch)
@@ -237,27 +237,27 @@ class Fetcher:
         for state in states:
             state.is_in_flight = True
         try:
-            answers = await self._exchange.ask(node_id, states)
+            responses = await self._exchange.ask(node_id, states)
         except KafkaError as error:
             self._note_request_error(error)
             await trio.sleep(self._cluster.backoff_ms(self._refresh_attempt) / 1_000)
         else:
             for state, version in versions:
-                answer = answers.get(state.topic_partition)
-                if answer is not None and state.version == version and self._is_current(state):
-                    self._accept(state, answer)
+                response = responses.get(state.topic_partition)
+                if response is not None and state.version == version and self._is_current(state):
+                    self._accept(state, response)
         finally:
             for state in states:
                 state.is_in_flight = False
             self._busy_nodes.discard(node_id)
             self.wake()
 
-    # Answers
+    # Responses
 
-    def _accept(self, state: PartitionState, answer: PartitionData) -> None:
-        code = ErrorCode.of(answer.error_code)
-        if answer.preferred_read_replica >= 0:
-            state.preferred_replica = answer.preferred_read_replica
+    def _accept(self, state: PartitionState, response: PartitionData) -> None:
+        code = ErrorCode.of(response.error_code)
+        if response.preferred_read_replica >= 0:
+            state.preferred_replica = response.preferred_read_replica
             state.preferred_until_ms = self._cluster.env.clock.monotonic_ms() + self._config.metadata_max_age_ms
             if state.preferred_replica not in self._cluster.view.nodes:
                 self._request_refresh()  # the leader knows of a broker that came later than this view
@@ -267,28 +267,28 @@ class Fetcher:
             self.wake()
             return
         if code is not ErrorCode.NONE:
-            self._cluster.learn_leader(state.topic_partition, answer.current_leader)
+            self._cluster.learn_leader(state.topic_partition, response.current_leader)
             where = f"fetch of {state.topic_partition} at offset {state.fetch_offset}"
             self._note_error(state, KafkaError(code, f"{where}: {code.name}"))
             return
         self._refresh_attempt = 0
-        if answer.diverging_epoch is not None and answer.diverging_epoch.end_offset >= 0:
-            self._note_truncation(state, answer.diverging_epoch.end_offset)
+        if response.diverging_epoch is not None and response.diverging_epoch.end_offset >= 0:
+            self._note_truncation(state, response.diverging_epoch.end_offset)
             return
-        state.high_watermark = answer.high_watermark
-        state.last_stable_offset = answer.last_stable_offset
-        state.log_start_offset = answer.log_start_offset
-        if answer.records is not None and len(answer.records):
-            self._accept_records(state, answer)
+        state.high_watermark = response.high_watermark
+        state.last_stable_offset = response.last_stable_offset
+        state.log_start_offset = response.log_start_offset
+        if response.records is not None and len(response.records):
+            self._accept_records(state, response)
 
-    def _accept_records(self, state: PartitionState, answer: PartitionData) -> None:
-        records: Any = answer.records
+    def _accept_records(self, state: PartitionState, response: PartitionData) -> None:
+        records: Any = response.records
         try:
             reader = RecordReader(
                 state.topic_partition,
                 records,
                 state.fetch_offset,
-                aborted=self._aborted_filter(state, answer),
+                aborted=self._aborted_filter(state, response),
                 check_crcs=self._config.check_crcs,
                 deserializers=self._deserializers,
             )
@@ -296,7 +296,7 @@ class Fetcher:
             self._fail(state, error)
             return
         if reader.end_position == state.fetch_offset:
-            text = f"{state.topic_partition}: the answer to a fetch at offset {state.fetch_offset} holds no whole batch that reaches it"
+            text = f"{state.topic_partition}: the response to a fetch at offset {state.fetch_offset} holds no whole batch that reaches it"
             self._fail(state, KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text))
             return
         fetched = _Fetched(state, reader, len(records))
@@ -306,13 +306,13 @@ class Fetcher:
         self._fetched.append(fetched)
         self._on_change()
 
-    def _aborted_filter(self, state: PartitionState, answer: PartitionData) -> AbortedFilter | None:
+    def _aborted_filter(self, state: PartitionState, response: PartitionData) -> AbortedFilter | None:
         """Return the partition's filter; a new one after each seek."""
         if not self._config.isolation:
             return None
         if state.aborted is None:
             state.aborted = AbortedFilter()
-        state.aborted.add(answer.aborted_transactions)
+        state.aborted.add(response.aborted_transactions)
         return state.aborted
 
     def _note_request_error(self, error: KafkaError) -> None:

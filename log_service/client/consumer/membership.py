@@ -1,11 +1,11 @@
 """One member of a classic group: joining, the leader's assignment, heartbeats, leaving.
 
 Decides when the member has to join again and what the coordinator's errors mean for it. It never touches partitions: the consumer asks it
-to join with a subscription, takes the outcome when it polls, and is told when its partitions are lost. Joining runs in a task of its own,
-because a join that was sent must be waited for: a second one for the same member would leave the first unanswered.
+to join with a subscription, takes the outcome when it polls, and hears when its partitions are lost. Joining runs in a task of its own and
+is never cancelled, because a second join of the same member would leave the first without a response.
 
-Invariants: one join at a time; heartbeats go out from the moment of the outcome until the member leaves, also while the application works;
-a member that does not poll for ``max_poll_interval_ms`` leaves (KIP-62).
+Invariants: one join at a time; heartbeats leave from the moment of the outcome until the member leaves, also while the application works; a
+member that does not poll for ``max_poll_interval_ms`` leaves (KIP-62).
 """
 
 import logging
@@ -174,7 +174,7 @@ class Membership:
             await self._run()
 
     def end(self) -> None:
-        """End the tasks; what is answered later is not heard."""
+        """End the tasks; later responses are dropped."""
         self._scope.cancel()
 
     async def _run(self) -> None:
@@ -316,7 +316,7 @@ class Membership:
         return Shape(counts=counts, racks=view.racks_of(topics) if self._config.client_rack else NO_RACKS)
 
     def _subscription_of(self, member_id: str, metadata: bytes) -> Subscription:
-        """Read what another member wants; one that nobody understands gets nothing, and does not stop the others."""
+        """Read what another member wants; one that cannot be read gets nothing, and does not stop the others."""
         try:
             return decode_subscription(metadata)
         except ProtocolError as error:

@@ -1,12 +1,12 @@
 """Reading exactly one offset range of one partition, as raw batches.
 
-Decides what of a partition belongs to [start, end): whole batches that reach into it, in order, with those of aborted transactions and
-markers left out under read_committed. The first and the last batch may reach beyond the range: whoever opens them leaves out the rest
-(``records.arrow`` does). Knows nothing of groups and checkpoints.
+Decides what of a partition belongs to [start, end): whole batches that reach into it, in order; under read_committed without the batches of
+aborted transactions and without markers. The first and the last batch may reach beyond the range: the code that opens them
+(``records.arrow``) leaves out the rest. Knows nothing of groups and checkpoints.
 
 Invariants: reading ends when the position reaches ``end``, also where the last offsets hold no record (markers, compaction, aborted
-records); at most one answer of the broker is in memory besides the one that the caller holds; nothing is skipped in silence: a start below
-the log start, or an end that the partition has not reached within the deadline, is an error.
+records). At most one response is in memory besides the one that the caller holds. Nothing is skipped in silence: a start below the log
+start, or an end that the partition has not reached within the deadline, is an error.
 """
 
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ PURPOSE = "range"
 class RawBatches:
     """Whole batches, back to back, as they lie in the log. ``position`` is the offset to go on at.
 
-    ``batches`` is a view of the broker's answer where that holds nothing else.
+    ``batches`` is a view of the broker's response where that holds nothing else.
     """
 
     topic_partition: TopicPartition
@@ -84,14 +84,14 @@ async def read_range(
     position = start
     while position < end:
         fetch = partial(_fetch_progress, cluster, topic_partition, position, max_bytes, limit_ms, is_committed_only=is_committed_only)
-        answer = await cluster.retry(fetch, limit_ms + GRACE_MS)
-        batches, position = _cut(answer, topic_partition, position, end, aborted, check_crcs=check_crcs)
+        response = await cluster.retry(fetch, limit_ms + GRACE_MS)
+        batches, position = _cut(response, topic_partition, position, end, aborted, check_crcs=check_crcs)
         yield RawBatches(
             topic_partition=topic_partition,
             batches=batches,
             position=position,
-            high_watermark=answer.high_watermark,
-            last_stable_offset=answer.last_stable_offset,
+            high_watermark=response.high_watermark,
+            last_stable_offset=response.last_stable_offset,
         )
 
 
@@ -101,13 +101,13 @@ async def _fetch_progress(
     """Fetch until there is something at ``position``."""
     deadline = trio.current_time() + limit_ms / 1_000
     while True:
-        answer = await _fetch_once(cluster, topic_partition, position, max_bytes, is_committed_only=is_committed_only)
-        if answer.records is not None and len(answer.records):
-            return answer
+        response = await _fetch_once(cluster, topic_partition, position, max_bytes, is_committed_only=is_committed_only)
+        if response.records is not None and len(response.records):
+            return response
         if trio.current_time() >= deadline:
             text = (
-                f"{topic_partition} stood still at {position} for {limit_ms} ms: high watermark {answer.high_watermark}, "
-                f"last stable offset {answer.last_stable_offset}"
+                f"{topic_partition} stood still at {position} for {limit_ms} ms: high watermark {response.high_watermark}, "
+                f"last stable offset {response.last_stable_offset}"
             )
             raise _StoodStillError(text)
 
@@ -142,19 +142,19 @@ async def _fetch_once(
     max_version = LAST_FETCH_VERSION_WITH_NAMES if topic_id == NO_TOPIC_ID else None
     response = await connection.request(request, FetchResponse, max_version=max_version, waits_ms=FETCH_WAIT_MS)
     raise_for(response.error_code, None, f"fetch of {topic_partition}")
-    answer = response.responses[0].partitions[0]
-    raise_for(answer.error_code, None, f"fetch of {topic_partition} at offset {position}")
-    return answer
+    result = response.responses[0].partitions[0]
+    raise_for(result.error_code, None, f"fetch of {topic_partition} at offset {position}")
+    return result
 
 
 def _cut(
-    answer: PartitionData, topic_partition: TopicPartition, position: int, end: int, aborted: AbortedFilter | None, *, check_crcs: bool
+    response: PartitionData, topic_partition: TopicPartition, position: int, end: int, aborted: AbortedFilter | None, *, check_crcs: bool
 ) -> tuple[Buffer, int]:
-    """Return the whole batches of an answer that belong to the range, and the position after them."""
-    records: Any = answer.records
+    """Return the whole batches of a response that belong to the range, and the position after them."""
+    records: Any = response.records
     view = memoryview(records)
     if aborted is not None:
-        aborted.add(answer.aborted_transactions)
+        aborted.add(response.aborted_transactions)
     kept: list[tuple[int, int]] = []
     started = position
     for at, header in iterate_headers(view, is_torn_tail_ok=True):
@@ -174,12 +174,12 @@ def _cut(
         ):
             kept.append((at, at + header.size_bytes))
     if position == started:
-        raise CorruptBatch(f"{topic_partition}: the answer to a fetch at offset {position} holds no whole batch that reaches it")
+        raise CorruptBatch(f"{topic_partition}: the response to a fetch at offset {position} holds no whole batch that reaches it")
     return _joined(view, kept), position
 
 
 def _joined(view: memoryview, kept: list[tuple[int, int]]) -> Buffer:
-    """Return the kept pieces of an answer end to end: where nothing lies between them, as they lie there."""
+    """Return the kept pieces of a response end to end: where nothing lies between them, as they lie there."""
     if kept and kept[-1][1] - kept[0][0] == sum(end - start for start, end in kept):
         return view[kept[0][0] : kept[-1][1]]
     return b"".join([view[start:end] for start, end in kept])

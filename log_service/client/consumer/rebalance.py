@@ -1,7 +1,7 @@
-"""What a consumer does when its group rebalances: gives up, takes over, tells the application, commits in between.
+"""What a consumer does when its group rebalances: it commits, gives partitions up, takes others over, and tells the application.
 
-Decides the order of these steps for the two protocols: eager members give everything up before they join, cooperative ones only what goes
-to others, after they have joined (KIP-429). All steps run inside the application's own poll, so that no partition is taken away while its
+The two protocols differ in the order. Eager members give everything up before they join; cooperative ones give up only what goes to other
+members, after they have joined (KIP-429). All steps run inside the application's own poll, so that no partition is taken away while its
 records are being worked on.
 """
 

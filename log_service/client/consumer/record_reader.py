@@ -1,10 +1,10 @@
-"""The way from fetched bytes to the records that a consumer hands out: batches are checked, decompressed and opened when asked for.
+"""The way from fetched bytes to the records that a consumer returns: batches are checked, decompressed and opened when asked for.
 
-Decides which records of an answer are seen (none before the position, no markers, none of aborted transactions), and how many batches are
-opened at once. How their records become the application's is ``record_rows``'s. Knows nothing of where the bytes came from.
+Decides which records of a response are seen (none before the position, no markers, none of aborted transactions), and how many batches are
+opened at once. ``record_rows`` makes the application's records of them. Knows nothing of where the bytes came from.
 
-Invariants: after any number of records ``position`` is the offset to go on at, ``end_position`` the one behind the whole answer; a batch
-that is damaged raises before any of its records is handed out, and after all that come before it.
+Invariants: after any number of records ``position`` is the offset to go on at, and ``end_position`` the one behind the whole response. A
+damaged batch raises before any of its records is returned, and after all records before it.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ RUN_BYTES = 1 << 20
 
 
 class RecordReader:
-    """Reads the records of one answer of one partition."""
+    """Reads the records that one response has of one partition."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
 """Opened batches as the records that an application sees.
 
-Decides how: many records at once where numpy is installed (``records.fields`` finds every field of all of them, and what is left to do for
-each is to cut its key and value out and to make one tuple), one after the other where there are few, or no numpy. Both ways yield the same
-records. Knows nothing of positions and transactions.
+Many records are made at once where numpy is installed: ``records.fields`` finds every field of all of them, and only keys and values are
+cut out one by one. Few records, or a client without numpy, take a loop. Both ways yield the same records. Knows nothing of positions and
+transactions.
 
-Invariants: records are made in portions, when they are asked for; what is malformed raises behind the records that come before it.
+Invariants: records are made in portions, when they are asked for; a malformed record raises behind the records that come before it.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,4 @@
-"""What a consumer hands out: records, and the errors that name one.
-
-Decides nothing. How records come out of fetched bytes is in ``record_reader``.
-"""
+"""What a consumer returns: records, and the errors that name one. Values only; ``record_reader`` makes them of fetched bytes."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,11 +1,11 @@
 """Placing partitions so that members stay equal, read from replicas in their own rack, and keep what they have (KIP-54, KIP-881).
 
-Decides in this order, by improving what is there: owners begin with what they own, what is left goes to those who have least, then
-partitions move while that makes members more equal, and at last they move and change places while that brings more of them near, or back to
-their owners. Knows nothing of subscriptions and generations.
+The assignment is improved step by step. Owners begin with what they own, and what is left goes to the members with least. Then partitions
+move while that makes members more equal. At last they move and change places while that brings more of them near, or back to their owners.
+Knows nothing of subscriptions and generations.
 
-Invariants: once all is placed, every step lowers the sum of the squared loads, or keeps it and lowers the cost: the work ends, and
-leaves an assignment alone that it made before; the result depends on the arguments alone.
+Invariants: once all is placed, every step lowers the sum of the squared loads, or keeps it and lowers the cost. So the work ends, and an
+assignment that it made before stays as it is. The result depends on the arguments alone.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ class Kind(NamedTuple):
 
 
 class StickyAssignment:
-    """Who holds what. ``takers`` are the members that may hold a topic's partitions, ``owners`` the members that held them before.
+    """Which member holds what. ``takers`` are the members that may hold a topic's partitions, ``owners`` the members that held them before.
 
     ``rack_of`` tells the rack of members that have one, ``racks`` the racks of a partition's replicas; both are empty where racks make no
     difference.
@@ -58,7 +58,7 @@ class StickyAssignment:
         self._gifts: dict[str, dict[str, tuple[int, Kind] | None]] = {}
 
     def place(self) -> dict[str, list[TopicPartition]]:
-        """Return who holds what in the end, sorted."""
+        """Return what each member holds in the end, sorted."""
         for partition in self._not_kept():
             self._put(partition, self._least(self._kinds[partition]))
         while self._balance():
@@ -73,7 +73,7 @@ class StickyAssignment:
     def _not_kept(self) -> list[TopicPartition]:
         """Let owners have what they own; return the others, those first that few want, and few near.
 
-        Where all want the same, nobody keeps more than a fair share, near ones first: it would go in the next step, one by one.
+        Where all want the same, no member keeps more than a fair share, near ones first: it would go in the next step, one by one.
         """
         share = len(self._partitions) if len(self._may_hold) > 1 else -(-len(self._partitions) // max(len(self._held), 1))
         missing: list[TopicPartition] = []
@@ -110,7 +110,7 @@ class StickyAssignment:
         return cost if kind.owner is None or kind.owner == member_id else cost + 1
 
     def _least(self, kind: Kind) -> str:
-        """Return who has least of those that may hold a partition, and costs least of these."""
+        """Return the member with least, of those that may hold a partition, and of these the one that costs least."""
         loads = self._loads
         least = min(map(loads.__getitem__, kind.takers))
         return min((each for each in kind.takers if loads[each] == least), key=lambda each: self._cost(each, kind))
@@ -127,7 +127,7 @@ class StickyAssignment:
     # More equal
 
     def _balance(self) -> bool:
-        """Let whoever has most give one to somebody who has at least two fewer, over others if need be; whether there was such a pair."""
+        """Let the member with most give one to a member with at least two fewer, over others if need be; whether there was such a pair."""
         if max(self._loads.values(), default=0) - min(self._loads.values(), default=0) < 2:
             return False
         for giver in sorted(self._held, key=self._loads.__getitem__, reverse=True):

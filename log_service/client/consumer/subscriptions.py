@@ -1,9 +1,9 @@
 """What a consumer reads: its partitions, and where it stands in each. State and its changes, without network and clock.
 
-Decides nothing but consistency: which partitions can be fetched, and that records fetched before a seek are never handed out after it.
+Decides which partitions can be fetched, and that records fetched before a seek are never returned after it.
 
-Invariants: ``position`` is the next offset to hand out, ``fetch_offset`` the next to fetch, and everything between is buffered; every
-change of position from outside raises ``version``, and an answer to a fetch that was sent under another version is dropped.
+Invariants: ``position`` is the next offset to return, ``fetch_offset`` the next to fetch, and everything between is buffered. Every change
+of position from outside raises ``version``; the response to a fetch that was sent under another version is dropped.
 """
 
 from collections.abc import Iterable, Iterator
@@ -74,7 +74,7 @@ class PartitionState:
         self.preferred_replica = UNKNOWN
         self.preferred_until_ms = 0
         self.hold: Hold | None = None
-        self.aborted: AbortedFilter | None = None  # of read_committed, from the first answer after a seek on
+        self.aborted: AbortedFilter | None = None  # of read_committed, from the first response after a seek on
         self.validated_epoch: int = NO_LEADER_EPOCH
 
     def __repr__(self) -> str:
@@ -104,7 +104,7 @@ class PartitionState:
         self._begin_anew()
 
     def seek_to(self, start: Start) -> None:
-        """Read on where ``start`` says; somebody has to find that offset."""
+        """Read on where ``start`` says; ``positions`` finds that offset."""
         self.start = start
         self._begin_anew()
 
@@ -169,5 +169,5 @@ class Subscriptions:
             self._partitions.pop(each, None)
 
     def without_position(self) -> list[PartitionState]:
-        """Return the partitions whose position somebody has to find."""
+        """Return the partitions whose position ``positions`` has to find."""
         return [state for state in self._partitions.values() if not state.has_position]

@@ -1,10 +1,10 @@
 """Where records wait until they leave: batches per partition, one bound for all of them.
 
-Decides which batch takes a record, which batches may leave now, and when to look again; every call is synchronous and is handed the time.
-Knows neither network nor metadata: the leader of a partition is a function it is given.
+Decides which batch takes a record, which batches may leave now, and when to look again. No call waits, and each is handed the time. Knows
+neither network nor metadata: the leader of a partition is a function it is given.
 
-Invariants: ``buffered_bytes`` counts every batch that is not settled; a partition's batches leave in order, and with idempotence one that
-was sent before goes again only as the first of those outstanding; a batch is in exactly one of ``waiting`` and ``in_flight``.
+Invariants: ``buffered_bytes`` counts every batch that is not settled. A partition's batches leave in order; with idempotence a batch that
+was sent before goes again only as the first of those outstanding. A batch is in exactly one of ``waiting`` and ``in_flight``.
 """
 
 from collections import deque
@@ -59,7 +59,7 @@ class PartitionQueue:
         return min(first, self.waiting[0].created_ms) if self.waiting else first
 
     def is_first_outstanding(self, batch: ProducerBatch) -> bool:
-        """Whether no numbered batch before ``batch`` is still unanswered."""
+        """Whether no numbered batch before ``batch`` is outstanding."""
         earlier = self.in_flight[0] if self.in_flight else None
         if earlier is not None and earlier is not batch:
             return False
@@ -112,7 +112,7 @@ class Accumulator:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether somebody flushes, closes, or waits for room: nothing lingers then."""
+        """Whether a task flushes, closes, or waits for room: nothing lingers then."""
         return self._urgent_count > 0
 
     @contextmanager
@@ -149,7 +149,7 @@ class Accumulator:
         return 0 if queue is None else len(queue.waiting)
 
     def is_idle(self, topic: str, since_ms: int) -> bool:
-        """Whether a topic that somebody asked for at ``since_ms`` got no record for ``metadata_max_idle_ms``, and none waits."""
+        """Whether a topic that was asked for at ``since_ms`` got no record for ``metadata_max_idle_ms``, and none waits."""
         used_ms = max(self._used_ms.get(topic, since_ms), since_ms)
         is_late = self._monotonic_ms() - used_ms >= self._config.metadata_max_idle_ms
         return is_late and all(queue.is_empty for queue in self._by_topic.get(topic, {}).values())
@@ -258,13 +258,13 @@ class Accumulator:
         return taken
 
     def settle(self, batch: ProducerBatch) -> None:
-        """Take an answered batch out; the caller completes or fails it."""
+        """Take a batch out whose response came; the caller completes or fails it."""
         queue = self._queues[batch.topic_partition]
         queue.in_flight.remove(batch)
         self._forget(queue, batch)
 
     def retry(self, batch: ProducerBatch, not_before_ms: int) -> None:
-        """Put an answered batch back, before everything that was sent after it."""
+        """Put a batch back that has to be sent again, before everything that was sent after it."""
         queue = self._queues[batch.topic_partition]
         queue.in_flight.remove(batch)
         batch.not_before_ms = not_before_ms
@@ -276,7 +276,7 @@ class Accumulator:
         self.retry(batch, batch.not_before_ms)
 
     def split(self, batch: ProducerBatch) -> None:
-        """Put an answered batch back as two halves; the broker found it too large."""
+        """Put a batch back as two halves; the broker found it too large."""
         queue = self._queues[batch.topic_partition]
         queue.in_flight.remove(batch)
         parts = batch.split(self._codec, self._config.compression_level)
@@ -288,7 +288,7 @@ class Accumulator:
         return self._queues[batch.topic_partition]
 
     def take_all(self, *, is_in_flight_included: bool) -> list[ProducerBatch]:
-        """Take out, and return, everything that waits, and what is in flight too if nobody will look at its answers."""
+        """Take out, and return, everything that waits, and if asked for, what is in flight."""
         taken: list[ProducerBatch] = []
         for queue in list(self._active.values()):
             while queue.waiting:

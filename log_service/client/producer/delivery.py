@@ -1,7 +1,7 @@
-"""A batch on its way and the receipts of its records: who waits for what, and what they are told.
+"""A batch on its way, and the receipts of its records.
 
-Decides nothing about sending. A ``Delivery`` is a batch and an index, so that a record costs one small object until somebody waits for it;
-the event that waiters sleep on exists once per batch, and only when somebody waits.
+Knows nothing of sending. A ``Delivery`` is a batch and an index, so that a record costs one small object until a task waits for it. The
+event that tasks wait for exists once per batch, and only when one waits.
 
 Invariants: a batch is settled once, with an offset or an error, and its callbacks are called then, in the order of the records.
 """
@@ -28,7 +28,7 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordMetadata:
-    """Where a record is now. ``offset`` is -1 where nobody told (acks=0, or a duplicate whose offset the broker forgot)."""
+    """Where a record is now. ``offset`` is -1 where it is not known (acks=0, or a duplicate whose offset the broker forgot)."""
 
     topic: str
     partition: int
@@ -68,7 +68,7 @@ class Delivery(NamedTuple):
 
         Raises:
             KafkaError: it was given up.
-            trio.WouldBlock: nobody knows yet.
+            trio.WouldBlock: that is not known yet.
         """
         batch, index = self.batch.part_of(self.record_index)
         if not batch.is_settled:

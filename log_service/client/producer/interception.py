@@ -1,8 +1,8 @@
-"""What a producer is handed before it becomes bytes, and the plain functions that may look at it or change it.
+"""Records as the application hands them in, before they become bytes, and the plain functions that may look at them or change them.
 
-Decides how keys and values become bytes: through the serializers that were given, or as they are. Knows nothing of partitions and batches.
+Keys and values become bytes through the serializers that were given, or as they are. Knows nothing of partitions and batches.
 
-Invariant: whatever goes wrong here is raised to whoever sends, before anything of the record was taken.
+Invariant: whatever goes wrong here is raised by ``send``, before anything of the record was taken.
 """
 
 from collections.abc import Callable, Iterable

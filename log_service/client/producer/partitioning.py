@@ -1,7 +1,7 @@
 """Which partition a record goes to: Kafka's murmur2 for keys, sticky for records without one, or a function of the user's.
 
-Decides placement, identical to the Java client's for keyed records, so that producers in any language agree. Pure: randomness is handed in,
-the cluster is an argument.
+Keyed records are placed as the Java client places them, so that producers in any language agree. Pure: randomness is handed in, the cluster
+is an argument.
 """
 
 from collections.abc import Callable, Sequence

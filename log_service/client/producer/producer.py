@@ -1,7 +1,7 @@
 """The producer: takes records, gives receipts, and closes without losing any.
 
-Decides the partition of a record and when ``send`` has to wait (no room, or a topic that nobody described yet). Batches, retries and
-numbers are ``accumulator``'s, ``sender``'s and ``idempotence``'s.
+Decides the partition of a record, and when ``send`` has to wait: for room, or for a topic or partition that the client does not know yet.
+``accumulator`` has the batches, ``sender`` the retries, ``sequences`` the numbers.
 
 Invariants: every record that was taken is settled, with metadata or an error; ``buffer_memory`` bounds what waits; once closed, nothing
 is taken.
@@ -198,7 +198,7 @@ class Producer:
         if self.is_closed:
             return
         with self.accumulator.guarded():
-            self.is_closed = True  # whoever appends looked at it under the same guard
+            self.is_closed = True  # a thread that appends looked at it under the same guard
         limit_ms = self.config.delivery_timeout_ms if timeout_ms is None else timeout_ms
         try:
             with trio.move_on_after(limit_ms / 1_000):
@@ -209,7 +209,7 @@ class Producer:
             self.accumulator.wake_all()
 
     def metrics(self) -> ProducerMetrics:
-        """Return what the producer counted so far; see ``client_metrics``."""
+        """Return what the producer counted so far; see ``metrics``."""
         return self._meter.metrics(
             self.cluster.metrics(),
             in_flight=self._sender.in_flight_count,
@@ -375,7 +375,7 @@ class Producer:
         return await self.cluster.retry(attempt, left_ms(), is_refreshing=False)
 
     async def _wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
-        """Wait until enough was settled; lingering ends for everybody meanwhile."""
+        """Wait until enough was settled; no batch lingers meanwhile."""
         self._blocked_count += 1
         try:
             with self.accumulator.urgent(), trio.move_on_after(limit_ms / 1_000):

@@ -1,11 +1,11 @@
-"""Takes full batches from the accumulator to the leaders of their partitions, and settles them with what comes back.
+"""Takes full batches from the accumulator to the leaders of their partitions, and settles them with the responses.
 
-Decides when to look (something became full, lingered long enough, or was answered) and what an answer means: settled, again, in two halves,
-numbered anew, or given up. The numbering itself is ``idempotence``'s, the order ``accumulator``'s.
+Decides when to look (a batch became full, lingered long enough, or was settled), and acts on what ``verdicts`` says of a response: settles
+the batch, sends it again, splits it, numbers it anew, or gives it up. ``sequences`` has the numbers, ``accumulator`` the order.
 
-Invariants: requests to one node leave in the order in which they were drained, at most ``max_in_flight_requests_per_connection``
-unanswered; no numbered batch leaves before one of its partition that has to be sent again; every batch is settled, by its delivery timeout
-at the latest; one refresh of metadata and one request for a producer id at a time.
+Invariants: requests to one node leave in the order in which they were drained, at most ``max_in_flight_requests_per_connection`` of them
+without a response. No numbered batch leaves before one of its partition that has to be sent again. Every batch is settled, by its delivery
+timeout at the latest. There is one refresh of metadata and one request for a producer id at a time.
 """
 
 import logging
@@ -59,7 +59,7 @@ class _Turn:
 
 
 class Sender:
-    """The one task of a producer that sends; answers are awaited by a task per request."""
+    """The one task of a producer that sends; a task per request waits for the response."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Sender:
 
     @property
     def in_flight_count(self) -> int:
-        """Requests that were not answered yet."""
+        """Requests without a response yet."""
         return sum(self._in_flight.values())
 
     def wake(self) -> None:
@@ -118,7 +118,7 @@ class Sender:
         """Send for ever; the caller cancels."""
         async with trio.open_nursery() as nursery:
             while True:
-                self._asleep_until_ms = NEVER_MS  # whoever adds something while this looks wakes it again
+                self._asleep_until_ms = NEVER_MS  # a thread that adds something meanwhile wakes it again
                 self._asleep_until_ms = self._look(nursery)
                 with trio.move_on_after(max(self._asleep_until_ms - self._now_ms(), 0) / 1_000):
                     await self._wakeup.wait()
@@ -146,7 +146,7 @@ class Sender:
         return min(drained.ready_ms, drained.expires_ms)
 
     def give_up(self, error: KafkaError, *, is_in_flight_included: bool = False) -> None:
-        """Fail everything that waits; at the very end also what is in flight, whose outcome nobody will hear."""
+        """Fail everything that waits; at the very end also what is in flight, whose outcome will not be heard."""
         for batch in self._accumulator.take_all(is_in_flight_included=is_in_flight_included):
             self._give_up(batch, error)
         self._tell_settled()
@@ -162,23 +162,23 @@ class Sender:
     async def _send(self, node_id: int, batches: list[ProducerBatch], turn: "_Turn") -> None:
         """Send one request to a node in its turn, and settle its batches in its turn too: tasks wake up in any order."""
         failure: KafkaError | None = None
-        answers: dict[TopicPartition, PartitionProduceResponse] = {}
+        responses: dict[TopicPartition, PartitionProduceResponse] = {}
         try:
             await turn.may_begin()
-            answers = await self._exchange(node_id, batches, turn)
+            responses = await self._exchange(node_id, batches, turn)
         except KafkaError as error:
             failure = error
         await turn.may_settle()
         self._in_flight[node_id] -= 1
         for batch in batches:
-            answer = answers.get(batch.topic_partition)
+            response = responses.get(batch.topic_partition)
             if failure is not None:
                 self._apply(batch, failure.code, str(failure), None)
-            elif answer is None:
-                self._apply(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the answer does not name the partition", None)
+            elif response is None:
+                self._apply(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not name the partition", None)
             else:
-                self._cluster.learn_leader(batch.topic_partition, answer.current_leader)
-                self._apply(batch, ErrorCode.of(answer.error_code), _reason(answer), answer)
+                self._cluster.learn_leader(batch.topic_partition, response.current_leader)
+                self._apply(batch, ErrorCode.of(response.error_code), _reason(response), response)
         turn.is_settled.set()
         self._tell_settled()
         self._wakeup.set()
@@ -188,7 +188,7 @@ class Sender:
             connection = await self._cluster.node(node_id)
             await connection.wait_unmuted()
         finally:
-            turn.has_begun.set()  # nobody runs before the request below is in the channel's queue
+            turn.has_begun.set()  # no other task runs before the request below is in the channel's queue
         self._hold_back(batches)
         if not batches:
             return {}
@@ -196,7 +196,7 @@ class Sender:
         if request.acks == 0:
             await connection.send_only(request, max_version=max_version)
             return {batch.topic_partition: PartitionProduceResponse(base_offset=NO_OFFSET) for batch in batches}
-        names = {topic.topic_id: topic.name for topic in request.topic_data}  # the view may know another id when the answer comes
+        names = {topic.topic_id: topic.name for topic in request.topic_data}  # the view may know another id when the response comes
         started_ms = self._now_ms()
         response = await connection.request(request, ProduceResponse, max_version=max_version)
         self._meter.note_request(started_ms, sum(batch.record_count for batch in batches), response.throttle_time_ms)
@@ -236,9 +236,9 @@ class Sender:
     def _has_capacity(self, node_id: int) -> bool:
         return self._in_flight.get(node_id, 0) < self._config.max_in_flight_requests_per_connection
 
-    # Answers
+    # Responses
 
-    def _apply(self, batch: ProducerBatch, code: ErrorCode, reason: str, answer: PartitionProduceResponse | None) -> None:
+    def _apply(self, batch: ProducerBatch, code: ErrorCode, reason: str, response: PartitionProduceResponse | None) -> None:
         if batch.is_settled:
             return  # given up meanwhile
         accumulator = self._accumulator
@@ -250,8 +250,8 @@ class Sender:
             if self._sequences is not None and batch.has_sequence:
                 self._sequences.note_acknowledged(accumulator.queue_of(batch).sequence, batch)
             self._meter.note_settled(batch.topic_partition.topic, batch.record_count, is_error=False)
-            offset = answer.base_offset if answer is not None and code is ErrorCode.NONE else NO_OFFSET
-            batch.complete(offset, -1 if answer is None else answer.log_append_time_ms)
+            offset = response.base_offset if response is not None and code is ErrorCode.NONE else NO_OFFSET
+            batch.complete(offset, -1 if response is None else response.log_append_time_ms)
             return
         if code in MOVED:
             self._is_refresh_needed = True
@@ -350,7 +350,7 @@ class Sender:
         return self._cluster.env.clock.monotonic_ms()
 
 
-def _reason(answer: PartitionProduceResponse) -> str:
-    text = answer.error_message or ErrorCode.of(answer.error_code).name
-    rejected = [f"record {each.batch_index}: {each.batch_index_error_message}" for each in answer.record_errors[:3]]
+def _reason(response: PartitionProduceResponse) -> str:
+    text = response.error_message or ErrorCode.of(response.error_code).name
+    rejected = [f"record {each.batch_index}: {each.batch_index_error_message}" for each in response.record_errors[:3]]
     return f"{text} ({'; '.join(rejected)})" if rejected else text

@@ -1,11 +1,11 @@
 """Sequence numbers of an idempotent producer (KIP-98, KIP-360): which batch carries which, and when a partition has to start again.
 
-Decides numbers and nothing else; no network, no clock.
+Knows no network and no clock.
 
-Invariants: a partition's batches are numbered in the order in which their records were sent, without gaps; a number, once sent, stays with
-its records until the broker has said that it never saw them; a partition changes to another producer id or epoch only while nothing of it
-is in flight, and then starts at 0, alone: a broker that has not heard of a producer takes any number, so that a second batch follows only
-when the first was acknowledged.
+Invariants: a partition's batches are numbered in the order in which their records were sent, without gaps. A number that was sent stays
+with its records until the broker has said that it never saw them. A partition changes to another producer id or epoch only while none of
+its batches is in flight, and then starts at 0 with one batch: a broker that does not know a producer takes any number, so the second batch
+leaves only when the first was acknowledged.
 """
 
 from collections.abc import Iterable
@@ -62,7 +62,7 @@ class Sequences:
     def start_again(self, sequence: PartitionSequence, batches: Iterable[ProducerBatch], failed: ProducerIdentity) -> None:
         """The broker refused the partition's first outstanding batch: number all that wait anew, under another epoch.
 
-        The epoch rises only if nobody raised it since ``failed`` was sent.
+        The epoch rises only if it is still the one of ``failed``.
         """
         if self.identity == failed:
             next_epoch = failed.producer_epoch + 1

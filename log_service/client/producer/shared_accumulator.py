@@ -1,9 +1,9 @@
-"""The accumulator for threads: records are put into batches where they are sent, in the caller's thread, and taken out by the sender's.
+"""The accumulator for threads: each thread puts its records into batches itself, and the sender's thread takes the batches out.
 
-Decides who may touch batches when: one lock for all of it, held for microseconds; batches are built and compressed outside of it. A thread
-that finds no room waits on it for what the sender settles. Knows neither trio nor the portal.
+One lock guards all of it. It is held for microseconds: batches are built and compressed outside of it. A thread that finds no room waits on
+the lock's condition until the sender has settled something. Knows neither trio nor the portal.
 
-Invariant: whatever is in a queue is changed only under the lock; a batch that left its queue belongs to the sender alone.
+Invariant: a queue is changed only under the lock; a batch that left its queue belongs to the sender alone.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class SharedAccumulator(Accumulator):
             return taken
 
     def settle(self, batch: ProducerBatch) -> None:
-        """As the one that is not shared; whoever waits for room looks again."""
+        """As the one that is not shared; threads that wait for room look again."""
         with self.lock:
             super().settle(batch)
             self._tell_room()

@@ -1,4 +1,4 @@
-"""What a broker's answer means for a batch: settled, again, in two halves, numbered anew, or given up (KIP-98, KIP-360).
+"""What a broker's response means for a batch: settled, sent again, split in two, numbered anew, or given up (KIP-98, KIP-360).
 
 Decides from the error code and the batch alone; knows neither queues nor network.
 """
@@ -26,7 +26,7 @@ MOVED = frozenset(
 
 
 class Verdict(Enum):
-    """What becomes of an answered batch."""
+    """What becomes of a batch whose response came."""
 
     COMPLETE = auto()
     RETRY = auto()

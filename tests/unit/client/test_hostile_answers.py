@@ -380,7 +380,7 @@ def test_the_answers_that_name_nothing_are_told_as_such() -> None:
 
         broker.other |= {ApiKey.PRODUCE: empty, ApiKey.FETCH: no_fetch}
         async with Producer(SERVERS, env=world.client_env(), **TIMEOUTS) as producer:
-            with pytest.raises(KafkaError, match="the answer does not name the partition"):
+            with pytest.raises(KafkaError, match="the response does not name the partition"):
                 await (await producer.send("t", b"x")).wait()
 
     tell(story)
