@@ -1,7 +1,7 @@
 """A broker that does what a test tells it: over the memory network, with our codec, one log per partition.
 
 It knows ApiVersions, Metadata, InitProducerId, Produce and ListOffsets, and keeps the sequences of idempotent producers as a broker does. A
-test may answer a produce with an error (before or after the append), hold answers back, or drop the connection.
+test may respond to a produce with an error (before or after the append), hold responses back, or drop the connection.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ class ScriptedBroker:
     APPEND = "append"
     APPEND_AND_DROP = "append, then drop the connection"
     DROP = "drop the connection"
-    IGNORE = "never answer"
+    IGNORE = "never respond"
 
     def __init__(self, world: World, *, partition_count: int = 1, max_batch_bytes: int = 1 << 20, features: tuple[str, ...] = ()) -> None:
         self.world = world
@@ -63,15 +63,15 @@ class ScriptedBroker:
         self.script: deque[ErrorCode | str] = deque()
         self.logs = [Written() for _ in range(partition_count)]
         self.requests: list[tuple[ApiKey, Any]] = []
-        self.unanswered = 0
-        self.max_unanswered = 0
+        self.in_flight = 0
+        self.max_in_flight = 0
         self.producer_id = 100
         self.leaders = [1] * partition_count
         self.max_versions: dict[ApiKey, int] = {}
         self.delay_s = 0.0
         self.refused_api_versions: set[int] = set()
         self.topic_id = self.old_topic_id = TOPIC_ID
-        self.is_id_old_in_answers = False
+        self.is_id_old_in_responses = False
         self.other: dict[ApiKey, Callable[[Any, int], Awaitable[Any]]] = {}
 
     def recreate(self, *, is_emptied: bool = True) -> None:
@@ -107,7 +107,7 @@ class ScriptedBroker:
 
     async def _serve(self, connection: Any, nursery: trio.Nursery) -> None:
         frames_in, frames_out = trio.open_memory_channel[bytes](1_000)
-        nursery.start_soon(self._answer, connection, frames_out)
+        nursery.start_soon(self._respond, connection, frames_out)
         buffered, part = bytearray(), bytearray(1 << 16)
         with frames_in:
             try:
@@ -117,18 +117,18 @@ class ScriptedBroker:
                         size = int.from_bytes(buffered[:4], "big")
                         frames_in.send_nowait(bytes(buffered[4 : 4 + size]))
                         del buffered[: 4 + size]
-                        self.unanswered += 1
-                        self.max_unanswered = max(self.max_unanswered, self.unanswered)
+                        self.in_flight += 1
+                        self.max_in_flight = max(self.max_in_flight, self.in_flight)
             except OSError:
                 return
 
-    async def _answer(self, connection: Any, frames: trio.MemoryReceiveChannel[bytes]) -> None:
+    async def _respond(self, connection: Any, frames: trio.MemoryReceiveChannel[bytes]) -> None:
         try:
             async for frame in frames:
                 await self._handle(connection, frame)
-                self.unanswered -= 1
+                self.in_flight -= 1
         except OSError:
-            self.unanswered = 0
+            self.in_flight = 0
         finally:
             connection.close()
 
@@ -192,7 +192,7 @@ class ScriptedBroker:
         action = self.script.popleft() if self.script else self.APPEND
         if action == self.DROP:
             return ConnectionResetError("scripted")
-        answers = [
+        responses = [
             self._produce_one(partition.index, partition.records, self._action(topic.topic_id, action))
             for topic in request.topic_data
             for partition in topic.partition_data
@@ -201,11 +201,11 @@ class ScriptedBroker:
             return ConnectionResetError("scripted")
         if action == self.IGNORE or request.acks == 0:
             return None
-        topic_id = self.old_topic_id if self.is_id_old_in_answers else request.topic_data[0].topic_id
-        return ProduceResponse(responses=[TopicProduceResponse(name="t", topic_id=topic_id, partition_responses=answers)])
+        topic_id = self.old_topic_id if self.is_id_old_in_responses else request.topic_data[0].topic_id
+        return ProduceResponse(responses=[TopicProduceResponse(name="t", topic_id=topic_id, partition_responses=responses)])
 
     def _action(self, topic_id: UUID, action: ErrorCode | str) -> ErrorCode | str:
-        is_known = topic_id in {self.topic_id, UUID(int=0)} or self.is_id_old_in_answers
+        is_known = topic_id in {self.topic_id, UUID(int=0)} or self.is_id_old_in_responses
         return action if is_known else ErrorCode.UNKNOWN_TOPIC_ID
 
     def _produce_one(self, index: int, records: memoryview, action: ErrorCode | str) -> PartitionProduceResponse:

@@ -28,7 +28,7 @@ MEMBER_ID = "the member"
 
 
 class Group:
-    """``beats`` holds the answers to the next heartbeats (None: none), ``joins`` what was asked, ``is_led_by_member`` who assigns."""
+    """``beats`` holds the responses to the next heartbeats (None: none), ``joins`` what was asked, ``is_led_by_member`` who assigns."""
 
     def __init__(self, broker: ScriptedBroker, assigned: int = 1) -> None:
         self.broker = broker

@@ -1,4 +1,4 @@
-"""A leader that answers fetches as a test says: over the scripted broker, one script per partition, with fetch sessions."""
+"""A leader that responds to fetches as a test says: over the scripted broker, one script per partition, with fetch sessions."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,7 +18,7 @@ Story = Callable[["Leader", Consumer], Awaitable[None]]
 
 
 class Leader:
-    """Answers fetches of topic t, per partition in order; nothing new once a script has ended."""
+    """Responds to fetches of topic t, per partition in order; nothing new once a script has ended."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.broker = broker
@@ -35,17 +35,17 @@ class Leader:
         broker.other[ApiKey.LIST_OFFSETS] = self._list_offsets
 
     def records(self, base_offset: int, values: Iterable[bytes], *, partition: int = 0, leader_epoch: int = 0) -> None:
-        """Answer with one batch."""
+        """Respond with one batch."""
         rows = [(0, None, value) for value in values]
         records = build_batch(rows, base_offset=base_offset, leader_epoch=leader_epoch)
         self.scripts[partition].append(PartitionData(records=records, high_watermark=base_offset + len(rows)))
 
     def error(self, code: ErrorCode, *, partition: int = 0) -> None:
-        """Answer with an error."""
+        """Respond with an error."""
         self.scripts[partition].append(PartitionData(error_code=code, high_watermark=-1))
 
     def truncation(self, end_offset: int) -> None:
-        """Answer that the logs diverged."""
+        """Respond that the logs diverged."""
         self.scripts[0].append(PartitionData(diverging_epoch=EpochEndOffset(epoch=1, end_offset=end_offset)))
 
     async def _fetch(self, request: Any, version: int) -> FetchResponse:
@@ -62,24 +62,24 @@ class Leader:
                 del self.session[number]
         if not any(self.scripts[number] for number in self.session):
             await trio.sleep(request.max_wait_ms / 1_000)
-        answers = []
+        responses = []
         for number in sorted(self.session):
             if self.scripts[number]:
-                answer = self.scripts[number].popleft()
-                answer.partition_index = number
-                answers.append(answer)
+                response = self.scripts[number].popleft()
+                response.partition_index = number
+                responses.append(response)
         return FetchResponse(
-            session_id=self.session_id, responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=answers)]
+            session_id=self.session_id, responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=responses)]
         )
 
     async def _list_offsets(self, request: Any, version: int) -> ListOffsetsResponse:
         await trio.lowlevel.checkpoint()
-        answers = []
+        responses = []
         for partition in request.topics[0].partitions:
             self.listed.append(partition.timestamp)
             offset = {-2: self.log_start_offset, -1: 99}.get(partition.timestamp, self.offset_of_time)
-            answers.append(ListOffsetsPartitionResponse(partition_index=partition.partition_index, offset=offset))
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=answers)])
+            responses.append(ListOffsetsPartitionResponse(partition_index=partition.partition_index, offset=offset))
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=responses)])
 
 
 def tell(story: Story, *, partition_count: int = 1, **settings: Any) -> None:

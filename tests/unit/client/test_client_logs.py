@@ -10,7 +10,7 @@ from log_service.client import Consumer, KafkaError, Producer, TopicPartition
 from tests.sim.world import World, sim_run
 from tests.unit.client.scripted_broker import ScriptedBroker
 from tests.unit.client.scripted_leader import Leader
-from tests.unit.client.test_hostile_answers import Coordinating
+from tests.unit.client.test_hostile_responses import Coordinating
 
 MINUTES = 10
 

@@ -1,4 +1,4 @@
-"""An admin whose controller refuses some items for now, moves, or does not answer: what succeeded is not asked for again."""
+"""An admin whose controller refuses some items for now, moves, or does not respond: what succeeded is not asked for again."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Calls from other threads: answered, raised, interrupted, and refused once closed."""
+"""Calls from other threads: returned, raised, interrupted, and refused once closed."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ async def client(heard: list[str], failure: Exception | None = None) -> AsyncIte
     heard.append("closed")
 
 
-async def answer(value: Any) -> Any:
+async def response(value: Any) -> Any:
     await trio.lowlevel.checkpoint()
     if isinstance(value, Exception):
         raise value
@@ -33,15 +33,15 @@ def test_a_call_returns_or_raises_what_the_function_did() -> None:
     heard: list[str] = []
     portal = Portal(client(heard), "test")
     assert portal.open() == "client"
-    assert portal.call(lambda: answer(3)) == 3
+    assert portal.call(lambda: response(3)) == 3
     assert portal.call_sync(threading.current_thread) is not threading.current_thread()
     with pytest.raises(ZeroDivisionError):
-        portal.call(lambda: answer(ZeroDivisionError()))
+        portal.call(lambda: response(ZeroDivisionError()))
     portal.close()
     portal.close()
     assert heard == ["opened", "closed"]
     with pytest.raises(KafkaError, match="the client is closed"):
-        portal.call(lambda: answer(3))
+        portal.call(lambda: response(3))
 
 
 def test_opening_raises_what_the_client_raised() -> None:
@@ -57,7 +57,7 @@ def test_threads_call_at_the_same_time() -> None:
 
     def work(number: int) -> None:
         barrier.wait(10)
-        results.append(portal.call(lambda: answer(number)))
+        results.append(portal.call(lambda: response(number)))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -68,7 +68,7 @@ def test_threads_call_at_the_same_time() -> None:
     assert sorted(results) == list(range(8))
 
 
-def test_closing_answers_whoever_still_waits() -> None:
+def test_closing_ends_every_call_that_still_waits() -> None:
     portal = Portal(client([]), "test")
     portal.open()
     failures: list[BaseException] = []

@@ -16,7 +16,7 @@ def asked(*numbers: int, offset: int = 0, topic_id: TopicId = TopicId(TOPIC_ID))
 
 
 def step(session: FetchSession, wanted: dict[TopicPartition, Asked], response: FetchResponse) -> tuple[int, int, list[int], list[int]]:
-    """Send a request and take the answer; returns session id, epoch, the partitions named and those taken back."""
+    """Send a request and take the response; returns session id, epoch, the partitions named and those taken back."""
     request = FetchRequest()
     session.fill(request, wanted)
     session.accept(response)

@@ -1,4 +1,4 @@
-"""A consumer that reads what a scripted leader answers: epochs, truncation, errors, positions."""
+"""A consumer that reads what a scripted leader sends: epochs, truncation, errors, positions."""
 
 import pytest
 import trio
@@ -10,7 +10,7 @@ PARTITION = TopicPartition("t", 0)
 
 
 def batch(leader: Leader, base_offset: int, count: int, leader_epoch: int) -> None:
-    """Let the leader answer with records whose values are their offsets."""
+    """Let the leader respond with records whose values are their offsets."""
     leader.records(base_offset, [b"%d" % offset for offset in range(base_offset, base_offset + count)], leader_epoch=leader_epoch)
 
 

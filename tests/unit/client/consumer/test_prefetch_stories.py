@@ -74,8 +74,8 @@ def test_what_was_fetched_of_a_partition_that_was_given_up_is_never_returned() -
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OFFSET_OUT_OF_RANGE])
-def test_a_leader_that_answers_errors_is_not_stormed(code: ErrorCode) -> None:
-    """Each request is answered at once, for a minute in which the application does not poll."""
+def test_a_leader_that_sends_errors_is_not_stormed(code: ErrorCode) -> None:
+    """Each request gets its response at once, for a minute in which the application does not poll."""
 
     async def story(leader: Leader, consumer: Consumer) -> None:
         await consumer.seek(FIRST, 7)
@@ -296,7 +296,7 @@ def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read()
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_SERVER_ERROR])
-def test_a_loop_that_polls_on_after_an_error_does_not_ask_as_fast_as_the_broker_answers(code: ErrorCode) -> None:
+def test_a_loop_that_polls_on_after_an_error_does_not_ask_as_fast_as_the_broker_responds(code: ErrorCode) -> None:
     async def story(leader: Leader, consumer: Consumer) -> None:
         for _ in range(1_000):
             leader.error(code)
@@ -312,7 +312,7 @@ def test_a_loop_that_polls_on_after_an_error_does_not_ask_as_fast_as_the_broker_
 
 
 def test_a_nearer_replica_that_is_not_known_yet_is_asked_about_with_pauses() -> None:
-    """KIP-392: the leader sends the consumer to a broker that its view does not hold, and answers nothing else."""
+    """KIP-392: the leader sends the consumer to a broker that its view does not hold, and sends nothing else."""
 
     async def story(leader: Leader, consumer: Consumer) -> None:
         for _ in range(10_000):

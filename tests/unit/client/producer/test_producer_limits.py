@@ -17,7 +17,7 @@ from tests.unit.client.scripted_broker import ScriptedBroker
 
 
 def test_a_batch_in_flight_is_given_up_when_its_delivery_timeout_has_passed() -> None:
-    """Whether or not the broker ever answers: the request timeout begins anew with each try."""
+    """Whether or not the broker ever responds: the request timeout begins anew with each try."""
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         await (await producer.send("t", b"first")).wait()
@@ -68,7 +68,7 @@ def test_delivery_reports_come_in_order_also_when_batches_fail_and_go_again() ->
 
 
 def test_a_throttled_client_leaves_the_broker_alone_for_so_long() -> None:
-    """KIP-219: the broker answers at once and says how long it wants to be spared."""
+    """KIP-219: the broker responds at once and says how long it wants to be spared."""
     times: list[float] = []
 
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
@@ -213,13 +213,13 @@ def test_a_topic_made_anew_under_another_id_gets_the_records_that_waited() -> No
     assert broker.logs[0].values == [b"1", b"2", b"3"]
 
 
-def test_an_answer_is_understood_although_the_topic_was_made_anew_meanwhile() -> None:
+def test_a_response_is_understood_although_the_topic_was_made_anew_meanwhile() -> None:
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         await (await producer.send("t", b"0")).wait()
         broker.delay_s = 5
         delivery = await producer.send("t", b"1")
         await trio.sleep(1)
-        broker.is_id_old_in_answers = True
+        broker.is_id_old_in_responses = True
         broker.recreate(is_emptied=False)
         await producer.cluster.refresh()
         assert (await delivery.wait()).offset == 1

@@ -114,7 +114,7 @@ def test_nothing_overtakes_a_batch_that_has_to_be_sent_again(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_batch_whose_answer_never_came_follows_its_partition_into_the_new_epoch(seed: int) -> None:
+def test_a_batch_whose_response_never_came_follows_its_partition_into_the_new_epoch(seed: int) -> None:
     """The broker has lost records, so that the first batch in flight begins anew; what became of the second is not known."""
     sent: list[bytes] = []
 
@@ -151,12 +151,12 @@ def test_a_backlog_leaves_with_all_requests_that_may_be_in_flight() -> None:
         await trio.sleep(1)
         broker.leaders = [1]
         await producer.flush()
-        assert broker.max_unanswered == 5
+        assert broker.max_in_flight == 5
 
     tell(story, batch_size=0, linger_ms=60_000)
 
 
-def test_a_lost_answer_is_found_again_as_a_duplicate() -> None:
+def test_a_lost_response_is_found_again_as_a_duplicate() -> None:
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         broker.script.append(ScriptedBroker.APPEND_AND_DROP)
         delivery = await producer.send("t", b"once")
@@ -170,7 +170,7 @@ def test_at_most_five_requests_are_in_flight() -> None:
         broker.delay_s = 0.05
         await send_many(producer, 100)
         await producer.flush()
-        assert broker.max_unanswered == 5
+        assert broker.max_in_flight == 5
 
     tell(story, batch_size=0, linger_ms=0)
 

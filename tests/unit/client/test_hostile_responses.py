@@ -1,4 +1,4 @@
-"""Brokers that answer what is well-formed and wrong, late, too large, or nothing: a clear error or another try, never a hang or a flood.
+"""Brokers that send what is well-formed and wrong, late, too large, or nothing: a clear error or another try, never a hang or a flood.
 
 (Damaged bytes are the fuzzer's: ``tests.fuzz.hostile_broker``.)
 """
@@ -83,13 +83,13 @@ def tell(story: Callable[[World, ScriptedBroker], Awaitable[None]], seed: int = 
 def lying(broker: ScriptedBroker, rng: Random, key: ApiKey, rate: float) -> Callable[[Any, int], Awaitable[Any]]:
     before = broker.other.get(key)
 
-    async def answer(request: Any, version: int) -> Any:
+    async def response(request: Any, version: int) -> Any:
         await trio.lowlevel.checkpoint()
         if rng.random() < rate:
             return drawn(response_class(key), version, rng)
         return await before(request, version) if before is not None else await getattr(broker, f"_{key.name.lower()}")(request)
 
-    return answer
+    return response
 
 
 async def use_everything(world: World, name: str) -> list[str]:
@@ -158,21 +158,21 @@ def test_lies_that_the_schema_allows_are_errors_or_are_outlived(key: ApiKey, see
         await use_everything(world, "lied to")
         broker.other.pop(key)
         Leader(broker)
-        group.answer_again()
-        assert await use_everything(world, "client") == [], "with right answers everything works"
+        group.respond_again()
+        assert await use_everything(world, "client") == [], "with right responses everything works"
         assert len(broker.requests) < 6_000
 
     tell(story, seed=seed)
 
 
 class Coordinating:
-    """Answers for a group of one member."""
+    """Responses for a group of one member."""
 
     def __init__(self, broker: ScriptedBroker) -> None:
         self.broker = broker
-        self.answer_again()
+        self.respond_again()
 
-    def answer_again(self) -> None:
+    def respond_again(self) -> None:
         for key in (ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_COMMIT):
             self.broker.other[key] = getattr(self, f"_{key.name.lower()}")
         for key in (ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP):
@@ -204,11 +204,11 @@ class Coordinating:
 
     @staticmethod
     def _default(key: ApiKey) -> Callable[[Any, int], Awaitable[Any]]:
-        async def answer(request: Any, version: int) -> Any:
+        async def response(request: Any, version: int) -> Any:
             await trio.lowlevel.checkpoint()
             return response_class(key)()
 
-        return answer
+        return response
 
 
 # Bytes, time, addresses
@@ -248,7 +248,7 @@ async def announce_2_gib(connection: Any) -> None:
     await trio.sleep_forever()
 
 
-async def answer_another_request(connection: Any) -> None:
+async def respond_to_another_request(connection: Any) -> None:
     await connection.receive_into(bytearray(1_000))
     await connection.send_gathered([struct.pack(">ii", 10, 999_999), bytes(6)])
     await trio.sleep_forever()
@@ -265,7 +265,7 @@ async def hang_up(connection: Any) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("behave", [say_nothing, drip, announce_2_gib, answer_another_request, speak_http, hang_up])
+@pytest.mark.parametrize("behave", [say_nothing, drip, announce_2_gib, respond_to_another_request, speak_http, hang_up])
 def test_what_is_no_broker_is_told_within_the_deadline(behave: Callable[[Any], Awaitable[None]]) -> None:
     async def main(world: World) -> None:
         async with trio.open_nursery() as nursery:
@@ -368,7 +368,7 @@ def test_an_assignment_that_cannot_be_read_is_an_error_of_the_poll(assignment: b
     tell(story)
 
 
-def test_the_answers_that_name_nothing_are_told_as_such() -> None:
+def test_the_responses_that_name_nothing_are_told_as_such() -> None:
     async def story(world: World, broker: ScriptedBroker) -> None:
         async def empty(request: Any, version: int) -> ProduceResponse:
             await trio.lowlevel.checkpoint()
