@@ -76,10 +76,12 @@ class MemoryNetwork:
         """Give what ``source`` sends to ``target`` a weather of its own until healed; one direction only."""
         self._weather_of_links[source, target] = weather
 
-    def heal(self) -> None:
-        """End all cuts and slow links; what was held back arrives."""
-        self._cuts.clear()
-        self._weather_of_links.clear()
+    def heal(self, *hosts: str) -> None:
+        """End the cuts and slow links of these hosts, or of all; what was held back arrives."""
+        self._cuts = {route for route in self._cuts if hosts and not set(hosts) & set(route)}
+        self._weather_of_links = {
+            route: weather for route, weather in self._weather_of_links.items() if hosts and not set(hosts) & set(route)
+        }
         self._healed.unpark_all()
         for link in self._links:
             link.wake()

@@ -68,8 +68,8 @@ def check_refusals(history: History) -> Iterator[Violation]:
 
 
 @contextmanager
-def refusals_noted(history: History) -> Iterator[None]:
-    """Write down what the clients of this process are refused."""
+def refusals_noted(histories: Mapping[str, History]) -> Iterator[None]:
+    """Write down what clients are refused, each in the history that its node's host has here."""
     ask = RpcConnection.request
 
     async def request(self: RpcConnection, request: Message, *arguments: Any, **options: Any) -> Any:
@@ -77,7 +77,7 @@ def refusals_noted(history: History) -> Iterator[None]:
         for part in refusals(response):
             text = getattr(part, "error_message", None) or repr(part)
             code = ErrorCode.of(part.error_code)
-            history.add(Refused(api_key=request.SCHEMA.key or 0, code=code, text=text[:200]))
+            histories[self.endpoint.host].add(Refused(api_key=request.SCHEMA.key or 0, code=code, text=text[:200]))
         return response
 
     with mock.patch.object(RpcConnection, "request", request):

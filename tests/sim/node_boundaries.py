@@ -42,7 +42,7 @@ from tests.sim.node_history import Create, Delete, DeleteRecords, Died, Grow, Hi
 from tests.sim.node_host import BOOTSTRAP, DATA_DIRECTORIES, HOST, Death, NodeHost, node_config
 from tests.sim.node_metadata_checker import check_metadata
 from tests.sim.node_moves import Mover, check_places, copied_in_steps
-from tests.sim.node_plan import Plan, draw_plan
+from tests.sim.node_plan import NodePlan, Plan, draw_plan
 from tests.sim.node_runs import described, exceptions_noted
 from tests.sim.world import World, sim_world
 
@@ -109,7 +109,8 @@ def story_plan() -> Plan:
         TopicPlan(name="synced", partition_count=1, is_synced=True),
         TopicPlan(name="cut", partition_count=1, is_synced=True, is_trimmed=True, configs={"retention.bytes": "900"}),
     )
-    return replace(draw_plan(0), seed=0, config=config, texts=texts, topics=topics, are_offsets_synced=True, weather=Weather())
+    node = NodePlan(name=HOST, config=config, texts=texts)
+    return replace(draw_plan(0), seed=0, nodes=(node,), topics=topics, are_offsets_synced=True, weather=Weather())
 
 
 class Story:
@@ -122,10 +123,11 @@ class Story:
         self.plan = self.draw_plan()
         self.history = History(trio.current_time)
         self.history.topics = {topic.name: topic for topic in self.plan.topics}
-        self.clients = Clients(world, self.plan, self.history)
+        self.clients = Clients(world, self.plan, self.history, BOOTSTRAP)
         self.violations: list[Violation] = []
         self.operations: list[str] = []
         self.operation = ""
+        self.host: NodeHost
         self.death_count = 0
 
     def draw_plan(self) -> Plan:
@@ -133,15 +135,15 @@ class Story:
 
     async def play(self) -> None:
         """Everything: the story, with its death, and what is left of it."""
-        self.world.disks[HOST] = Disk(is_reordering=self.ending is Ending.ANY_ORDER)
+        node, disk = self.plan.nodes[0], Disk(is_reordering=self.ending is Ending.ANY_ORDER)
         self.world.network.weather = self.plan.weather
         if self.ending is Ending.NOTHING:
             self.world.rng = Least(0)
         async with trio.open_nursery() as nursery:
-            host = NodeHost(self.world, nursery, self.plan.config, self.plan.texts)
+            host = self.host = NodeHost(self.world, nursery, node.config, node.texts, disk=disk)
             auditor = Auditor(host)
             self._note_deaths(host)
-            with exceptions_noted(self.violations), refusals_noted(self.history):
+            with exceptions_noted(self.violations), refusals_noted({HOST: self.history}):
                 nursery.start_soon(self._keep_running, host)
                 with trio.move_on_after(STORY_SECONDS) as waiting:
                     await self._tell(host)
@@ -210,7 +212,7 @@ class Story:
                 raise
 
     def _producer(self) -> Producer:
-        return Producer(BOOTSTRAP, env=self.world.client_env("producer"), delivery_timeout_ms=120_000, **TIMEOUTS)
+        return Producer(BOOTSTRAP, env=self.clients.env("producer"), delivery_timeout_ms=120_000, **TIMEOUTS)
 
     async def _produce(self, producer: Producer, first: int) -> None:
         for number in range(first, first + RECORDS):
@@ -232,7 +234,7 @@ class Story:
     async def _administer(self) -> None:
         """Make, grow, alter, cut and delete; what is not answered may have happened, as the history says."""
         clients, cut = self.clients, TopicPartition("cut", 0)
-        async with Admin(BOOTSTRAP, env=self.world.client_env("admin"), **TIMEOUTS) as admin:
+        async with Admin(BOOTSTRAP, env=self.clients.env("admin"), **TIMEOUTS) as admin:
             operations: tuple[Callable[[], Awaitable[None]], ...] = (
                 lambda: clients._create(admin, Create(topic=PASSING, partition_count=1, retention_ms="100000000")),
                 lambda: clients._note([Grow(topic=PASSING, partition_count=2)], lambda: admin.create_partitions({PASSING: 2})),
@@ -247,7 +249,7 @@ class Story:
     async def _consume(self, name: str) -> None:
         """Read everything as a member of the group, and commit it."""
         clients = self.clients
-        env = self.world.client_env(name)
+        env = self.clients.env(name)
         async with clients._member(env, group_id=GROUP, enable_auto_commit=False) as consumer:
             await clients._subscribe(consumer, name)
             while True:
@@ -261,7 +263,7 @@ class Story:
                     continue
                 if all(clients.group_positions.get(partition, 0) >= end for partition, (_, end) in ends.items()):
                     break
-        async with Admin(BOOTSTRAP, env=self.world.client_env(f"{name} asks"), **TIMEOUTS) as admin:
+        async with Admin(BOOTSTRAP, env=self.clients.env(f"{name} asks"), **TIMEOUTS) as admin:
             await clients.ask_commits(admin)
 
 
@@ -270,8 +272,9 @@ class MovingStory(Story):
 
     def draw_plan(self) -> Plan:
         plan = story_plan()
-        directories = replace(plan.config.log_manager, log_dirs=DATA_DIRECTORIES)
-        return replace(plan, config=replace(plan.config, log_manager=directories))
+        node = plan.nodes[0]
+        directories = replace(node.config.log_manager, log_dirs=DATA_DIRECTORIES)
+        return replace(plan, nodes=(replace(node, config=replace(node.config, log_manager=directories)),))
 
     async def _tell(self, host: NodeHost) -> None:
         await self._create_topics()
@@ -290,7 +293,7 @@ class MovingStory(Story):
 
     async def _bring(self, path: Path) -> None:
         """Ask until all are there: what was asked of a node that died may be forgotten."""
-        mover = Mover(self.world, [])
+        mover = Mover(self.world, self.host, [], self.clients.env)
         while True:
             try:
                 with trio.fail_after(ASKED_AGAIN_SECONDS), copied_in_steps(200, 400):

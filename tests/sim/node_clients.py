@@ -34,7 +34,6 @@ from tests.sim.node_history import (
     SeenRecord,
     Send,
 )
-from tests.sim.node_host import BOOTSTRAP
 from tests.sim.node_passing import write_some
 from tests.sim.node_plan import Plan
 from tests.sim.world import World
@@ -55,10 +54,15 @@ GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 class Clients:
-    """The cast of one run. ``is_over`` ends the sending, ``is_drained`` the reading."""
+    """The cast of one run, at the cluster ``bootstrap``. ``is_over`` ends the sending, ``is_drained`` the reading.
 
-    def __init__(self, world: World, plan: Plan, history: History) -> None:
+    ``place`` ends the names of the clients' machines, where the world has other clusters with clients of their own.
+    """
+
+    def __init__(self, world: World, plan: Plan, history: History, bootstrap: str, *, place: str = "") -> None:
         self.world = world
+        self.bootstrap = bootstrap
+        self.place = place
         self.plan = plan
         self.history = history
         self.is_over = False
@@ -67,15 +71,23 @@ class Clients:
         self.group_positions: dict[TopicPartition, int] = {}
         self.automatic_positions: dict[TopicPartition, int] = {}
 
+    def env(self, name: str) -> Env:
+        """What the client ``name`` is given: all its lives are on one machine."""
+        return self.world.client_env(self.machine_of(name))
+
+    def machine_of(self, name: str) -> str:
+        """The machine that a client runs on."""
+        return f"{name.partition('.')[0]}{self.place}"
+
     # Sending
 
     async def produce(self, name: str) -> None:
         """Send records of many sizes to all partitions until it is over, then deliver what waits."""
-        env = self.world.client_env(name)
+        env = self.env(name)
         rng = env.rng
         numbers: dict[TopicPartition, int] = {}
         settings = self._producer_settings(rng)
-        async with Producer(BOOTSTRAP, env=env, **settings) as producer:
+        async with Producer(self.bootstrap, env=env, **settings) as producer:
             while not self.is_over:
                 for _ in range(rng.randint(1, 8)):
                     await self._send(producer, name, rng.choice(self.partitions), numbers, rng)
@@ -87,7 +99,9 @@ class Clients:
             "delivery_timeout_ms": DELIVERY_TIMEOUT_MS,
             "max_block_ms": 10_000,
             "linger_ms": rng.choice([0, 5, 100]),
-            "batch_size": min(rng.choice([0, 300, 16_384]), self.plan.config.log.segment_bytes),  # a larger one is refused, and rightly
+            "batch_size": min(
+                rng.choice([0, 300, 16_384]), self.plan.nodes[0].config.log.segment_bytes
+            ),  # a larger one is refused, and rightly
             "max_in_flight_requests_per_connection": rng.choice([1, 2, 5]),
             "compression": rng.choice(["none", "none", "gzip", "snappy", "lz4", "zstd"]),
             **rng.choice([{}, {}, {}, {"enable_idempotence": False, "acks": "1"}]),
@@ -134,7 +148,7 @@ class Clients:
 
     async def _belong(self, name: str) -> bool:
         """Live as one member; say whether it was fenced."""
-        env = self.world.client_env(name)
+        env = self.env(name)
         rng = env.rng
         instance_id = name.partition(".")[0] if self.plan.are_members_static else None
         async with self._member(env, group_id=GROUP, group_instance_id=instance_id, enable_auto_commit=False) as consumer:
@@ -153,7 +167,7 @@ class Clients:
 
     async def join_automatically(self, name: str) -> None:
         """Read all topics as a member of a group that leaves commits to the client, until everything was read."""
-        env = self.world.client_env(name)
+        env = self.env(name)
         async with self._member(env, group_id=AUTOMATIC_GROUP, auto_commit_interval_ms=700) as consumer:
             await self._subscribe(consumer, name)
             while not self.is_drained:
@@ -182,7 +196,7 @@ class Clients:
 
     async def read(self, name: str) -> None:
         """Read one topic by hand, from its beginning, again and again."""
-        env = self.world.client_env(name)
+        env = self.env(name)
         rng = env.rng
         topic = rng.choice(self.plan.topics).name
         mine = [partition for partition in self.partitions if partition.topic == topic]
@@ -202,7 +216,7 @@ class Clients:
     def _consumer(self, env: Env, **settings: Any) -> Consumer:
         choices: list[dict[str, Any]] = [{}, {}, {"max_partition_fetch_bytes": 200}, {"fetch_max_bytes": 500}, {"fetch_min_bytes": 2_000}]
         sizes = env.rng.choice(choices)
-        return Consumer(BOOTSTRAP, env=env, auto_offset_reset="earliest", fetch_max_wait_ms=300, **TIMEOUTS, **sizes, **settings)
+        return Consumer(self.bootstrap, env=env, auto_offset_reset="earliest", fetch_max_wait_ms=300, **TIMEOUTS, **sizes, **settings)
 
     async def _poll(self, consumer: Consumer, name: str, group: str, rng: Random) -> None:
         records = await consumer.poll(max_records=rng.choice([1, 20, 500]), timeout_ms=500)
@@ -238,8 +252,8 @@ class Clients:
 
     async def watch_commits(self, name: str) -> None:
         """Ask again and again what the group has committed."""
-        env = self.world.client_env(name)
-        async with Admin(BOOTSTRAP, env=env, **TIMEOUTS) as admin:
+        env = self.env(name)
+        async with Admin(self.bootstrap, env=env, **TIMEOUTS) as admin:
             while not self.is_drained:
                 await self.ask_commits(admin)
                 await trio.sleep(env.rng.uniform(0.5, 4))
@@ -262,9 +276,9 @@ class Clients:
 
     async def trim(self, name: str) -> None:
         """Delete records of the topics where that is planned, and have retention applied."""
-        env = self.world.client_env(name)
+        env = self.env(name)
         cut = [partition for partition in self.partitions if partition.topic == "cut"]
-        async with Admin(BOOTSTRAP, env=env, **TIMEOUTS) as admin:
+        async with Admin(self.bootstrap, env=env, **TIMEOUTS) as admin:
             while not self.is_over:
                 await trio.sleep(env.rng.uniform(0.5, 6))
                 try:
@@ -282,14 +296,14 @@ class Clients:
 
     async def churn(self, name: str) -> None:
         """Create, grow, change, describe and delete one topic of its own."""
-        env, count = self.world.client_env(name), 1
+        env, count = self.env(name), 1
         rng = env.rng
-        async with Admin(BOOTSTRAP, env=env, **TIMEOUTS) as admin:
+        async with Admin(self.bootstrap, env=env, **TIMEOUTS) as admin:
             while not self.is_over:
                 try:
                     count = await self._change(admin, name, count, rng)
                     if self.plan.are_churned_written:
-                        await write_some(env, name, **TIMEOUTS)
+                        await write_some(env, self.bootstrap, name, **TIMEOUTS)
                 except KafkaError as error:
                     self.world.log(name, error)
                 await self.describe(admin, name)
@@ -341,7 +355,7 @@ class Clients:
 
     async def create_topics(self) -> None:
         """Create the topics of the plan."""
-        async with Admin(BOOTSTRAP, env=self.world.client_env("admin"), **TIMEOUTS) as admin:
+        async with Admin(self.bootstrap, env=self.env("admin"), **TIMEOUTS) as admin:
             await admin.create_topics(
                 [NewTopic(name=topic.name, partition_count=topic.partition_count, configs=topic.configs) for topic in self.plan.topics]
             )
@@ -349,20 +363,20 @@ class Clients:
     async def end_trimming(self) -> None:
         """Keep what is left, so that the final read is of one log."""
         kept = {"retention.ms": "-1", "retention.bytes": "-1"}
-        async with Admin(BOOTSTRAP, env=self.world.client_env("admin"), **TIMEOUTS) as admin:
+        async with Admin(self.bootstrap, env=self.env("admin"), **TIMEOUTS) as admin:
             await admin.alter_configs({ConfigResource.topic(topic.name): kept for topic in self.plan.topics if topic.is_trimmed})
 
     async def ends(self) -> dict[TopicPartition, tuple[int, int]]:
         """Log start and high watermark of every partition."""
         names = [topic.name for topic in self.plan.topics]
-        async with Admin(BOOTSTRAP, env=self.world.client_env("ends"), **TIMEOUTS) as admin:
+        async with Admin(self.bootstrap, env=self.env("ends"), **TIMEOUTS) as admin:
             found = await admin.describe_offsets(names)
         return {partition: (offsets.log_start_offset, offsets.high_watermark) for partition, offsets in found.items()}
 
     async def read_to_the_end(self) -> None:
         """Read every partition from start to end, once everything is calm."""
         for partition, (start, end) in sorted((await self.ends()).items()):
-            async with self._consumer(self.world.client_env("final")) as consumer:
+            async with self._consumer(self.env("final")) as consumer:
                 consumer.assign([partition])
                 await consumer.seek(partition, start)
                 records: list[ConsumerRecord] = []
@@ -375,7 +389,7 @@ class Clients:
     async def _read_range(self, partition: TopicPartition, start: int, end: int) -> None:
         """Read the same once more, as whoever wants exactly one range of offsets does."""
         seen: list[SeenRecord] = []
-        async with Admin(BOOTSTRAP, env=self.world.client_env("range"), **TIMEOUTS) as admin:
+        async with Admin(self.bootstrap, env=self.env("range"), **TIMEOUTS) as admin:
             async for batches in read_range(admin, partition, start, end):
                 for position, header in iterate_headers(batches.batches):
                     epoch = header.partition_leader_epoch

@@ -1,4 +1,4 @@
-"""The adversary and the operator of a simulated node: what goes wrong, and who starts the node again.
+"""The adversary and the operator of one simulated node: what goes wrong, and who starts the node again. Each node of a cluster has its own.
 
 Decides when each fault of the plan strikes, drawing from the world's own generator. Knows what it did to the node, and so which ends of it
 were to be expected: ``failures`` are those that were not.
@@ -7,16 +7,17 @@ were to be expected: ``failures`` are those that were not.
 import errno
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from random import Random
 
 import trio
 
+from tests.sim.network import Weather
 from tests.sim.node_audit import Auditor
 from tests.sim.node_checker import Violation
 from tests.sim.node_history import Died, DiskFault, History
-from tests.sim.node_host import HOST, Death, NodeHost
+from tests.sim.node_host import Death, NodeHost
 from tests.sim.node_plan import Fault, Plan, draw_weather
-from tests.sim.world import World
 
 DISK_BYTES = 1 << 40
 START_LIMIT_SECONDS = 120
@@ -29,19 +30,32 @@ class NodeLost(Exception):  # noqa: N818 - it says what is the case
     """The node cannot be started any more."""
 
 
+@dataclass(slots=True, kw_only=True)
+class Victims:
+    """Whom the adversaries of one cluster may strike beside their own nodes: its ``nodes`` by name, and its clients, which come and go."""
+
+    nodes: list[str]
+    machine_of: Callable[[str], str]
+    client_scopes: dict[str, trio.CancelScope] = field(default_factory=dict)
+
+    def machines(self) -> list[str]:
+        """Where the clients are that may die."""
+        return [self.machine_of(name) for name in sorted(self.client_scopes)]
+
+
 class Adversary:
     """Does what the plan allows, and keeps the node running in between."""
 
-    def __init__(self, world: World, plan: Plan, host: NodeHost, auditor: Auditor, history: History) -> None:
-        self.world = world
+    def __init__(self, plan: Plan, host: NodeHost, auditor: Auditor, history: History, victims: "Victims") -> None:
+        self.world = host.world
         self.plan = plan
         self.host = host
+        self.victims = victims
         self.auditor = auditor
         self.history = history
         self.counts: Counter[str] = Counter()
         self.failures: list[Violation] = []
-        self.client_scopes: dict[str, trio.CancelScope] = {}
-        self.rng: Random = world.rng
+        self.rng: Random = self.world.rng
         self._is_disk_at_fault = False
         self._acts: dict[Fault, Callable[[], Awaitable[None]]] = {
             Fault.DIE: self._die,
@@ -51,6 +65,9 @@ class Adversary:
             Fault.DIE_WHILE_STOPPING: self._die_while_stopping,
             Fault.RESET: self._reset,
             Fault.CUT: self._cut,
+            Fault.ONE_WAY_CUT: self._cut_one_way,
+            Fault.SLOW_LINK: self._slow_link,
+            Fault.SPLIT: self._split,
             Fault.WEATHER: self._change_weather,
             Fault.CLIENT_DIES: self._kill_client,
             Fault.FULL_DISK: self._fill_disk,
@@ -63,7 +80,7 @@ class Adversary:
         def on_death(death: Death) -> None:
             auditor_noted(death)
             self.counts[death.value] += 1
-            history.add(Died(death=death))
+            history.add(Died(death=death, node=host.name))
 
         host.on_death = on_death
 
@@ -73,7 +90,7 @@ class Adversary:
         while trio.current_time() < end:
             await self._pause(self.rng.expovariate(1 / self.plan.pause_seconds))
             fault = self.rng.choice(self.plan.faults)
-            self.world.log("fault", fault.value)
+            self.world.log("fault", self.host.name, fault.value)
             self.counts[fault.value] += 1
             await self._acts[fault]()
             await self.keep_running()
@@ -81,7 +98,7 @@ class Adversary:
     async def calm(self) -> None:
         """End every fault, and have the node run."""
         self.host.forget_countdown()
-        self.world.network.heal()
+        self.world.network.heal(self.host.name)
         self.world.network.weather = draw_weather(Random(0))
         self.host.disk.space_bytes = DISK_BYTES
         if self._is_disk_at_fault or not self.host.is_running:
@@ -168,22 +185,52 @@ class Adversary:
         self.host.forget_countdown()
 
     async def _reset(self) -> None:
-        self.world.network.reset_connections(self.rng.choice([HOST, *sorted(self.client_scopes)]))
+        self.world.network.reset_connections(self.rng.choice([self.host.name, *self.victims.machines()]))
 
     async def _cut(self) -> None:
-        """Hold back what a client and the node say to each other, for less than anybody's patience."""
-        name = self.rng.choice(sorted(self.client_scopes))
-        self.world.network.isolate(HOST, [name])
-        await self._pause(self.rng.uniform(0.1, 2))
-        self.world.network.heal()
+        """Hold back what a client and the node say to each other, for less time than either waits."""
+        self.world.network.isolate(self.host.name, [self.rng.choice(self.victims.machines())])
+        await self._pause_and_heal(self.rng.uniform(0.1, 2))
+
+    async def _cut_one_way(self) -> None:
+        """The same in one direction: requests arrive and responses do not, or the other way round."""
+        self.world.network.cut(*self._draw_route())
+        await self._pause_and_heal(self.rng.uniform(0.1, 2))
+
+    async def _slow_link(self) -> None:
+        """Have one direction of one link be slow, and the rest as it is."""
+        seconds = self.rng.choice([0.2, 1.0])
+        self.world.network.slow(*self._draw_route(), Weather(min_latency=seconds / 2, max_latency=seconds))
+        await self._pause_and_heal(self.rng.uniform(0.5, 5))
+
+    async def _split(self) -> None:
+        """Cut the node off from others of its cluster, both ways or one way, for longer than sessions and elections take."""
+        peers = [name for name in self.victims.nodes if name != self.host.name]
+        is_deaf, is_mute = self.rng.choice([(True, True), (True, False), (False, True)])
+        for peer in self.rng.sample(peers, self.rng.randint(1, len(peers))):
+            if is_deaf:
+                self.world.network.cut(peer, self.host.name)
+            if is_mute:
+                self.world.network.cut(self.host.name, peer)
+        await self._pause_and_heal(self.rng.uniform(1, 20))
+
+    async def _pause_and_heal(self, seconds: float) -> None:
+        await self._pause(seconds)
+        self.world.network.heal(self.host.name)
+
+    def _draw_route(self) -> tuple[str, str]:
+        """A direction between the node and another machine of its cluster."""
+        ends = [self.host.name, self.rng.choice(self.victims.machines())]
+        self.rng.shuffle(ends)
+        return ends[0], ends[1]
 
     async def _change_weather(self) -> None:
         self.world.network.weather = draw_weather(self.rng)
 
     async def _kill_client(self) -> None:
-        name = self.rng.choice(sorted(self.client_scopes))
-        self.client_scopes[name].cancel()
-        self.world.network.reset_connections(name)
+        name = self.rng.choice(sorted(self.victims.client_scopes))
+        self.victims.client_scopes[name].cancel()
+        self.world.network.reset_connections(self.victims.machine_of(name))
 
     async def _fill_disk(self) -> None:
         self._begin_disk_fault()
@@ -230,7 +277,7 @@ class Adversary:
         await self.keep_running()
 
     async def _jump_clock(self) -> None:
-        self.world.clocks[HOST].skew_ms += self.rng.choice(JUMPS_MS)
+        self.world.clocks[self.host.name].skew_ms += self.rng.choice(JUMPS_MS)
 
     async def _slow_disk(self) -> None:
         incarnation = self.host.current

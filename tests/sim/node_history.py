@@ -152,9 +152,10 @@ class Positioned(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Died(Entry):
-    """The node died."""
+    """A node died."""
 
     death: Death
+    node: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

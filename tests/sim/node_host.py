@@ -1,12 +1,13 @@
-"""A machine that runs one node after the other: starts it, stops it, kills it, cuts its power, also between two operations of its disk.
+"""A machine that runs one incarnation of a node after the other: starts it, stops it, kills it, cuts its power, also between two operations
+of its disk. A ``ClusterHost`` holds the machines of one cluster; a world holds any number of them.
 
 Decides only what a death is: the disk is fenced first, then the connections break, then the tasks are cancelled, so that a dead node can
 neither write nor speak. Knows no workload and no checks; ``on_death`` and ``on_started`` let others look at the disk.
 
-Invariants: at most one incarnation lives; an incarnation that ends by itself is told apart from one that was killed.
+Invariants: at most one incarnation of a node lives; an incarnation that ends by itself is told apart from one that was killed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -29,7 +30,6 @@ DATA_DIRECTORIES = (Path("/data"), Path("/data2"))
 NODE_ID = 1
 PROPERTIES = {
     "node.id": str(NODE_ID),
-    "listeners": f"PLAINTEXT://{HOST}:{PORT}",
     "log.dirs": str(DATA_DIRECTORIES[0]),
     "cluster.id": "cluster-in-virtual-time",
     "group.initial.rebalance.delay.ms": "0",
@@ -73,10 +73,20 @@ class Incarnation:
 
 
 class NodeHost:
-    """The machine ``HOST``; ``nursery`` holds the node's tasks. ``config`` and ``texts`` are those of every start."""
+    """The machine ``name``; ``nursery`` holds the node's tasks. ``config`` and ``texts`` are those of every start."""
 
-    def __init__(self, world: World, nursery: trio.Nursery, config: NodeConfig, texts: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        world: World,
+        nursery: trio.Nursery,
+        config: NodeConfig,
+        texts: Mapping[str, str],
+        *,
+        name: str = HOST,
+        disk: Disk | None = None,
+    ) -> None:
         self.world = world
+        self.name = name
         self.config = config
         self.texts = texts
         self.incarnations: list[Incarnation] = []
@@ -87,6 +97,20 @@ class NodeHost:
         """What changed the disk, in order."""
         self._nursery = nursery
         self._countdown: tuple[int, Death, float] | None = None
+        if disk is not None:
+            world.disks[name] = disk
+
+    @property
+    def node_id(self) -> int:
+        return self.config.node_id
+
+    @property
+    def port(self) -> int:
+        return self.config.listeners[0].port
+
+    @property
+    def address(self) -> str:
+        return f"{self.name}:{self.port}"
 
     @property
     def current(self) -> Incarnation | None:
@@ -98,24 +122,24 @@ class NodeHost:
 
     @property
     def disk(self) -> Disk:
-        return self.world.disks[HOST]
+        return self.world.disks[self.name]
 
     async def start(self) -> Incarnation:
         """Begin an incarnation and wait until it serves or is over."""
-        assert not self.is_running, "one node at a time"
+        assert not self.is_running, "one incarnation at a time"
         if self.current is not None:
             await self.current.ended.wait()
-        env = self.world.node_env(HOST)
+        env = self.world.node_env(self.name)
         assert isinstance(env.files, MemoryFiles)
         broker = Broker(env, self.config, static_texts=self.texts)
         incarnation = Incarnation(number=len(self.incarnations) + 1, broker=broker, files=env.files)
         self.incarnations.append(incarnation)
         env.files.on_operation = self._on_operation
-        self.world.log("start", incarnation.number)
+        self.world.log("start", self.name, incarnation.number)
         self._nursery.start_soon(self._live, incarnation)
         await incarnation.changed.wait()
         if incarnation.is_up:
-            self.world.log("up", incarnation.number)
+            self.world.log("up", self.name, incarnation.number)
             self.on_started(incarnation)
         return incarnation
 
@@ -123,10 +147,10 @@ class NodeHost:
         """Stop gracefully; returns when the node is over, however that came about."""
         incarnation = self.current
         if incarnation is not None and incarnation.is_running:
-            self.world.log("stop", incarnation.number)
+            self.world.log("stop", self.name, incarnation.number)
             await incarnation.broker.stop()
             await incarnation.ended.wait()
-            self.world.log("stopped", incarnation.number)
+            self.world.log("stopped", self.name, incarnation.number)
 
     def die(self, death: Death) -> None:
         """Kill the running node now."""
@@ -137,16 +161,16 @@ class NodeHost:
         self.on_death(death)
         self._countdown = None
         if death is Death.KILL:
-            self.world.kill(HOST)
+            self.world.kill(self.name)
         else:
-            self.world.crash(HOST)
+            self.world.crash(self.name)
         incarnation.scope.cancel()
 
     def lose_power_while_down(self) -> None:
         """The machine loses power while no node runs on it."""
         assert not self.is_running
         self.on_death(Death.POWER)
-        self.world.crash(HOST)
+        self.world.crash(self.name)
 
     def die_before_operation(self, count: int, death: Death, *, torn_fraction: float = 0.0) -> None:
         """Let the node die before the disk's next ``count``-th change takes effect, whatever it is doing then.
@@ -179,14 +203,38 @@ class NodeHost:
         except* Exception as group:  # noqa: BLE001 - whatever ends a node is for the checker to judge
             if incarnation.death is None:
                 incarnation.error = group
-                self.world.log("failed", incarnation.number, type(group.exceptions[0]).__name__, str(group.exceptions[0]))
+                self.world.log("failed", self.name, incarnation.number, type(group.exceptions[0]).__name__, str(group.exceptions[0]))
         finally:
             incarnation.ended.set()
             incarnation.changed.set()
 
 
-def node_config(properties: Mapping[str, str], **log_changes: object) -> tuple[NodeConfig, dict[str, str]]:
-    """Return a configuration of properties over ``PROPERTIES``; ``log_changes`` are fields of ``LogConfig`` below what keys allow."""
-    config, settings = parse_server_properties({**PROPERTIES, **properties})
+class ClusterHost:
+    """The machines of the nodes of one cluster."""
+
+    def __init__(self, nodes: Sequence[NodeHost]) -> None:
+        self.nodes = tuple(nodes)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def running(self) -> list[NodeHost]:
+        return [node for node in self.nodes if node.is_running]
+
+    async def stop(self) -> None:
+        """Stop all nodes in order, at once; returns when all are over."""
+        async with trio.open_nursery() as nursery:
+            for node in self.nodes:
+                nursery.start_soon(node.stop)
+
+
+def node_config(properties: Mapping[str, str], *, name: str = HOST, **log_changes: object) -> tuple[NodeConfig, dict[str, str]]:
+    """Return the configuration of the node on the machine ``name``: ``properties`` over ``PROPERTIES``.
+
+    ``log_changes`` are fields of ``LogConfig`` below what keys allow.
+    """
+    config, settings = parse_server_properties({**PROPERTIES, "listeners": f"PLAINTEXT://{name}:{PORT}", **properties})
     log = replace(config.log, **log_changes)  # type: ignore[arg-type]  # fields of different types
     return replace(config, log=log, disk_pool_threads=1), dict(settings.texts)

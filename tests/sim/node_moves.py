@@ -5,13 +5,14 @@ directory that is drawn for it, and has to come there within the time that the r
 left on the disk.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
 import trio
 
 from log_service.client import Admin, TopicPartitionReplica
+from log_service.common.env import Env
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 from log_service.storage import future_logs
@@ -19,25 +20,27 @@ from log_service.storage.file_names import FUTURE_DIRECTORY_SUFFIX, parse_direct
 from tests.sim.disk import Directory, Disk
 from tests.sim.node_checker import Violation
 from tests.sim.node_clients import TIMEOUTS
-from tests.sim.node_host import BOOTSTRAP, DATA_DIRECTORIES, NODE_ID
+from tests.sim.node_host import DATA_DIRECTORIES, NodeHost
 from tests.sim.world import World
 
 LOOK_SECONDS = 0.2
 
 
 class Mover:
-    """Moves ``partitions``, those of topics that may be gone among them, until ``stop``."""
+    """Moves ``partitions``, those of topics that may be gone among them, on one node, until ``is_over``."""
 
-    def __init__(self, world: World, partitions: list[TopicPartition]) -> None:
+    def __init__(self, world: World, host: NodeHost, partitions: list[TopicPartition], env_of: Callable[[str], Env]) -> None:
         self.world = world
+        self.host = host
+        self._env_of = env_of
         self.is_over = False
         self._partitions = partitions
 
     async def move(self, name: str) -> None:
         """Ask for one move after the other."""
-        env = self.world.client_env(name)
+        env = self._env_of(name)
         rng = env.rng
-        async with Admin(BOOTSTRAP, env=env, **TIMEOUTS) as admin:
+        async with Admin(self.host.address, env=env, **TIMEOUTS) as admin:
             while not self.is_over:
                 partition = rng.choice(self._partitions)
                 for _ in range(rng.choice([1, 1, 1, 2])):
@@ -49,22 +52,22 @@ class Mover:
 
     async def settle(self, partitions: list[TopicPartition]) -> None:
         """Have each partition come to a directory that is drawn for it, and wait until it has."""
-        rng = self.world.client_env("drawer").rng
+        rng = self._env_of("drawer").rng
         await self.bring({each: rng.choice(DATA_DIRECTORIES).as_posix() for each in partitions})
 
     async def bring(self, targets: dict[TopicPartition, str]) -> None:
         """Have each partition come to its directory, and wait until it has."""
-        async with Admin(BOOTSTRAP, env=self.world.client_env("settler"), **TIMEOUTS) as admin:
+        async with Admin(self.host.address, env=self._env_of("settler"), **TIMEOUTS) as admin:
             await self._ask(admin, targets)
             while await self._on_their_way(admin, targets):  # noqa: ASYNC110 - nothing tells that a move has ended
                 await trio.sleep(LOOK_SECONDS)
 
     async def _ask(self, admin: Admin, targets: dict[TopicPartition, str]) -> None:
-        wanted = {TopicPartitionReplica(topic, index, NODE_ID): path for (topic, index), path in targets.items()}
+        wanted = {TopicPartitionReplica(topic, index, self.host.node_id): path for (topic, index), path in targets.items()}
         await admin.alter_replica_log_dirs(wanted, timeout_ms=8_000)
 
     async def _on_their_way(self, admin: Admin, targets: dict[TopicPartition, str]) -> bool:
-        described = (await admin.describe_log_dirs(timeout_ms=8_000))[NODE_ID]
+        described = (await admin.describe_log_dirs(timeout_ms=8_000))[self.host.node_id]
         places = [
             (partition, path, replica.is_future)
             for path, directory in described.items()

@@ -11,11 +11,11 @@ from random import Random
 from log_service.config.views import NodeConfig
 from tests.sim.network import Weather
 from tests.sim.node_history import TopicPlan
-from tests.sim.node_host import DATA_DIRECTORIES, Death, node_config
+from tests.sim.node_host import DATA_DIRECTORIES, HOST, Death, node_config
 
 
 class Fault(Enum):
-    """What may happen to the node and its clients."""
+    """What may happen to a node and its clients."""
 
     DIE = "die"
     DIE_AT_OPERATION = "die at an operation"
@@ -24,6 +24,9 @@ class Fault(Enum):
     DIE_WHILE_STOPPING = "die while stopping"
     RESET = "reset connections"
     CUT = "cut the network"
+    ONE_WAY_CUT = "cut the network one way"
+    SLOW_LINK = "slow link"
+    SPLIT = "split the nodes"
     WEATHER = "other weather"
     CLIENT_DIES = "a client dies"
     FULL_DISK = "full disk"
@@ -35,6 +38,17 @@ class Fault(Enum):
 COMMON = (Fault.RESET, Fault.WEATHER, Fault.SLOW_DISK)
 DEADLY = (Fault.DIE, Fault.DIE_AT_OPERATION, Fault.DIE_WHILE_STARTING, Fault.STOP, Fault.DIE_WHILE_STOPPING)
 OTHER = (Fault.CUT, Fault.CLIENT_DIES, Fault.FULL_DISK, Fault.FAILED_SYNC, Fault.CLOCK_JUMP)
+OF_LINKS = (Fault.ONE_WAY_CUT, Fault.SLOW_LINK)
+BETWEEN_NODES = (Fault.SPLIT,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """A node of the cluster: its machine and its configuration."""
+
+    name: str
+    config: NodeConfig
+    texts: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +67,7 @@ class Plan:
     deaths: tuple[Death, ...]
     topics: tuple[TopicPlan, ...]
     are_offsets_synced: bool
-    config: NodeConfig
-    texts: dict[str, str]
+    nodes: tuple[NodePlan, ...]
     producer_count: int
     member_count: int
     reader_count: int
@@ -75,24 +88,23 @@ class Plan:
     are_waits_judged: bool
 
 
-def draw_plan(seed: int) -> Plan:
-    """Return the plan of a seed."""
+def draw_plan(seed: int, name: str = HOST) -> Plan:
+    """Return the plan of a seed: a cluster of one node, on the machine ``name``."""
     rng = Random(f"plan {seed}")
     is_all_synced = rng.random() < 0.5
     compaction = Random(f"compaction {seed}")
     later = Random(f"moves {seed}")  # apart from the rest, so that a seed without moves is what it was
     are_churned_written = later.random() < 0.3
-    config, texts = _draw_config(rng, compaction, is_all_synced=is_all_synced, are_topics_made_by_asking=not are_churned_written)
+    node = _draw_node(name, rng, compaction, is_all_synced=is_all_synced, are_topics_made_by_asking=not are_churned_written)
     return Plan(
         seed=seed,
         seconds=rng.uniform(8, 30),
         pause_seconds=rng.choice([0.5, 1.5, 4.0]),
-        faults=_draw_faults(rng),
+        faults=(*_draw_faults(rng), *_draw_faults_of_network(Random(f"network faults {seed}"), node_count=1)),
         deaths=rng.choice([(Death.KILL,), (Death.POWER,), (Death.KILL, Death.POWER)]),
         topics=(*_draw_topics(rng, is_all_synced=is_all_synced), *_draw_compacted(compaction, is_all_synced=is_all_synced)),
         are_offsets_synced=is_all_synced,
-        config=config,
-        texts=texts,
+        nodes=(node,),
         producer_count=rng.randint(1, 3),
         member_count=rng.randint(1, 3),
         reader_count=rng.randint(0, 2),
@@ -105,7 +117,7 @@ def draw_plan(seed: int) -> Plan:
         assignors=rng.choice([("range",), ("cooperative-sticky",), ("range", "cooperative-sticky")]),
         are_members_static=rng.random() < 0.2,
         automatic_count=rng.choice([0, 0, 1, 2]),
-        are_logs_moved=later.random() < 0.6 and len(config.log_manager.log_dirs) > 1,
+        are_logs_moved=later.random() < 0.6 and len(node.config.log_manager.log_dirs) > 1,
         are_churned_written=are_churned_written,
         chunk_bytes=later.choice([1, 1_000, 1 << 20]),
         quiet_bytes=later.choice([0, 2_000, 1 << 20]),
@@ -130,6 +142,11 @@ def _draw_faults(rng: Random) -> tuple[Fault, ...]:
     deadly = [fault for fault in DEADLY if rng.random() < 0.6]
     other = [fault for fault in OTHER if rng.random() < 0.25]
     return tuple(common + deadly + other) or (Fault.DIE,)
+
+
+def _draw_faults_of_network(rng: Random, *, node_count: int) -> list[Fault]:
+    """Faults of single links, and of all that lie between nodes where there are some."""
+    return [fault for fault in OF_LINKS + BETWEEN_NODES * (node_count > 1) if rng.random() < 0.25]
 
 
 def _draw_topics(rng: Random, *, is_all_synced: bool) -> list[TopicPlan]:
@@ -167,9 +184,7 @@ def _draw_rewriting(rng: Random) -> dict[str, str]:
     return rng.choice([{}, {}, {"compression.type": rng.choice(["zstd", "gzip"])}, {"message.timestamp.type": "LogAppendTime"}])
 
 
-def _draw_config(
-    rng: Random, compaction: Random, *, is_all_synced: bool, are_topics_made_by_asking: bool
-) -> tuple[NodeConfig, dict[str, str]]:
+def _draw_node(name: str, rng: Random, compaction: Random, *, is_all_synced: bool, are_topics_made_by_asking: bool) -> NodePlan:
     """Small segments and short intervals, so that minutes show what takes weeks."""
     properties = {
         "log.retention.check.interval.ms": rng.choice(["1000", "5000"]),
@@ -188,8 +203,10 @@ def _draw_config(
         properties["log.dirs"] = ",".join(map(str, DATA_DIRECTORIES))
     if is_all_synced:
         properties["log.flush.interval.messages"] = "1"
-    return node_config(
+    config, texts = node_config(
         properties,
+        name=name,
         segment_bytes=rng.choice([1 << 11, 1 << 13, 1 << 16]),
         index_interval_bytes=rng.choice([64, 512, 4096]),
     )
+    return NodePlan(name=name, config=config, texts=texts)

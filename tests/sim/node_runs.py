@@ -1,10 +1,13 @@
-"""Plays seeds: one node, its clients and everything that goes wrong, in virtual time; then judges what happened.
+"""Plays seeds: a cluster, its clients and everything that goes wrong, in virtual time; then judges what happened.
 
     make sim SEEDS=0-99          many, on all cores, with figures (python -m tests.sim.node_runs --seeds 0-99)
     make sim SEEDS=17 TRACE=1    one again, with its trace (python -m tests.sim.node_runs --seeds 17 --trace)
 
 Decides the order of a run: topics are created, clients work while faults strike, then everything calms down, and within a bounded time all
-must be delivered, read and committed; at last the node is stopped in order and started once more.
+must be delivered, read and committed; at last the nodes are stopped in order and started once more.
+
+A world may hold several clusters that know nothing of each other. Each has a ``Run`` with adversaries, a history and a judgement of its
+own.
 """
 
 # ruff: noqa: T201 - a command
@@ -15,7 +18,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -28,12 +31,12 @@ from tests.sim.node_answers import check_refusals, refusals_noted
 from tests.sim.node_audit import Auditor, check_lookups
 from tests.sim.node_checker import Violation, check
 from tests.sim.node_clients import Clients
-from tests.sim.node_faults import Adversary, NodeLost
+from tests.sim.node_faults import Adversary, NodeLost, Victims
 from tests.sim.node_history import Entry, History, Send
-from tests.sim.node_host import HOST, NodeHost
+from tests.sim.node_host import ClusterHost, NodeHost
 from tests.sim.node_metadata_checker import check_metadata
 from tests.sim.node_moves import Mover, check_places, copied_in_steps
-from tests.sim.node_plan import Plan, draw_plan
+from tests.sim.node_plan import NodePlan, Plan, draw_plan
 from tests.sim.node_waits import Waiters, check_waits
 from tests.sim.world import World, sim_world
 
@@ -68,55 +71,61 @@ def reproduce(seed: int) -> str:
 
 
 class Run:
-    """One seed, in its world."""
+    """One cluster in its world, from a seed's plan. ``place`` tells its clients' machines from those of other clusters."""
 
-    def __init__(self, world: World, plan: Plan) -> None:
+    def __init__(self, world: World, nursery: trio.Nursery, plan: Plan, *, place: str = "") -> None:
         self.world = world
         self.plan = plan
         self.history = History(trio.current_time)
         self.history.topics = {topic.name: topic for topic in plan.topics}
         self.history.are_offsets_synced = plan.are_offsets_synced
-        self.clients = Clients(world, plan, self.history)
-        self.mover = Mover(world, [*self.clients.partitions, *OTHER_PARTITIONS])
         self.violations: list[Violation] = []
-        self.faults: Counter[str] = Counter()
+        self.cluster = ClusterHost([self._host(nursery, node) for node in plan.nodes])
+        self.clients = Clients(world, plan, self.history, self.cluster.bootstrap, place=place)
+        self.mover = Mover(world, self.cluster.nodes[0], [*self.clients.partitions, *OTHER_PARTITIONS], self.clients.env)
+        self.victims = Victims(nodes=[node.name for node in plan.nodes], machine_of=self.clients.machine_of)
+        self.auditors = [Auditor(host) for host in self.cluster.nodes]
+        self.adversaries = [Adversary(plan, host, auditor, self.history, self.victims) for host, auditor in self._audited()]
+
+    def _host(self, nursery: trio.Nursery, node: NodePlan) -> NodeHost:
+        disk = Disk(is_reordering=self.plan.is_disk_reordering)
+        return NodeHost(self.world, nursery, node.config, node.texts, name=node.name, disk=disk)
+
+    def _audited(self) -> Iterator[tuple[NodeHost, Auditor]]:
+        return zip(self.cluster.nodes, self.auditors, strict=True)
+
+    @property
+    def faults(self) -> Counter[str]:
+        """How often each fault struck, on all nodes together."""
+        return sum((adversary.counts for adversary in self.adversaries), Counter[str]())
 
     async def play(self) -> None:
         """Everything, from the first start to the last check."""
-        self.world.network.weather = self.plan.weather
-        self.world.disks[HOST] = Disk(is_reordering=self.plan.is_disk_reordering)
-        async with trio.open_nursery() as nursery:
-            host = NodeHost(self.world, nursery, self.plan.config, self.plan.texts)
-            auditor = Auditor(host)
-            adversary = Adversary(self.world, self.plan, host, auditor, self.history)
-            self.faults = adversary.counts
-            steps = copied_in_steps(self.plan.chunk_bytes, self.plan.quiet_bytes)
-            with exceptions_noted(self.violations), refusals_noted(self.history), steps:
-                await self._play_to_the_end(host, adversary)
-            self.violations += [*adversary.failures, *auditor.violations]
-            nursery.cancel_scope.cancel()
-        self.violations += [*check(self.history), *check_metadata(self.history), *check_refusals(self.history), *check_waits(self.history)]
-
-    async def _play_to_the_end(self, host: NodeHost, adversary: Adversary) -> None:
         try:
-            await self._play(host, adversary)
+            await self._play_to_the_end()
+        except Exception as error:  # noqa: BLE001 - a client that raises what it never should is a finding
+            self.violations.append(Violation("no surprise", described(error)))
+        for found in (*(each.failures for each in self.adversaries), *(each.violations for each in self.auditors)):
+            self.violations += found
+        for judge in (check, check_metadata, check_refusals, check_waits):
+            self.violations += judge(self.history)
+
+    async def _play_to_the_end(self) -> None:
+        try:
+            await self._play()
         except* NodeLost:
             self.violations.append(Violation("recovery", "the node cannot be started any more"))
         except* KafkaError as group:
             self.violations.append(Violation("availability", f"asked once all was calm: {described(group)}"))
 
-    async def _play(self, host: NodeHost, adversary: Adversary) -> None:
-        await adversary.keep_running()
+    async def _play(self) -> None:
+        await self._all(Adversary.keep_running)
         await self.clients.create_topics()
         async with trio.open_nursery() as readers:
             async with trio.open_nursery() as senders:
-                self._cast(senders, readers, adversary)
-                async with trio.open_nursery() as waiters:
-                    if self.plan.are_waits_judged:
-                        waiters.start_soon(Waiters(self.world, host, self.history, self.clients.partitions).run)
-                    await adversary.strike(self.plan.seconds)
-                    waiters.cancel_scope.cancel()
-                await adversary.calm()
+                self._cast(senders, readers)
+                await self._strike()
+                await self._all(Adversary.calm)
                 self.clients.is_over = self.mover.is_over = True
                 senders.cancel_scope.deadline = trio.current_time() + SETTLE_LIMIT_SECONDS
             if senders.cancel_scope.cancelled_caught:
@@ -130,19 +139,40 @@ class Run:
             self.clients.is_drained = True
             readers.cancel_scope.deadline = trio.current_time() + SETTLE_LIMIT_SECONDS
         await self.clients.end_trimming()
-        await self._stop(host)
-        await adversary.keep_running()
+        await self._stop()
+        await self._all(Adversary.keep_running)
         with trio.move_on_after(SETTLE_LIMIT_SECONDS) as reading:
             await self.clients.read_to_the_end()
         if reading.cancelled_caught:
             self.violations.append(Violation("liveness", f"the logs could not be read to their ends within {SETTLE_LIMIT_SECONDS} s"))
-        assert host.current is not None
-        self.violations += check_lookups(host.disk, host.current)
-        await self._stop(host)
-        self.violations += check_places(host.disk, is_calm=True)
+        for host in self.cluster.nodes:
+            assert host.current is not None
+            self.violations += check_lookups(host.disk, host.current)
+        await self._stop()
+        for host in self.cluster.nodes:
+            self.violations += check_places(host.disk, is_calm=True)
 
-    async def _stop(self, host: NodeHost) -> None:
-        """Stop in order, within bounds, and leave nothing open."""
+    async def _all(self, act: Callable[[Adversary], Awaitable[None]]) -> None:
+        """Have all adversaries do something at once: a node may need others to start."""
+        async with trio.open_nursery() as nursery:
+            for adversary in self.adversaries:
+                nursery.start_soon(act, adversary)
+
+    async def _strike(self) -> None:
+        """Let things go wrong for as long as is planned, and judge meanwhile how long requests wait."""
+        async with trio.open_nursery() as waiting:
+            if self.plan.are_waits_judged:
+                waiting.start_soon(Waiters(self.world, self.cluster.nodes[0], self.history, self.clients.partitions).run)
+            await self._all(lambda adversary: adversary.strike(self.plan.seconds))
+            waiting.cancel_scope.cancel()
+
+    async def _stop(self) -> None:
+        """Stop all nodes in order, within bounds, and leave nothing open."""
+        async with trio.open_nursery() as nursery:
+            for host in self.cluster.nodes:
+                nursery.start_soon(self._stop_one, host)
+
+    async def _stop_one(self, host: NodeHost) -> None:
         incarnation = host.current
         assert incarnation is not None
         with trio.move_on_after(STOP_LIMIT_SECONDS) as stopping:
@@ -153,11 +183,11 @@ class Run:
             text = f"{incarnation.files.open_count} files and {incarnation.files.lease_count} leases are left open"
             self.violations.append(Violation("stops in order", text))
 
-    def _cast(self, senders: trio.Nursery, readers: trio.Nursery, adversary: Adversary) -> None:
+    def _cast(self, senders: trio.Nursery, readers: trio.Nursery) -> None:
         plan, clients = self.plan, self.clients
 
         def begin(nursery: trio.Nursery, act: Callable[[str], Awaitable[None]], name: str, *, is_mortal: bool = True) -> None:
-            nursery.start_soon(self._live, adversary, act, name, is_mortal)
+            nursery.start_soon(self._live, act, name, is_mortal)
 
         for number in range(plan.producer_count):
             begin(senders, clients.produce, f"producer-{number}")
@@ -184,16 +214,16 @@ class Run:
         await trio.sleep(self.plan.seconds * 0.1)
         await self.clients.join(f"{name}.again")
 
-    async def _live(self, adversary: Adversary, act: Callable[[str], Awaitable[None]], name: str, is_mortal: bool) -> None:
+    async def _live(self, act: Callable[[str], Awaitable[None]], name: str, is_mortal: bool) -> None:
         """Run a client; one that was killed comes back as another."""
         life = 0
         while True:
             with trio.CancelScope() as scope:
                 if is_mortal:
-                    adversary.client_scopes[name] = scope
+                    self.victims.client_scopes[name] = scope
                 await act(name if not life else f"{name}.{life}")
             if not scope.cancelled_caught:
-                adversary.client_scopes.pop(name, None)
+                self.victims.client_scopes.pop(name, None)
                 return
             life += 1
             await trio.sleep(self.world.rng.uniform(0, 2))
@@ -248,26 +278,51 @@ def play(seed: int) -> Outcome:
 
 def play_with_trace(seed: int) -> tuple[Outcome, list[str], list[Entry]]:
     """The same, with the trace and the history."""
+    outcomes, world, histories = play_plans(seed, [draw_plan(seed)])
+    return outcomes[0], world.trace, histories[0].entries
+
+
+def play_plans(seed: int, plans: Sequence[Plan]) -> tuple[list[Outcome], World, list[History]]:
+    """Play several clusters in one world, whose machines have names of their own; return what became of each.
+
+    The weather is that of the first plan, and so are the steps in which logs are copied.
+    """
     begun = time.perf_counter()
-    outcome = Outcome(seed=seed, violations=[])
-    entries: list[Entry] = []
+    runs: list[Run] = []
+    seconds = 0.0
+    surprises: list[Violation] = []
 
     async def main(world: World) -> None:
-        run = Run(world, draw_plan(seed))
-        try:
-            await run.play()
-        except Exception as error:  # noqa: BLE001 - a client that raises what it never should is a finding
-            outcome.violations.append(Violation("no surprise", described(error)))
-        outcome.violations += run.violations
-        outcome.faults = run.faults
-        outcome.virtual_seconds = trio.current_time()
-        outcome.acknowledged_count = sum(send.is_ok for send in run.history.of(Send))
-        entries.extend(run.history.entries)
+        nonlocal seconds
+        world.network.weather = plans[0].weather
+        async with trio.open_nursery() as nodes:
+            places = [f"@{plan.nodes[0].name}" if len(plans) > 1 else "" for plan in plans]
+            runs.extend(Run(world, nodes, plan, place=place) for plan, place in zip(plans, places, strict=True))
+            histories = {host.name: run.history for run in runs for host in run.cluster.nodes}
+            steps = copied_in_steps(plans[0].chunk_bytes, plans[0].quiet_bytes)
+            with exceptions_noted(surprises), refusals_noted(histories), steps:
+                async with trio.open_nursery() as nursery:
+                    for run in runs:
+                        nursery.start_soon(run.play)
+            nodes.cancel_scope.cancel()
+        seconds = trio.current_time()
 
     world, _ = sim_world(seed, main)
-    outcome.digest, outcome.step_count, outcome.entry_count = world.digest, world.step_count, len(entries)
-    outcome.real_seconds = time.perf_counter() - begun
-    return outcome, world.trace, entries
+    outcomes = [
+        Outcome(
+            seed=run.plan.seed,
+            violations=[*surprises, *run.violations],
+            digest=world.digest,
+            virtual_seconds=seconds,
+            real_seconds=time.perf_counter() - begun,
+            step_count=world.step_count,
+            entry_count=len(run.history.entries),
+            acknowledged_count=sum(send.is_ok for send in run.history.of(Send)),
+            faults=run.faults,
+        )
+        for run in runs
+    ]
+    return outcomes, world, [run.history for run in runs]
 
 
 def described(error: BaseException) -> str:

@@ -37,7 +37,7 @@ from log_service.protocol.schema import Message
 from log_service.records.builder import build_batch
 from tests.sim.node_checker import Violation
 from tests.sim.node_history import History, Waited
-from tests.sim.node_host import BOOTSTRAP, HOST, PORT, Incarnation, NodeHost
+from tests.sim.node_host import Incarnation, NodeHost
 from tests.sim.world import World
 
 TICK_SECONDS = 0.001
@@ -191,7 +191,7 @@ class Waiters:
         env = self._env(name)
         while True:
             try:
-                line = Line(await env.network.connect(HOST, PORT))
+                line = Line(await env.network.connect(self._host.name, self._host.port))
             except OSError:
                 await trio.sleep(PAUSE_SECONDS)
                 continue
@@ -203,7 +203,7 @@ class Waiters:
                 line.close()
 
     def _env(self, name: str) -> Env:
-        host = f"{name}@{HOST}"
+        host = f"{name}@{self._host.name}"
         self.world.network.quiet_hosts.add(host)
         return self.world.client_env(host)
 
@@ -288,7 +288,7 @@ class Waiters:
         env = self._env(name)
         partition = TopicPartition(TOPIC, 0)
         settings: dict[str, Any] = {"fetch_max_wait_ms": LONGEST_WAIT_MS, "request_timeout_ms": 2 * LONGEST_WAIT_MS}
-        async with Consumer(BOOTSTRAP, env=env, auto_offset_reset="latest", **settings) as consumer:
+        async with Consumer(self._host.address, env=env, auto_offset_reset="latest", **settings) as consumer:
             consumer.assign([partition])
             offset, incarnation = UNKNOWN, self._host.current
             while True:
@@ -310,7 +310,7 @@ class Waiters:
         await self._make_topic(line)
         while True:
             partition = TopicPartition(TOPIC, rng.randrange(TOPIC_PARTITIONS))
-            batch = bytes(build_batch([(self.world.clocks[HOST].wall_ms(), None, b"-")]))
+            batch = bytes(build_batch([(self.world.clocks[self._host.name].wall_ms(), None, b"-")]))
             data = [PartitionProduceData(index=partition.partition, records=batch)]
             topic = TopicProduceData(name=TOPIC, topic_id=NO_TOPIC_ID, partition_data=data)
             base_offset = UNKNOWN

@@ -1,13 +1,19 @@
 """A node and its clients through crashes, lost power, failing disks and networks: one world per seed, and no promise broken in any of them.
 
-Its three neighbours play 150 more, beside it; ``make sim SEEDS=0-999`` plays as many as wanted.
+``make sim SEEDS=0-999`` plays as many as wanted.
 """
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.sim.node_runs import parse_seeds, play, play_with_trace
 
-SEEDS = range(50)
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = range(200)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -21,6 +27,14 @@ def test_same_seed_plays_the_same_run() -> None:
     (first, first_trace, _), (again, again_trace, _) = play_with_trace(5), play_with_trace(5)
     assert first_trace == again_trace
     assert (first.digest, first.entry_count, first.faults) == (again.digest, again.entry_count, again.faults)
+
+
+def test_a_run_is_the_same_in_other_processes_with_other_hashes() -> None:
+    code = "from tests.sim.node_runs import play; print([play(seed).digest for seed in (2, 8)])"
+    environments = [{**os.environ, "PYTHONHASHSEED": hash_seed} for hash_seed in ("1", "2")]
+    processes = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=each, stdout=subprocess.PIPE) for each in environments]
+    digests = {process.communicate()[0] for process in processes}
+    assert digests == {f"{[play(seed).digest for seed in (2, 8)]}\n".encode()}
 
 
 def test_seeds_are_named_as_ranges_and_lists() -> None:
