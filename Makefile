@@ -39,7 +39,7 @@ status: $(VENV)/installed  ## what runs
 	$(BIN)/tidelog status
 
 test: $(VENV)/installed-dev  ## all tests
-	$(PYTEST) -n $(WORKERS) --dist loadfile tests
+	$(PYTEST) -n $(WORKERS) --dist worksteal tests
 
 lint: $(VENV)/installed-dev  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
@@ -48,10 +48,10 @@ lint: $(VENV)/installed-dev  ## format, lint, types, import contracts
 	$(BIN)/lint-imports
 
 check: lint  ## what lint does, and unit tests and simulation
-	$(PYTEST) -n $(WORKERS) --dist loadfile tests/test_house.py tests/unit tests/sim
+	$(PYTEST) -n $(WORKERS) --dist worksteal tests/test_house.py tests/unit tests/sim
 
 unit: $(VENV)/installed-dev  ## unit tests alone
-	$(PYTEST) -n $(WORKERS) --dist loadfile tests/unit
+	$(PYTEST) -n $(WORKERS) --dist worksteal tests/unit
 
 format: $(VENV)/installed-dev  ## format and mend what can be mended
 	$(BIN)/ruff format .

@@ -1,24 +1,33 @@
 """The clusters that the client is tested against: tidelog, and Apache Kafka where the environment says where its libraries are.
 
-The tests are the same for both, and so is their outcome.
+The tests are the same for both, and so is their outcome. A ``ClusterPool`` starts each of them once, for all modules whose tests take any
+cluster; a test that needs properties of its own starts a cluster of its own.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import trio
 
-from log_service.client import Consumer, ConsumerRecord
+from log_service.client import BlockingAdmin, Consumer, ConsumerRecord
+from log_service.common.errors import KafkaError
 from tests.helpers.broker_process import BrokerThread
 from tests.integration.kafka_node import KafkaNode, skip_unless_kafka_is_there
 
-APACHE_KAFKA = "apache kafka"
-CLUSTERS = ("tidelog", APACHE_KAFKA)
+TIDELOG, APACHE_KAFKA = "tidelog", "apache kafka"
+CLUSTERS = (TIDELOG, APACHE_KAFKA)
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 PROPERTIES = {"num.partitions": "4", "group.min.session.timeout.ms": "1000"}
+SHARED_PROPERTIES: Mapping[str, str] = {
+    "log.retention.ms": "-1",
+    "log.initial.task.delay.ms": "0",
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+}
+"""Of the clusters of a pool: records of long ago stay, and compaction does not keep a test waiting."""
 
 
 @contextmanager
@@ -45,6 +54,34 @@ def cluster(name: str, directory: Path, more: Mapping[str, str] = NO_PROPERTIES)
     else:
         with tidelog(directory, more) as servers:
             yield servers
+
+
+class ClusterPool:
+    """The clusters that modules share. Each is started when a module first asks for it, and ends with the pool.
+
+    A module may change topics and groups. It changes nothing else: not the cluster's configuration, features or directories.
+    """
+
+    def __init__(self, stack: ExitStack, make_directory: Callable[[str], Path]) -> None:
+        self._stack = stack
+        self._make_directory = make_directory
+        self._servers: dict[str, str] = {}
+
+    def servers(self, name: str) -> str:
+        """Return the bootstrap servers of the one of ``CLUSTERS`` that is named, or skip."""
+        if name not in self._servers:
+            directory = self._make_directory("shared")
+            self._servers[name] = self._stack.enter_context(cluster(name, directory, SHARED_PROPERTIES))
+        return self._servers[name]
+
+    def emptied(self, name: str) -> str:
+        """The same, once the topics of earlier modules are deleted: all names are free."""
+        servers = self.servers(name)
+        with BlockingAdmin(servers) as admin:
+            while left := [topic.name for topic in admin.list_topics()]:
+                with suppress(KafkaError):  # one that a test has just deleted
+                    admin.delete_topics(left)
+        return servers
 
 
 def _placed(properties: Mapping[str, str], directory: Path) -> dict[str, str]:

@@ -17,9 +17,8 @@ import pytest
 
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration import confluent
-from tests.integration.client_clusters import apache_kafka, tidelog
+from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, ClusterPool, cluster
 from tests.integration.differential import RECORD, Cluster, Clusters, Duel, Recording
-from tests.integration.kafka_node import skip_unless_kafka_is_there
 from tests.integration.wire import Wire
 
 BOOTSTRAP_VARIABLE = "TIDELOG_TEST_BOOTSTRAP"
@@ -101,20 +100,27 @@ def new_topic(bootstrap: str, name: str) -> Callable[..., str]:
     return create
 
 
-@pytest.fixture(scope="module", params=["recorded", "apache-kafka"])
-def clusters(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
-    """tidelog, and Apache Kafka or its recorded answers, fresh for a module and with its ``PROPERTIES``."""
-    more = getattr(request.module, "PROPERTIES", {})
-    if request.param == "recorded" and os.environ.get(RECORD):
-        pytest.skip(f"{RECORD} is set: answers are recorded, not compared with recordings")
+@pytest.fixture(scope="package")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterPool]:
+    """The clusters that modules share; they end with the last integration test, before a simulation begins in the same process."""
     with ExitStack() as stack:
-        kafka = None
-        if request.param == "apache-kafka":
-            skip_unless_kafka_is_there()
-            address = stack.enter_context(apache_kafka(tmp_path_factory.mktemp("kafka"), more))
-            kafka = Cluster(bootstrap=address, wire=stack.enter_context(Wire(address)))
-        address = stack.enter_context(tidelog(tmp_path_factory.mktemp("tidelog"), more))
-        yield Clusters(tidelog=Cluster(bootstrap=address, wire=stack.enter_context(Wire(address))), kafka=kafka)
+        yield ClusterPool(stack, tmp_path_factory.mktemp)
+
+
+@pytest.fixture(scope="module", params=["recorded", "apache-kafka"])
+def clusters(request: pytest.FixtureRequest, pool: ClusterPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    """tidelog, and Apache Kafka or its recorded responses, without topics; of the module's own where it has ``PROPERTIES``."""
+    if request.param == "recorded" and os.environ.get(RECORD):
+        pytest.skip(f"{RECORD} is set: responses are recorded, not compared with recordings")
+    own = getattr(request.module, "PROPERTIES", None)
+    with ExitStack() as stack:
+
+        def opened(name: str) -> Cluster:
+            address = pool.emptied(name) if own is None else stack.enter_context(cluster(name, tmp_path_factory.mktemp("own"), own))
+            return Cluster(bootstrap=address, wire=stack.enter_context(Wire(address)))
+
+        kafka = opened(APACHE_KAFKA) if request.param == "apache-kafka" else None
+        yield Clusters(tidelog=opened(TIDELOG), kafka=kafka)
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ Each test runs twice. ``recorded`` holds tidelog to the answers of Apache Kafka 
 tests: it never needs Java. ``apache-kafka`` asks a real one as well (``TIDELOG_KAFKA_LIBS``, see ``client_clusters``; skipped loudly
 without) and checks that what was recorded still holds; with ``TIDELOG_RECORD=1`` it writes the recordings instead.
 
-Both clusters are fresh for each module, so that topics may have plain names; a module's ``PROPERTIES`` are server properties for both.
+Both clusters are without topics when a module begins, so that topics may have plain names. Modules share them, one after the other; a
+module whose clusters need properties of their own, or are changed for good, names these in ``PROPERTIES`` and gets two that are new.
 Ids, ports, hosts and times are masked; texts count only as "there" or "not there"; lists of structs are compared without their order,
 because Kafka's comes from hash maps (``ordered=True`` where the order is a promise).
 """

@@ -2,7 +2,6 @@
 
 import itertools
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -27,7 +26,7 @@ from log_service.client import (
     read_range,
     read_range_arrow,
 )
-from tests.integration.client_clusters import CLUSTERS, cluster, read_all, run
+from tests.integration.client_clusters import CLUSTERS, ClusterPool, read_all, run
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -35,9 +34,8 @@ names = itertools.count()
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with cluster(request.param, tmp_path_factory.mktemp("cluster")) as servers:
-        yield servers
+def bootstrap(request: pytest.FixtureRequest, pool: ClusterPool) -> str:
+    return pool.servers(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -410,7 +408,7 @@ def test_a_member_that_does_not_poll_loses_its_partitions(bootstrap: str, topic:
 def test_topics_are_created_grown_configured_and_deleted(bootstrap: str) -> None:
     name, resource = "administered", ConfigResource.topic("administered")
     with BlockingAdmin(bootstrap) as admin:
-        admin.create_topics([NewTopic(name=name, partition_count=2, replication_factor=1, configs={"retention.ms": "777000"})])
+        admin.create_topics([NewTopic(name=name, partition_count=2, replication_factor=1, configs={"retention.bytes": "777000"})])
         with pytest.raises(ItemsFailed) as caught:
             admin.create_topics([NewTopic(name=name), NewTopic(name="administered-too", partition_count=1)])
         assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
@@ -418,10 +416,10 @@ def test_topics_are_created_grown_configured_and_deleted(bootstrap: str) -> None
         admin.create_partitions({name: 5})
         assert admin.describe_topics([name])[name].partition_count == 5
         assert {"administered", "administered-too"} <= {listing.name for listing in admin.list_topics()}
-        admin.alter_configs({resource: {"retention.ms": None, "segment.bytes": "1048600"}})
+        admin.alter_configs({resource: {"retention.bytes": None, "segment.bytes": "1048600"}})
         configs = admin.describe_configs([resource])[resource]
         assert (configs["segment.bytes"].value, configs["segment.bytes"].source) == ("1048600", "DYNAMIC_TOPIC_CONFIG")
-        assert configs["retention.ms"].is_default
+        assert configs["retention.bytes"].is_default
         with pytest.raises(ItemsFailed, match="administered"):
             admin.alter_configs({resource: {"no.such.key": "1"}})
         admin.delete_topics([name, "administered-too"])

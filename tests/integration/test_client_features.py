@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from log_service.client import (
     RecordDeserializationError,
     TopicPartition,
 )
-from tests.integration.client_clusters import CLUSTERS, cluster, read_all, run
+from tests.integration.client_clusters import CLUSTERS, ClusterPool, read_all, run
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -29,9 +28,8 @@ names = itertools.count()
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)
-def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with cluster(request.param, tmp_path_factory.mktemp("cluster")) as servers:
-        yield servers
+def bootstrap(request: pytest.FixtureRequest, pool: ClusterPool) -> str:
+    return pool.servers(request.param)
 
 
 @pytest.fixture

@@ -10,6 +10,9 @@ from tests.integration.differential import Duel
 
 pytestmark = pytest.mark.timeout(120)
 
+PROPERTIES: dict[str, str] = {}
+"""None: the defaults are shown."""
+
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 

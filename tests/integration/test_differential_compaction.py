@@ -14,12 +14,6 @@ from log_service.records.compression import Codec
 from tests.integration.differential import Cluster, Duel
 from tests.integration.record_requests import THEN, configs_request, fetch_request, produce_request, ready_topic, wanted
 
-PROPERTIES = {
-    "log.cleaner.backoff.ms": "100",
-    "log.cleaner.dedupe.buffer.size": "2097152",
-    "log.retention.ms": "-1",
-    "log.initial.task.delay.ms": "0",
-}
 CLEAN_SECONDS = 40.0
 Pair = tuple[bytes | None, bytes | None]
 

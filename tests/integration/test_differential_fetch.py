@@ -27,9 +27,6 @@ from tests.integration.record_requests import (
     wanted,
 )
 
-PROPERTIES = {"log.retention.ms": "-1"}
-"""Records of long ago stay."""
-
 READ_COMMITTED = 1
 
 

@@ -16,9 +16,6 @@ from log_service.records.compression import Codec
 from tests.integration.differential import Duel
 from tests.integration.record_requests import THEN, batch, fetch_request, offsets_request, produce_request, ready_topic, wanted
 
-PROPERTIES = {"log.retention.ms": "-1"}
-"""Records of long ago stay."""
-
 SPECIAL = (-1, -2, -3, -4, -5, -6, -7, -100, -(2**63))
 
 

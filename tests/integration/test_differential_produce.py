@@ -51,9 +51,6 @@ from tests.integration.record_requests import (
     wanted,
 )
 
-PROPERTIES = {"log.retention.ms": "-1"}
-"""Records of long ago stay."""
-
 TEXTS = {"error_message", "batch_index_error_message"}
 """Ours say what is wrong where Apache Kafka is silent, and say it in other words."""
 

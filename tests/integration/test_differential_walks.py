@@ -28,7 +28,6 @@ from tests.integration.record_requests import (
     wanted,
 )
 
-PROPERTIES = {"log.retention.ms": "-1"}
 IGNORED = {"error_message", "batch_index_error_message", "session_id"}
 STEPS = 250
 LAST_SEQUENCE = 2**31 - 1

@@ -1,6 +1,6 @@
 """How long a request is kept that could be answered: what is due when, and from which moment on it is late."""
 
-from itertools import count
+from itertools import count, islice
 
 import pytest
 import trio
@@ -23,11 +23,12 @@ def test_a_response_is_late_from_a_tick_on(late_seconds: float, is_broken: bool)
     assert [violation.rule for violation in check_waits(history)] == ["what waits is woken"] * is_broken
 
 
-def test_a_run_judges_every_kind_of_wait() -> None:
-    seed = next(seed for seed in count() if draw_plan(seed).are_waits_judged)
-    outcome, _, entries = play_with_trace(seed)
-    assert not outcome.violations, str(outcome)
-    kinds = {entry.what.split()[1] for entry in entries if isinstance(entry, Waited)}
+def test_runs_judge_every_kind_of_wait() -> None:
+    kinds: set[str] = set()
+    for seed in islice((seed for seed in count() if draw_plan(seed).are_waits_judged), 4):
+        outcome, _, entries = play_with_trace(seed)
+        assert not outcome.violations, str(outcome)
+        kinds |= {entry.what.split()[1] for entry in entries if isinstance(entry, Waited)}
     assert kinds == {"fetch", "poll", "produce", "creation", "deletion"}
 
 
