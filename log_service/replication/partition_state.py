@@ -1,0 +1,402 @@
+"""Who leads a partition, which replicas are in sync, and how far its records are safe: one replica's view, as a value.
+
+Decides
+
+* who leads in which epoch, as the metadata says;
+* where the high watermark is: at the least log end of this replica and of the followers that it waits for;
+* which change of the in-sync replicas (ISR) the leader proposes, and what the controller's response, or newer metadata, does to a proposal;
+* how far a consumer may read, and when an append is acknowledged.
+
+Reads no clock, knows neither log nor network: the caller says what time it is, what was appended, synced and fetched. Each call returns
+what it changed, so that the caller can announce it. An append is two assignments where the log end alone makes a record safe, because
+this is on the way of every record.
+
+The high watermark waits for every follower of the *maximal* ISR: the committed ISR and the one that is proposed (KIP-497). The controller
+may have taken either, and may elect any of its members. The high watermark also waits for a follower that is about to join the ISR: one
+that is caught up and may join. Otherwise it could run ahead of the follower for ever. It stands still while the committed ISR has fewer
+members than ``min.insync.replicas`` (KIP-966), because an eligible leader replica outside the ISR has to hold all records below it.
+
+Invariants: the high watermark never passes this replica's log end, its synced end where records are synced first, or the log end of a
+member of the maximal ISR that the leader has heard of; it never goes back while this node leads. The last stable offset never passes it. At
+most one proposal is under way. Metadata of an older partition epoch changes nothing: a response of the controller may have overtaken it.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, Flag, auto
+from typing import NamedTuple
+
+from log_service.common.errors import ErrorCode
+from log_service.common.types import NO_LEADER_EPOCH, NO_NODE
+from log_service.metadata.partition import PartitionRegistration
+
+UNKNOWN_OFFSET = -1
+NO_BROKER_EPOCH = -1
+NO_PARTITION_EPOCH = -1
+DEFAULT_LAG_MAX_MS = 30_000
+_NEVER_MS = -(1 << 62)
+_NO_LIMIT = (1 << 63) - 1
+
+_PROPOSAL_IS_VOID = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+"""The controller has certainly not taken the proposal: the committed ISR holds."""
+_METADATA_DECIDES = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+"""The controller knows something newer than this leader, or has taken the proposal: the proposal stays until metadata comes."""
+
+
+class Change(Flag):
+    """What a call changed, for the caller to announce."""
+
+    NOTHING = 0
+    LED = auto()
+    """This node leads, in an epoch in which it did not lead before."""
+    LOST = auto()
+    """This node leads no more."""
+    HIGH_WATERMARK = auto()
+    MUST_RESEND = auto()
+    """The proposal has to be sent again."""
+
+
+class Isolation(Enum):
+    """How far a consumer reads (KIP-98)."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+    @classmethod
+    def of(cls, level: int) -> "Isolation":
+        """Return the isolation level of a request. A level that does not exist is read_uncommitted, as Apache Kafka takes it."""
+        return cls.READ_COMMITTED if level == 1 else cls.READ_UNCOMMITTED
+
+
+class IsrProposal(NamedTuple):
+    """An ISR that the leader proposes to the controller, against the partition epoch that it knows.
+
+    ``members`` are (broker id, broker epoch) with the epoch of the member's last fetch. It is -1 for the leader, whose epoch the request
+    names, and for a member that has not fetched since this node leads (KIP-903).
+    """
+
+    members: tuple[tuple[int, int], ...]
+    leader_epoch: int
+    partition_epoch: int
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The proposed members."""
+        return tuple(broker_id for broker_id, _ in self.members)
+
+
+class FollowerState:
+    """What the leader knows of one follower, from its fetches. Times are monotonic milliseconds."""
+
+    __slots__ = ("broker_epoch", "last_caught_up_ms", "last_fetch_ms", "leader_end_at_last_fetch", "log_end_offset", "log_start_offset")
+
+    def __init__(self) -> None:
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.broker_epoch = NO_BROKER_EPOCH
+        self.last_caught_up_ms = _NEVER_MS
+        self.last_fetch_ms = _NEVER_MS
+        self.leader_end_at_last_fetch = UNKNOWN_OFFSET
+
+    def __repr__(self) -> str:
+        return f"<FollowerState end={self.log_end_offset} start={self.log_start_offset} broker_epoch={self.broker_epoch}>"
+
+    def begin_epoch(self, leader_end_offset: int, now_ms: int, *, is_in_sync: bool) -> None:
+        """Begin a leader epoch: a member of the ISR has from now on the whole lag time to fetch."""
+        self.last_caught_up_ms = now_ms if is_in_sync else _NEVER_MS
+        self.last_fetch_ms = now_ms if is_in_sync else _NEVER_MS
+        self.leader_end_at_last_fetch = leader_end_offset
+
+    def note_fetch(self, offset: int, log_start_offset: int, broker_epoch: int, leader_end_offset: int, now_ms: int) -> None:
+        """Take over a fetch. A follower that has now what the leader had at the fetch before was caught up at that time."""
+        if offset >= leader_end_offset:
+            self.last_caught_up_ms = now_ms
+        elif offset >= self.leader_end_at_last_fetch:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_end_offset, self.log_start_offset, self.broker_epoch = offset, log_start_offset, broker_epoch
+        self.last_fetch_ms, self.leader_end_at_last_fetch = now_ms, leader_end_offset
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
+        """Whether the follower has everything, or had everything not long ago."""
+        return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
+
+
+class PartitionState:
+    """One replica of a partition on node ``node_id``. Public attributes are read by all and changed by the methods here alone.
+
+    ``is_synced_first`` is ``flush.messages=1``: a record of this replica counts only once it is synced. ``first_unstable_offset`` is where
+    the first open transaction begins. ``is_safe_at_once`` says that this replica's log end alone makes a record safe,
+    ``is_under_min_isr`` that fewer replicas are in sync than the topic asks for; no partition is asked for more than it has replicas.
+    ``eligible_brokers`` are the brokers that may be in an ISR, with their broker epochs: neither fenced nor shutting down.
+    """
+
+    __slots__ = (
+        "_awaited",
+        "eligible_brokers",
+        "epoch_start_offset",
+        "first_unstable_offset",
+        "followers",
+        "high_watermark",
+        "is_leader",
+        "is_safe_at_once",
+        "is_synced_first",
+        "is_under_min_isr",
+        "isr",
+        "lag_max_ms",
+        "leader",
+        "leader_epoch",
+        "log_end_offset",
+        "min_insync_replicas",
+        "node_id",
+        "partition_epoch",
+        "proposal",
+        "registration",
+        "synced_end_offset",
+    )
+
+    def __init__(
+        self,
+        node_id: int,
+        *,
+        log_end_offset: int = 0,
+        synced_end_offset: int = 0,
+        high_watermark: int = 0,
+        min_insync_replicas: int = 1,
+        is_synced_first: bool = False,
+        lag_max_ms: int = DEFAULT_LAG_MAX_MS,
+    ) -> None:
+        self.node_id = node_id
+        self.is_leader = False
+        self.leader: int = NO_NODE
+        self.leader_epoch: int = NO_LEADER_EPOCH
+        self.partition_epoch = NO_PARTITION_EPOCH
+        self.registration: PartitionRegistration | None = None
+        self.isr: tuple[int, ...] = ()
+        self.proposal: IsrProposal | None = None
+        self.followers: dict[int, FollowerState] = {}
+        self.eligible_brokers: Mapping[int, int] = {}
+        self.log_end_offset = log_end_offset
+        self.synced_end_offset = synced_end_offset
+        self.high_watermark = min(high_watermark, log_end_offset)
+        self.first_unstable_offset = _NO_LIMIT
+        self.epoch_start_offset = 0
+        self.min_insync_replicas = min_insync_replicas
+        self.is_synced_first = is_synced_first
+        self.lag_max_ms = lag_max_ms
+        self._awaited: tuple[FollowerState, ...] = ()
+        self.is_safe_at_once = False
+        self.is_under_min_isr = False
+
+    def __repr__(self) -> str:
+        role = "leader" if self.is_leader else "follower"
+        isr = ",".join(map(str, self.isr))
+        return f"<PartitionState {role} epoch={self.leader_epoch} hw={self.high_watermark} end={self.log_end_offset} isr={isr}>"
+
+    # Who is who
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """All replicas, those too that are being added or removed."""
+        return () if self.registration is None else self.registration.replicas
+
+    @property
+    def adding_replicas(self) -> tuple[int, ...]:
+        """The replicas that a reassignment adds."""
+        return () if self.registration is None else self.registration.adding_replicas
+
+    @property
+    def removing_replicas(self) -> tuple[int, ...]:
+        """The replicas that a reassignment removes."""
+        return () if self.registration is None else self.registration.removing_replicas
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """The members of the committed ISR and of the proposed one."""
+        return frozenset(self.isr) if self.proposal is None else frozenset((*self.isr, *self.proposal.isr))
+
+    # How far
+
+    @property
+    def own_end_offset(self) -> int:
+        """How far this replica's own records count: up to its log end, or up to what is synced."""
+        return self.synced_end_offset if self.is_synced_first else self.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """How far ``read_committed`` consumers may read: to the high watermark, or to the first open transaction."""
+        return min(self.high_watermark, self.first_unstable_offset)
+
+    @property
+    def is_end_known(self) -> bool:
+        """Whether the high watermark has reached what the leader epoch began with: an earlier leader may have shown that much (KIP-207)."""
+        return self.high_watermark >= self.epoch_start_offset
+
+    def read_limit(self, isolation: Isolation) -> int:
+        """Return the offset below which a consumer may read."""
+        return self.high_watermark if isolation is Isolation.READ_UNCOMMITTED else self.last_stable_offset
+
+    def acknowledgement(self, leader_epoch: int, required_offset: int, *, needs_all: bool) -> ErrorCode | None:
+        """Return how the append of ``leader_epoch`` that ended at ``required_offset`` came out; None while that is open.
+
+        With ``needs_all`` (acks=all) it has to be below the high watermark, else only this replica has to have it.
+        """
+        if not self.is_leader or leader_epoch != self.leader_epoch:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if (self.high_watermark if needs_all else self.own_end_offset) < required_offset:
+            return None
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if needs_all and self.is_under_min_isr else ErrorCode.NONE
+
+    # What the metadata says
+
+    def apply(self, registration: PartitionRegistration, *, is_online: bool, now_ms: int) -> Change:
+        """Take over what the metadata says of the partition. A replica whose log is not ``is_online`` leads nothing.
+
+        A proposal that was made against this very partition epoch stays: the controller may still take it.
+        """
+        if registration.partition_epoch < self.partition_epoch:
+            return Change.NOTHING
+        was_leader = self.is_leader
+        is_new_epoch = not was_leader or registration.leader_epoch != self.leader_epoch
+        made_against = None if self.proposal is None else (self.proposal.leader_epoch, self.proposal.partition_epoch)
+        if made_against != (registration.leader_epoch, registration.partition_epoch):
+            self.proposal = None
+        self.registration, self.isr = registration, registration.isr
+        self.leader, self.leader_epoch = registration.leader, registration.leader_epoch
+        self.partition_epoch = registration.partition_epoch
+        self.is_leader = is_online and registration.leader == self.node_id
+        if not self.is_leader:
+            self._forget_followers()
+            return Change.LOST if was_leader else Change.NOTHING
+        if is_new_epoch:
+            self.epoch_start_offset = self.log_end_offset
+        known = self.followers if was_leader else {}
+        self.followers = {id_: known.get(id_) or FollowerState() for id_ in registration.replicas if id_ != self.node_id}
+        for broker_id, follower in self.followers.items():
+            if is_new_epoch or broker_id not in known:
+                follower.begin_epoch(self.log_end_offset, now_ms, is_in_sync=broker_id in self.isr)
+        return self.look_again(now_ms) | (Change.LED if is_new_epoch else Change.NOTHING)
+
+    def retire(self) -> Change:
+        """Serve the partition no more: it is deleted, or this node is none of its replicas."""
+        was_leader, self.is_leader = self.is_leader, False
+        self.leader, self.isr = NO_NODE, ()
+        self._forget_followers()
+        return Change.LOST if was_leader else Change.NOTHING
+
+    def reconfigure(self, *, min_insync_replicas: int, is_synced_first: bool, now_ms: int) -> Change:
+        """Take over what the topic's configuration says."""
+        self.min_insync_replicas, self.is_synced_first = min_insync_replicas, is_synced_first
+        return self.look_again(now_ms)
+
+    def hold_stable_at(self, first_unstable_offset: int | None) -> None:
+        """Let ``read_committed`` consumers read up to the first open transaction; None where no transaction is open."""
+        self.first_unstable_offset = _NO_LIMIT if first_unstable_offset is None else first_unstable_offset
+
+    # What happens to the log
+
+    def note_append(self, log_end_offset: int) -> bool:
+        """Take over the leader's new log end, and say whether the high watermark moved."""
+        self.log_end_offset = log_end_offset
+        if self.is_safe_at_once:
+            self.high_watermark = log_end_offset
+            return True
+        return self._advance_high_watermark()
+
+    def note_sync(self, synced_end_offset: int) -> bool:
+        """Take over how far this replica's log is synced, and say whether ``own_end_offset`` or the high watermark moved."""
+        is_moved = self.is_synced_first and synced_end_offset > self.synced_end_offset
+        self.synced_end_offset = synced_end_offset
+        return self._advance_high_watermark() or is_moved
+
+    def note_fetch(self, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int, now_ms: int) -> Change:
+        """Take over a follower's fetch: ``offset`` is its log end. A fetch that diverges from this log is not one to note."""
+        self.followers[broker_id].note_fetch(offset, log_start_offset, broker_epoch, self.log_end_offset, now_ms)
+        return self.look_again(now_ms)
+
+    def look_again(self, now_ms: int) -> Change:
+        """See what time, or a change of ``eligible_brokers``, did to the followers that the high watermark waits for."""
+        if not self.is_leader:
+            return Change.NOTHING
+        self.is_under_min_isr = len(self.isr) < min(self.min_insync_replicas, len(self.replicas))
+        maximal = self.maximal_isr
+        self._awaited = tuple(
+            follower
+            for broker_id, follower in self.followers.items()
+            if broker_id in maximal
+            or (follower.is_caught_up(self.log_end_offset, now_ms, self.lag_max_ms) and self._is_eligible(broker_id, follower))
+        )
+        self.is_safe_at_once = not self._awaited and not self.is_synced_first and not self.is_under_min_isr
+        return Change.HIGH_WATERMARK if self._advance_high_watermark() else Change.NOTHING
+
+    def _forget_followers(self) -> None:
+        self.followers, self._awaited, self.proposal, self.is_safe_at_once = {}, (), None, False
+
+    def _advance_high_watermark(self) -> bool:
+        if not self.is_leader or self.is_under_min_isr:
+            return False
+        reached = min((self.own_end_offset, *(follower.log_end_offset for follower in self._awaited)))
+        if reached <= self.high_watermark:
+            return False
+        self.high_watermark = reached
+        return True
+
+    # The in-sync replicas
+
+    def propose_expansion(self, broker_id: int) -> IsrProposal | None:
+        """Propose that a follower joins the ISR, if it may and nothing else is proposed.
+
+        It needs all records below the high watermark and all with which the leader epoch began, and has to be eligible (KIP-841, KIP-903).
+        """
+        follower = self.followers.get(broker_id)
+        if follower is None or self.proposal is not None or broker_id in self.isr or not self._is_eligible(broker_id, follower):
+            return None
+        if follower.log_end_offset < max(self.high_watermark, self.epoch_start_offset):
+            return None
+        return self._propose((*self.isr, broker_id))
+
+    def propose_shrink(self, now_ms: int) -> IsrProposal | None:
+        """Propose the ISR without those that have not been caught up for the lag time, if there are any and nothing else is proposed."""
+        if not self.is_leader or self.proposal is not None:
+            return None
+        lagging = {
+            broker_id
+            for broker_id, follower in self.followers.items()
+            if broker_id in self.isr and not follower.is_caught_up(self.log_end_offset, now_ms, self.lag_max_ms)
+        }
+        return self._propose(tuple(broker_id for broker_id in self.isr if broker_id not in lagging)) if lagging else None
+
+    def accept_isr(self, proposal: IsrProposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int, now_ms: int) -> Change:
+        """Take over the ISR that the controller's response names; one that newer metadata overtook changes nothing."""
+        if self.proposal is not proposal or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
+            return Change.NOTHING
+        self.isr, self.partition_epoch, self.proposal = isr, partition_epoch, None
+        return self.look_again(now_ms)
+
+    def refuse_isr(self, proposal: IsrProposal, code: ErrorCode, now_ms: int) -> Change:
+        """Take over the controller's refusal: back to the committed ISR, or wait for metadata, or send the proposal again."""
+        if self.proposal is not proposal or code in _METADATA_DECIDES:
+            return Change.NOTHING
+        if code not in _PROPOSAL_IS_VOID:
+            return Change.MUST_RESEND
+        self.proposal = None
+        return self.look_again(now_ms)
+
+    def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
+        members = tuple((id_, NO_BROKER_EPOCH if id_ == self.node_id else self.followers[id_].broker_epoch) for id_ in isr)
+        self.proposal = IsrProposal(members, self.leader_epoch, self.partition_epoch)
+        self._awaited = tuple(dict.fromkeys((*self._awaited, *(self.followers[id_] for id_ in isr if id_ != self.node_id))))
+        self.is_safe_at_once = self.is_safe_at_once and not self._awaited
+        return self.proposal
+
+    def _is_eligible(self, broker_id: int, follower: FollowerState) -> bool:
+        """Whether a follower may be in the ISR: its broker is, and is the one that fetched."""
+        epoch = self.eligible_brokers.get(broker_id)
+        return epoch is not None and follower.broker_epoch in (NO_BROKER_EPOCH, epoch)
