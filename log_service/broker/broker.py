@@ -404,7 +404,7 @@ class Broker:
         self._controller.resign()
         self._background.cancel_scope.cancel()
         await self._background_ended.wait()
-        self._replicas.finish_deletions()
+        self._replicas.deletions.finish()
         await self._replicas.checkpoint_high_watermarks()
         await self._logs.close(broker_epoch=self._lifecycle.broker_epoch)
         await self._raft.close()

@@ -8,31 +8,42 @@ from log_service.common.types import GROUP_METADATA_TOPIC
 from log_service.coordinator.group_service import GroupService
 from log_service.records.compression import Codec
 from log_service.replication.partition import Partition
-from log_service.replication.replica_manager import ReplicaManager
+from log_service.replication.replica_manager import ReplicaListener, ReplicaManager
 
 
-class OffsetsLeadership:
-    """What the replica manager calls when leadership moves."""
+class OffsetsLeadership(ReplicaListener):
+    """Hears from the replica manager which partitions this node leads."""
 
     def __init__(self, replicas: ReplicaManager, groups: GroupService, codec: Codec = Codec.NONE) -> None:
         self._codec = codec
         self._replicas = replicas
         self._groups = groups
-        replicas.on_led = self._on_led
-        replicas.on_lost = self._on_lost
+        self._logs: dict[int, OffsetsLog] = {}
+        replicas.add_listener(self)
 
     def resign_all(self) -> None:
         """Give every partition up: this node stops."""
-        for partition in self._replicas.partitions.values():
-            if partition.is_leader:
-                self._on_lost(partition)
+        for index in list(self._logs):
+            self._resign(index)
 
-    def _on_led(self, partition: Partition) -> None:
+    def on_led(self, partition: Partition) -> None:
+        """Coordinate the groups of a partition of the offsets topic, as its log tells; anew in each leader epoch."""
         if partition.topic_partition.topic == GROUP_METADATA_TOPIC:
-            partition.watchers.clear()
-            self._groups.lead(OffsetsLog(self._replicas, partition, self._codec))
+            index = partition.topic_partition.partition
+            self._close(index)
+            log = self._logs[index] = OffsetsLog(self._replicas, partition, self._codec)
+            self._groups.lead(log)
 
-    def _on_lost(self, partition: Partition) -> None:
+    def on_lost(self, partition: Partition) -> None:
+        """Coordinate the groups of the partition no more."""
         if partition.topic_partition.topic == GROUP_METADATA_TOPIC:
-            partition.watchers.clear()
-            self._groups.resign(partition.topic_partition.partition)
+            self._resign(partition.topic_partition.partition)
+
+    def _resign(self, index: int) -> None:
+        self._close(index)
+        self._groups.resign(index)
+
+    def _close(self, index: int) -> None:
+        log = self._logs.pop(index, None)
+        if log is not None:
+            log.close()

@@ -1,8 +1,8 @@
 """A partition of ``__consumer_offsets`` as the group coordinator sees it: keys and values in, batches out.
 
-Decides how a coordinator's records become one batch; what they mean is the coordinator's. Whoever waits for the partition (a consumer of
-the internal topic) is told at once; the coordinator's own watchers are told only when the high watermark moves later, never from inside
-``append``.
+Decides how a coordinator's records become one batch; what they mean is the coordinator's. Other listeners of the partition, and consumers
+of the internal topic, hear of an append at once. The coordinator's own callback is called only when the high watermark moves later, never
+from inside its own ``append``: a decision is replayed before its reply leaves.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,17 +10,20 @@ from collections.abc import Callable, Iterator, Sequence
 from log_service.records.builder import BatchBuilder
 from log_service.records.compression import Codec
 from log_service.records.validator import accept_own_batches
+from log_service.replication.listeners import Registration
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
 
 
 class OffsetsLog:
-    """A ``CoordinatorLog`` over one partition that this node leads in ``leader_epoch``."""
+    """A ``CoordinatorLog`` over one partition that this node leads in ``leader_epoch``. ``close`` it when leadership is lost."""
 
     def __init__(self, replicas: ReplicaManager, partition: Partition, codec: Codec = Codec.NONE) -> None:
         self._replicas = replicas
         self._codec = codec
         self._partition = partition
+        self._registrations: list[Registration[Callable[[Partition], None]]] = []
+        self._is_appending = False
         self.leader_epoch: int = partition.leader_epoch
 
     def __repr__(self) -> str:
@@ -41,19 +44,32 @@ class OffsetsLog:
         """Append keys and values as one batch and return the log end offset.
 
         Raises:
-            KafkaError: nothing was appended.
+            KafkaError: nothing was appended; NOT_ENOUGH_REPLICAS where fewer replicas are in sync than the topic asks for.
         """
         builder = BatchBuilder(self._codec)
         for key, value in records:
             builder.append(wall_ms, key, value)
-        result = self._replicas.append_own(self._partition, accept_own_batches(builder.build()))
-        self._replicas.announce_to_requests(self._partition)
-        return result.last_offset + 1
+        batches = accept_own_batches(builder.build())
+        self._is_appending = True
+        try:
+            return self._replicas.append_own(self._partition, batches).last_offset + 1
+        finally:
+            self._is_appending = False
 
     def watch_high_watermark(self, callback: Callable[[int], None]) -> None:
-        """Call back whenever the high watermark has moved."""
-        self._partition.watchers.append(callback)
+        """Call back whenever the high watermark has moved, until ``close``."""
+
+        def on_high_watermark(_partition: Partition) -> None:
+            if not self._is_appending:
+                callback(self.high_watermark)
+
+        self._registrations.append(self._partition.high_watermark_listeners.add(on_high_watermark))
 
     def read_batches(self) -> Iterator[bytes]:
         """Iterate over the partition's batches in bounded chunks; for the pool."""
         return self._partition.read_batches()
+
+    def close(self) -> None:
+        """Call no callback any more."""
+        while self._registrations:
+            self._registrations.pop().cancel()

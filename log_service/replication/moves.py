@@ -66,7 +66,7 @@ class ReplicaMoves:
 
     async def _move(self, partition: Partition, log: Log, target: LogDirectory, scope: trio.CancelScope) -> None:
         def on_replaced(replacement: Log) -> None:
-            partition.log = replacement
+            partition.use_log(replacement)
             self._forget(partition.topic_partition, scope)
             self._on_moved(partition)
 

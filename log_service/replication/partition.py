@@ -16,17 +16,17 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_LEADER_EPOCH, NO_NODE, NO_TIMESTAMP, TopicId, TopicPartition
+from log_service.common.types import NO_LEADER_EPOCH, NO_TIMESTAMP, TopicId, TopicPartition
 from log_service.config.views import LogConfig
+from log_service.metadata.partition import PartitionRegistration
 from log_service.records.batch import TRANSACTIONAL_FLAG
 from log_service.records.validator import PRODUCER_CODEC, ValidatedBatches, validate_for_append
+from log_service.replication.listeners import Listeners
+from log_service.replication.partition_state import UNKNOWN_OFFSET, Change, Isolation, PartitionState
 from log_service.storage.log import AppendResult, Log
 from log_service.storage.log_reader import LogSlice
 from log_service.storage.retention import RetentionOutcome
 from log_service.storage.segment import Segment
-
-UNKNOWN_OFFSET = -1
-"""What ListOffsets and OffsetForLeaderEpoch say where there is no offset to tell."""
 
 
 class OffsetSpec(IntEnum):
@@ -57,64 +57,81 @@ class ReadPlace(NamedTuple):
 
 
 class Partition:
-    """One replica on this node, without a log where its directory failed. Created by the replica manager, which alone calls ``become_*``.
+    """One replica on this node, without a log where its directory failed.
 
-    The counts of requests and bytes are since the node started and only grow. ``is_synced_first`` is ``flush.messages=1``: where it does
-    not hold, what is appended is safe at once.
+    ``state`` says who leads and how far records are safe. ``high_watermark_listeners`` are called with the partition when its high
+    watermark may have moved. The counts of requests and bytes are since the node started and only grow.
     """
 
     __slots__ = (
-        "_epoch_start_offset",
         "_first_end_offset",
         "append_count",
         "appended_bytes",
         "failed_append_count",
         "failed_read_count",
-        "high_watermark",
-        "is_leader",
-        "is_synced_first",
-        "isr",
-        "leader",
-        "leader_epoch",
+        "high_watermark_listeners",
         "log",
         "read_count",
-        "replica_count",
         "sent_bytes",
+        "state",
         "topic_id",
         "topic_partition",
-        "watchers",
     )
 
-    def __init__(self, topic_partition: TopicPartition, topic_id: TopicId, log: Log | None) -> None:
+    def __init__(
+        self, topic_partition: TopicPartition, topic_id: TopicId, log: Log | None, *, node_id: int, checkpointed_offset: int = 0
+    ) -> None:
+        """``checkpointed_offset`` is the high watermark that was last written down."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
-        self.is_leader = False
-        self.leader: int = NO_NODE
-        self.leader_epoch: int = NO_LEADER_EPOCH
-        self.isr: tuple[int, ...] = ()
-        self.replica_count = 1
-        self.high_watermark = 0
-        self.watchers: list[Callable[[int], None]] = []
+        self.state = PartitionState(node_id) if log is None else _state_of(log, node_id, checkpointed_offset)
+        self.high_watermark_listeners: Listeners[Callable[[Partition], None]] = Listeners()
         self.appended_bytes = 0
         self.sent_bytes = 0
         self.append_count = 0
         self.read_count = 0
         self.failed_append_count = 0
         self.failed_read_count = 0
-        self._epoch_start_offset = 0
-        self._first_end_offset = 0 if log is None else log.log_end_offset
-        self.is_synced_first = log is not None and log.config.flush_messages == 1
+        self._first_end_offset = self.state.log_end_offset
 
     def __repr__(self) -> str:
-        role = "offline" if self.is_offline else "leader" if self.is_leader else "follower"
-        isr = ",".join(map(str, self.isr))
-        return f"<Partition {self.topic_partition} {role} epoch={self.leader_epoch} hw={self.high_watermark} isr={isr}>"
+        return f"<Partition {self.topic_partition} {'offline ' if self.is_offline else ''}{self.state!r}>"
 
     @property
     def is_offline(self) -> bool:
         """Whether the log cannot be used: its directory failed."""
         return self.log is None or self.log.home.is_offline
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads the partition."""
+        return self.state.is_leader
+
+    @property
+    def leader(self) -> int:
+        """The broker that leads, -1 where there is none."""
+        return self.state.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of the leader, -1 before the metadata named one."""
+        return self.state.leader_epoch
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The in-sync replicas that the controller committed."""
+        return self.state.isr
+
+    @property
+    def replica_count(self) -> int:
+        """How many replicas the partition has."""
+        return len(self.state.replicas)
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which records are safe."""
+        return self.state.high_watermark
 
     @property
     def appended_record_count(self) -> int:
@@ -123,40 +140,37 @@ class Partition:
 
     # Leadership
 
-    def become_leader(self, node_id: int, leader_epoch: int, isr: tuple[int, ...], checkpointed: int) -> None:
-        """Lead from now on; ``checkpointed`` is the high watermark that was last written down."""
-        log = self._online_log()
-        if not self.is_leader or leader_epoch != self.leader_epoch:
-            self._epoch_start_offset = log.log_end_offset
-        self.is_leader, self.leader, self.leader_epoch, self.isr = True, node_id, leader_epoch, isr
-        known = max(self.high_watermark, min(checkpointed, log.log_end_offset), log.log_start_offset)
-        self.high_watermark = known
-        self.advance_high_watermark()
+    def apply(self, registration: PartitionRegistration, now_ms: int) -> Change:
+        """Lead or follow as the metadata says; ``now_ms`` is monotonic. A replica that is offline never leads."""
+        return self.state.apply(registration, is_online=not self.is_offline, now_ms=now_ms)
 
-    def become_follower(self, leader: int, leader_epoch: int, isr: tuple[int, ...]) -> None:
-        """Serve neither appends nor reads; ``leader`` may be nobody."""
-        self.is_leader, self.leader, self.leader_epoch, self.isr = False, leader, leader_epoch, isr
+    def reconfigure(self, config: LogConfig, now_ms: int) -> Change:
+        """Go by ``config`` from now on, also for what was appended before."""
+        if self.log is None:
+            return Change.NOTHING
+        self.log.reconfigure(config)
+        return self.state.reconfigure(
+            min_insync_replicas=config.min_insync_replicas, is_synced_first=config.flush_messages == 1, now_ms=now_ms
+        )
 
-    def reconfigure(self, config: LogConfig) -> None:
-        """Go by ``config`` from now on; say nothing to those who wait."""
-        if self.log is not None:
-            self.log.reconfigure(config)
-            self.is_synced_first = config.flush_messages == 1
+    def use_log(self, log: Log) -> None:
+        """Serve another log from now on: a copy in another directory that has taken the place of the old one."""
+        self.log = log
 
     def leading_log(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> Log:
-        """Return the log if this node may serve the partition to somebody who believes in ``current_leader_epoch`` (-1: does not say).
+        """Return the log if this node may serve the partition to a client that names ``current_leader_epoch`` (-1: names none).
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (theirs is older), UNKNOWN_LEADER_EPOCH (ours is older),
                 KAFKA_STORAGE_ERROR.
         """
-        log = self.log
+        log, state = self.log, self.state
         if log is None or log.home.is_offline:
             raise self._offline()
-        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
-            is_fenced = current_leader_epoch < self.leader_epoch
+        if current_leader_epoch not in (NO_LEADER_EPOCH, state.leader_epoch):
+            is_fenced = current_leader_epoch < state.leader_epoch
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if is_fenced else ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if not self.is_leader:
+        if not state.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
@@ -182,9 +196,8 @@ class Partition:
         self.append_count += 1
         log = self.leading_log()
         config = log.config
-        if needs_all and self.replica_count > len(self.isr) < config.min_insync_replicas:  # nobody is asked for more than could ever be
-            text = f"{self.topic_partition} has {len(self.isr)} in-sync replicas where min.insync.replicas is {config.min_insync_replicas}"
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+        if needs_all and self.state.is_under_min_isr:
+            raise self._not_enough_replicas()
         validated = validate_for_append(
             records,
             max_batch_size_bytes=config.max_message_bytes,
@@ -202,20 +215,33 @@ class Partition:
         return self._append(log, validated, now_ms)
 
     def append_own(self, validated: ValidatedBatches, now_ms: int) -> AppendResult:
-        """Append batches that this node built: a coordinator's records.
+        """Append batches that this node built: a coordinator's records, which need ``min.insync.replicas`` as acks=all does.
 
         Raises:
-            KafkaError: this node does not lead the partition; KAFKA_STORAGE_ERROR.
+            KafkaError: NOT_ENOUGH_REPLICAS; this node does not lead the partition; KAFKA_STORAGE_ERROR. Nothing was appended.
         """
-        return self._append(self.leading_log(), validated, now_ms)
+        log = self.leading_log()
+        if self.state.is_under_min_isr:
+            raise self._not_enough_replicas()
+        return self._append(log, validated, now_ms)
 
     def _append(self, log: Log, validated: ValidatedBatches, now_ms: int) -> AppendResult:
-        result = log.append_as_leader(validated, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        state = self.state
+        result = log.append_as_leader(validated, leader_epoch=state.leader_epoch, now_ms=now_ms)
         if not result.is_duplicate:
             self.appended_bytes += validated.size_bytes
-            if not self.is_synced_first:
-                self.high_watermark = log.log_end_offset
+            state.note_append(result.last_offset + 1)
         return result
+
+    def _not_enough_replicas(self) -> KafkaError:
+        wanted = self.state.min_insync_replicas
+        text = f"{self.topic_partition} has {len(self.isr)} in-sync replicas where min.insync.replicas is {wanted}"
+        return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+
+    def acknowledgement(self, leader_epoch: int, required_offset: int, *, needs_all: bool) -> ErrorCode | None:
+        """Return how an append came out; None while that is open. See ``PartitionState.acknowledgement``."""
+        code = self.state.acknowledgement(leader_epoch, required_offset, needs_all=needs_all)
+        return ErrorCode.KAFKA_STORAGE_ERROR if code is None and self.is_offline else code
 
     @property
     def is_sync_due(self) -> bool:
@@ -226,53 +252,42 @@ class Partition:
         return log.log_end_offset - log.recovery_point >= log.config.flush_messages
 
     async def sync(self) -> bool:
-        """Sync the log and say whether the high watermark moved.
+        """Sync the log and say whether more records are safe: on this replica, or below the high watermark.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the disk failed and the directory is offline.
         """
         await self._online_log().sync()
-        return self.advance_high_watermark()
+        return self.note_synced()
 
-    def advance_high_watermark(self) -> bool:
-        """Move to what the in-sync replicas have, here this node alone; say whether it moved."""
-        log = self.log
-        if log is None or not self.is_leader:
-            return False
-        reached = log.recovery_point if self.is_synced_first else log.log_end_offset
-        if reached <= self.high_watermark:
-            return False
-        self.high_watermark = reached
-        return True
+    def note_synced(self) -> bool:
+        """Take over how far the log is synced, by whatever synced it, and say the same as ``sync``."""
+        return self.log is not None and self.state.note_sync(self.log.recovery_point)
 
     # Reading
-
-    @property
-    def last_stable_offset(self) -> int:
-        """How far ``read_committed`` consumers may read: no transaction can be open, so it is the high watermark."""
-        return self.high_watermark
 
     @property
     def log_start_offset(self) -> int:
         """The first offset that may be read; -1 where the log is offline."""
         return UNKNOWN_OFFSET if self.log is None else self.log.log_start_offset
 
-    def read(self, start_offset: int, *, max_bytes: int, current_leader_epoch: int, is_one_batch_guaranteed: bool) -> LogSlice | None:
-        """Return whole batches below the high watermark from the one that holds ``start_offset``; None where there are none.
+    def read(
+        self, start_offset: int, *, isolation: Isolation, max_bytes: int, current_leader_epoch: int, is_one_batch_guaranteed: bool
+    ) -> LogSlice | None:
+        """Return whole batches that ``isolation`` lets a consumer see, from the one that holds ``start_offset``; None where there are none.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, and what ``leading_log`` raises.
         """
         self.read_count += 1
         log = self.leading_log(current_leader_epoch)
-        if start_offset == self.high_watermark:
+        limit = self.state.read_limit(isolation)
+        if start_offset == limit:
             return None
-        if not log.log_start_offset <= start_offset <= self.high_watermark:
+        if not log.log_start_offset <= start_offset <= limit:
             self._check_appended(log, start_offset)
             return None
-        return log.read(
-            start_offset, max_bytes=max_bytes, upper_offset=self.high_watermark, is_one_batch_guaranteed=is_one_batch_guaranteed
-        )
+        return log.read(start_offset, max_bytes=max_bytes, upper_offset=limit, is_one_batch_guaranteed=is_one_batch_guaranteed)
 
     def place_of(self, offset: int) -> ReadPlace | None:
         """Return where ``offset`` lies in the active segment; None where it lies in an older one, or the log cannot be read."""
@@ -339,8 +354,8 @@ class Partition:
             return log.latest_leader_epoch, log.log_end_offset  # nothing was written since
         return log.end_offset_for_epoch(leader_epoch)
 
-    def find_offset(self, timestamp: int, current_leader_epoch: int) -> FoundOffset:
-        """Answer ListOffsets: a special timestamp of ``OffsetSpec``, or the first record at or after a time.
+    def find_offset(self, timestamp: int, current_leader_epoch: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> FoundOffset:
+        """Return the offset that ListOffsets asks for: a special timestamp of ``OffsetSpec``, or the first record at or after a time.
 
         May read from the disk: callers run it in the pool where that matters.
 
@@ -351,13 +366,13 @@ class Partition:
         match timestamp:
             case OffsetSpec.LATEST:
                 self._check_end_known()
-                return FoundOffset(offset=self.last_stable_offset, leader_epoch=self.leader_epoch)
+                return FoundOffset(offset=self.state.read_limit(isolation), leader_epoch=self.leader_epoch)
             case OffsetSpec.EARLIEST | OffsetSpec.EARLIEST_LOCAL:
                 return FoundOffset(offset=log.log_start_offset, leader_epoch=self._epoch_at(log, log.log_start_offset))
             case OffsetSpec.LATEST_TIERED | OffsetSpec.EARLIEST_PENDING_UPLOAD:
                 return FoundOffset()  # nothing is ever tiered
         found = log.offset_of_max_timestamp() if timestamp == OffsetSpec.MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        if found is None or found.offset >= self.high_watermark:
+        if found is None or found.offset >= self.state.read_limit(isolation):
             self._check_end_known()
             return FoundOffset()
         return FoundOffset(offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
@@ -365,7 +380,7 @@ class Partition:
     @property
     def is_end_known(self) -> bool:
         """Whether the high watermark lies at or above all that consumers may have read from an earlier leader (KIP-207)."""
-        return self.high_watermark >= self._epoch_start_offset
+        return self.state.is_end_known
 
     def _check_end_known(self) -> None:
         if not self.is_end_known:
@@ -408,6 +423,18 @@ class Partition:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         return self._online_log().apply_retention(now_ms, self.high_watermark)
+
+
+def _state_of(log: Log, node_id: int, checkpointed_offset: int) -> PartitionState:
+    """Return the state of a replica whose log was just opened. What the node deleted was safe, whatever it wrote down."""
+    return PartitionState(
+        node_id,
+        log_end_offset=log.log_end_offset,
+        synced_end_offset=log.recovery_point,
+        high_watermark=max(checkpointed_offset, log.log_start_offset),
+        min_insync_replicas=log.config.min_insync_replicas,
+        is_synced_first=log.config.flush_messages == 1,
+    )
 
 
 def _compression_level(config: LogConfig) -> int | None:

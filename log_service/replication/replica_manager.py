@@ -1,10 +1,15 @@
-"""All partitions of a node: created and deleted as the image of the metadata says, appended to, and announced when they move.
+"""All partitions of a node: created and deleted as the metadata says, appended to, and announced when they change.
 
-Decides which logs exist here and what an image means for each of them. Knows neither requests nor clients: whoever waits for a partition
-waits in one of the two purgatories here, or as a watcher on the partition.
+Decides which logs exist here and what an image means for each of them. Knows neither requests nor clients. A request that waits for a
+partition is in one of the two purgatories here. A room that follows partitions is a listener: ``add_listener`` for partitions that are led,
+lost and deleted, ``Partition.high_watermark_listeners`` for one partition's high watermark.
+
+Listeners and waiting requests are called in the middle of another request, or of the metadata's publication. An exception that one of them
+raises is a bug of its room, not of the request, which goes on and is answered. The exception is raised again in a task of the node's
+nursery: it ends the node, as the failure of a room does everywhere.
 
 Invariants: a log is never used under another topic id than the image's; everyone who waits for a partition is told after a whole request
-was appended, not after each of its parts; at most one sync per partition is under way, and it serves all appends before it.
+was appended, not after each of its parts; a listener that is told of a loss was told that the partition is led.
 """
 
 import logging
@@ -23,11 +28,14 @@ from log_service.config.views import LogConfig
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage, ResourceType, TopicImage
 from log_service.metadata.partition import PartitionRegistration
-from log_service.metrics.latency import LatencyMeter
 from log_service.records.validator import ValidatedBatches
+from log_service.replication.listeners import Listeners, Registration
+from log_service.replication.log_deletions import LogDeletions
 from log_service.replication.moves import ReplicaMoves
 from log_service.replication.partition import Partition
+from log_service.replication.partition_state import Change
 from log_service.replication.purgatory import Purgatory
+from log_service.replication.syncs import PartitionSyncs
 from log_service.replication.traffic import Traffic
 from log_service.storage.log import AppendResult, Log
 from log_service.storage.log_directory import is_full_disk
@@ -37,16 +45,27 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 OPENED_AT_ONCE = 64
-"""How many new partitions one image opens before it lets others go on; the rest follows in turns, or when somebody asks for it."""
-DELETED_AT_ONCE = 64
-"""How many logs of deleted topics are renamed away before others get their turn."""
+"""How many new partitions one image opens before other tasks get their turn; the rest follows in turns, or when a request asks for it."""
+
+
+class ReplicaListener:
+    """What a room hears of the partitions of this node. Each call does nothing unless the room overrides it; none may wait."""
+
+    def on_led(self, partition: Partition) -> None:
+        """This node leads the partition, in ``partition.leader_epoch``. Comes again, without a loss between, when only the epoch is new."""
+
+    def on_lost(self, partition: Partition) -> None:
+        """This node leads the partition no more: another broker does, the log is offline, or the partition is gone."""
+
+    def on_deleted(self, partition: Partition) -> None:
+        """The partition was deleted, or this node is none of its replicas any more; ``on_lost`` came before if this node led it."""
 
 
 class ReplicaManager:
     """The partitions of this node by name and by topic id.
 
-    ``nursery`` holds what is done beside the requests: syncs, moves, what is left of an image. It must be open as long as anybody appends
-    or hands out images, also once it is cancelled: those that come last are not safe, and no error.
+    ``nursery`` holds what is done beside the requests: syncs, moves, what is left of an image. It must be open as long as requests append
+    or images are handed out, also once it is cancelled: what is appended last is not safe, and that is no error.
     """
 
     def __init__(
@@ -67,14 +86,15 @@ class ReplicaManager:
         self._default_log_config = default_log_config_of(EMPTY_IMAGE)
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._checkpointed: dict[TopicPartition, int] = dict(logs.high_watermarks)
-        self._syncing: set[Partition] = set()
-        self._sync_ends = trio.lowlevel.ParkingLot()
-        self._unopened: dict[tuple[str, int], None] = {}
-        self._refused: dict[tuple[str, int], None] = {}
-        self._doomed: dict[TopicPartition, None] = {}
+        self._unopened: dict[tuple[str, int], bool] = {}
+        """Partitions that have to be opened, and whether each is new here."""
+        self._refused: dict[tuple[str, int], bool] = {}
+        """Partitions whose logs a full disk did not take, and whether each is new here."""
         self._nursery = nursery
         self._image = EMPTY_IMAGE
-        self.sync_times = LatencyMeter(clock.monotonic_ms())
+        self._listeners: Listeners[ReplicaListener] = Listeners()
+        self.syncs = PartitionSyncs(clock, nursery, lambda partition: self.announce((partition,)))
+        self.deletions = LogDeletions(logs, nursery)
         self.retired_traffic = Traffic()
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.partitions_by_id: dict[tuple[UUID, int], Partition] = {}
@@ -83,11 +103,9 @@ class ReplicaManager:
         logs.high_watermark_of = self._high_watermark_of
         self.moves = ReplicaMoves(logs.futures, self._moved)
         self.on_moved: Callable[[Partition], None] = lambda _partition: None
-        self.on_led: Callable[[Partition], None] = lambda _partition: None
-        self.on_lost: Callable[[Partition], None] = lambda _partition: None
 
     def __repr__(self) -> str:
-        return f"<ReplicaManager node={self._node_id} partitions={len(self.partitions)} syncing={len(self._syncing)}>"
+        return f"<ReplicaManager node={self._node_id} partitions={len(self.partitions)} {self.syncs!r}>"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Now and then write the high watermarks down, and begin what a full disk refused. Runs until cancelled."""
@@ -138,58 +156,60 @@ class ReplicaManager:
         """
         result = partition.append_as_leader(records, now_ms, needs_all=acks == ACKS_ALL)
         if result.must_sync:
-            self.request_sync(partition)
+            self.syncs.request(partition)
         return result
 
     def append_own(self, partition: Partition, validated: ValidatedBatches) -> AppendResult:
-        """Append batches that this node built; raises as ``Partition.append_own``."""
+        """Append batches that this node built and announce the partition; raises as ``Partition.append_own``."""
         result = partition.append_own(validated, self._clock.wall_ms())
         if result.must_sync:
-            self.request_sync(partition)
+            self.syncs.request(partition)
+        self.announce((partition,))
         return result
 
+    # Telling
+
+    def add_listener(self, listener: ReplicaListener) -> Registration[ReplicaListener]:
+        """Tell a room what happens to partitions from now on; the room cancels the registration when it wants no more."""
+        return self._listeners.add(listener)
+
     def announce(self, partitions: Iterable[Partition]) -> None:
-        """Tell everyone who waits for these partitions to look again."""
-        for partition in partitions:
-            for watcher in partition.watchers:
-                watcher(partition.high_watermark)
-            self.announce_to_requests(partition)
-
-    def announce_to_requests(self, partition: Partition) -> None:
-        """Tell the requests that wait for a partition, but not its watchers."""
-        self.delayed_produces.check(partition.topic_partition)
-        self.delayed_fetches.check(partition.topic_partition)
-
-    def request_sync(self, partition: Partition) -> None:
-        """Have a partition synced soon; many requests for the same one are served by one sync."""
-        if partition not in self._syncing:
-            self._syncing.add(partition)
-            self._nursery.start_soon(self._sync, partition)
-
-    async def _sync(self, partition: Partition) -> None:
+        """Tell everyone who waits for these partitions to look again: listeners first, then produces, then fetches."""
         try:
-            while partition.is_sync_due:
-                started_ns, log = self._clock.monotonic_ns(), partition.log
-                try:
-                    is_moved = await partition.sync()
-                except TidelogError:
-                    if partition.log is log:
-                        raise
-                    continue  # it moved to another log directory meanwhile
-                self.sync_times.note(self._clock.monotonic_ns() - started_ns)
-                if is_moved:
-                    self.announce((partition,))
-        except TidelogError as error:
-            logger.error("%s could not be synced: %s", partition.topic_partition, error)
-            self.announce((partition,))
-        finally:
-            self._syncing.discard(partition)
-            self._sync_ends.unpark_all()
+            for partition in partitions:
+                if partition.high_watermark_listeners.registrations:
+                    for on_high_watermark in partition.high_watermark_listeners:
+                        on_high_watermark(partition)
+                self.delayed_produces.check(partition.topic_partition)
+                self.delayed_fetches.check(partition.topic_partition)
+        except Exception as error:  # noqa: BLE001 - a bug of a room: it ends the node, not the request that announces
+            self._fail(error)
 
-    async def settle_end(self, partition: Partition) -> None:
-        """Wait until the end of a partition is known, or no sync that is under way can tell it."""
-        while partition in self._syncing and not partition.is_end_known:
-            await self._sync_ends.park()
+    def _announce_change(self, partition: Partition, change: Change) -> None:
+        """Tell listeners and waiting requests what a change of the partition's state means to them."""
+        if change:
+            if Change.LOST in change:
+                self._tell(lambda listener: listener.on_lost(partition))
+            if Change.LED in change:
+                self._tell(lambda listener: listener.on_led(partition))
+            self.announce((partition,))
+
+    def _tell(self, event: Callable[[ReplicaListener], None]) -> None:
+        for listener in self._listeners:
+            try:
+                event(listener)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """End the node with the exception that one of its rooms raised."""
+
+        async def fail() -> None:
+            raise error
+
+        self._nursery.start_soon(fail)
+
+    # High watermarks that outlive the node
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks down, if any moved since the last time."""
@@ -215,7 +235,7 @@ class ReplicaManager:
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Create, delete, lead, follow and reconfigure as ``image`` says where ``delta`` changed it."""
-        self._image = image
+        before, self._image = self._image, image
         is_default_changed = any(resource_type == ResourceType.BROKER for resource_type, _ in delta.changed_configs)
         if is_default_changed:
             self._default_log_config = self._default_log_config_of(image)
@@ -224,19 +244,29 @@ class ReplicaManager:
         limit = len(self.partitions) + OPENED_AT_ONCE
         for changed in delta.changed_topics.values():
             for index, registration in sorted(changed.changed_partitions.items()):
-                self._apply_or_leave(changed.topic, index, registration, limit)
+                is_new = self._is_new(before, changed.topic, index)
+                self._apply_or_leave(changed.topic, index, registration, limit, is_new=is_new)
         if self._unopened:
             self._nursery.start_soon(self._open_rest)
         names = {name for resource_type, name in delta.changed_configs if resource_type == ResourceType.TOPIC}
         for name in sorted(image.topics.by_name if is_default_changed else names & image.topics.by_name.keys()):
             self._reconfigure(image.topics.by_name[name])
 
-    def _apply_or_leave(self, topic: TopicImage, index: int, registration: PartitionRegistration, limit: int) -> None:
-        if (topic.name, index) in self.partitions or len(self.partitions) < limit:
-            self._unopened.pop((topic.name, index), None)
-            self._apply(topic, index, registration)
+    def _is_new(self, before: MetadataImage, topic: TopicImage, index: int) -> bool:
+        """Whether a partition has had no earlier epoch on this node: it came while the node ran. The first image tells of no beginning."""
+        if before is EMPTY_IMAGE:
+            return False
+        known = before.topics.by_id.get(topic.topic_id)
+        replica = None if known is None else known.partitions.get(index)
+        return replica is None or self._node_id not in replica.replicas
+
+    def _apply_or_leave(self, topic: TopicImage, index: int, registration: PartitionRegistration, limit: int, *, is_new: bool) -> None:
+        key = (topic.name, index)
+        is_new = self._unopened.pop(key, is_new)
+        if key in self.partitions or len(self.partitions) < limit:
+            self._apply(topic, index, registration, is_new=is_new)
         else:
-            self._unopened[topic.name, index] = None
+            self._unopened[key] = is_new
 
     async def _open_rest(self) -> None:
         """Open what an image left, a few at a time."""
@@ -247,16 +277,16 @@ class ReplicaManager:
 
     def _open_one(self, name: str, index: int) -> None:
         """Open a partition that was left, as the newest image says."""
-        del self._unopened[name, index]
+        is_new = self._unopened.pop((name, index))
         topic = self._image.topics.by_name[name]
-        self._apply(topic, index, topic.partitions[index])
+        self._apply(topic, index, topic.partitions[index], is_new=is_new)
 
     async def _open_refused(self) -> None:
         """Open the partitions whose logs a full disk did not take, until it refuses one again."""
         while self._refused:
-            name, index = next(iter(self._refused))
+            (name, index), is_new = next(iter(self._refused.items()))
             self._forget(self.partitions[name, index])
-            self._unopened[name, index] = None
+            self._unopened[name, index] = is_new
             self._open_one(name, index)
             if (name, index) in self._refused:
                 return
@@ -264,96 +294,62 @@ class ReplicaManager:
 
     def _delete_topic(self, topic: TopicImage) -> None:
         """Serve the topic's partitions no more; their logs follow, some in each turn of the event loop."""
-        is_idle = not self._doomed
         for index in sorted(topic.partitions):
             self._unopened.pop((topic.name, index), None)
             partition = self.partitions.get((topic.name, index))
             if partition is not None and partition.topic_id == topic.topic_id:
-                self._forget(partition)
-                self._doomed[partition.topic_partition] = None
-                self.announce((partition,))
-        if is_idle and self._doomed:
-            self._delete_some()
-            self._nursery.start_soon(self._delete_rest)
+                self.deletions.request(partition.topic_partition)
+                self._drop(partition)
+        self.deletions.begin()
 
-    async def _delete_rest(self) -> None:
-        while self._doomed:
-            await trio.lowlevel.checkpoint()
-            self._delete_some()
+    def _drop(self, partition: Partition) -> None:
+        """Serve a partition no more, and tell everyone."""
+        change = self._forget(partition)
+        if Change.LOST in change:
+            self._tell(lambda listener: listener.on_lost(partition))
+        self._tell(lambda listener: listener.on_deleted(partition))
+        self.announce((partition,))
 
-    def _delete_some(self, limit: int | None = DELETED_AT_ONCE) -> None:
-        for topic_partition in tuple(islice(self._doomed, limit)):
-            self._delete_log(topic_partition)
-
-    def finish_deletions(self) -> None:
-        """Rename what is left of deleted topics away, before the logs are closed: the next start would take them for strays."""
-        self._delete_some(None)
-
-    def _delete_log(self, topic_partition: TopicPartition) -> None:
-        del self._doomed[topic_partition]
-        try:
-            self._logs.delete_log(topic_partition)
-        except TidelogError as error:
-            logger.error("The log of %s could not be deleted: %s", topic_partition, error)
-
-    def _forget(self, partition: Partition) -> None:
-        if partition.is_leader:
-            self.on_lost(partition)
+    def _forget(self, partition: Partition) -> Change:
         self.moves.cancel(partition.topic_partition)
-        partition.become_follower(-1, partition.leader_epoch, ())
+        change = partition.state.retire()
         self.retired_traffic.add(partition)
         name, index = partition.topic_partition
         self._refused.pop((name, index), None)
         del self.partitions[(name, index)]
         del self.partitions_by_id[(partition.topic_id, index)]
+        return change
 
-    def _apply(self, topic: TopicImage, index: int, registration: PartitionRegistration) -> None:
+    def _apply(self, topic: TopicImage, index: int, registration: PartitionRegistration, *, is_new: bool = False) -> None:
         partition = self.partitions.get((topic.name, index))
         if self._node_id not in registration.replicas:
             if partition is not None:
-                self._forget(partition)
-                self.announce((partition,))
+                self._drop(partition)
             return
         if partition is None:
-            partition = self._open(topic, index)
-        self._lead_or_follow(partition, registration)
+            partition = self._open(topic, index, is_new=is_new)
+        change = partition.apply(registration, self._clock.monotonic_ms())
+        if partition.is_leader and partition.is_sync_due:
+            self.syncs.request(partition)
+        self._announce_change(partition, change)
 
-    def _open(self, topic: TopicImage, index: int) -> Partition:
+    def _open(self, topic: TopicImage, index: int, *, is_new: bool) -> Partition:
         topic_partition = TopicPartition(topic.name, index)
-        if topic_partition in self._doomed:
-            self._delete_log(topic_partition)
+        self.deletions.finish(topic_partition)
         try:
-            is_new = topic.partitions[index].leader_epoch == 0  # every start of its leader raises it
             log = self._logs.create_log(topic_partition, topic.topic_id, self._log_config(topic.name), is_new=is_new)
         except TidelogError as error:
             logger.error("%s is offline: %s", topic_partition, error)
             log = None
             if is_full_disk(error):
-                self._refused[topic.name, index] = None
-        partition = Partition(topic_partition, topic.topic_id, log)
+                self._refused[topic.name, index] = is_new
+        checkpointed_offset = self._checkpointed.get(topic_partition, 0)
+        partition = Partition(topic_partition, topic.topic_id, log, node_id=self._node_id, checkpointed_offset=checkpointed_offset)
         self.partitions[(topic.name, index)] = partition
         self.partitions_by_id[(topic.topic_id, index)] = partition
         if self._logs.futures.unfinished:
             self.moves.resume(partition, self._nursery)
         return partition
-
-    def _lead_or_follow(self, partition: Partition, registration: PartitionRegistration) -> None:
-        was_leader, old_epoch = partition.is_leader, partition.leader_epoch
-        partition.replica_count = len(registration.replicas)
-        leads = registration.leader == self._node_id and not partition.is_offline
-        if not leads:
-            partition.become_follower(registration.leader, registration.leader_epoch, registration.isr)
-            if was_leader:
-                self.on_lost(partition)
-                self.announce((partition,))
-            return
-        checkpointed = self._checkpointed.get(partition.topic_partition, 0)
-        partition.become_leader(registration.leader, registration.leader_epoch, registration.isr, checkpointed)
-        if partition.is_sync_due:
-            self.request_sync(partition)
-        if not was_leader or old_epoch != registration.leader_epoch:
-            self.on_led(partition)
-            self.announce((partition,))
 
     def _log_config(self, topic: str) -> LogConfig:
         return log_config(self._default_log_config, self._image.configs.of(ResourceType.TOPIC, topic))
@@ -363,14 +359,14 @@ class ReplicaManager:
         for index in topic.partitions:
             partition = self.partitions.get((topic.name, index))
             if partition is not None:
-                partition.reconfigure(config)
+                self._announce_change(partition, partition.reconfigure(config, self._clock.monotonic_ms()))
                 self._settle(partition)
 
     def _settle(self, partition: Partition) -> None:
-        """Let a new flush policy take effect on what was appended before it."""
+        """Sync what was appended before the policy, or the log, was changed, where that is due now."""
         if partition.is_sync_due:
-            self.request_sync(partition)
-        if partition.advance_high_watermark():
+            self.syncs.request(partition)
+        if partition.note_synced():
             self.announce((partition,))
 
     # Moving between log directories

@@ -22,6 +22,7 @@ from log_service.coordinator.group.records import OffsetRecord
 from log_service.coordinator.shards import Shards
 from log_service.raft.core import committed_offset
 from log_service.raft.driver import RaftDriver
+from log_service.replication import partition_state
 from log_service.replication.partition import Partition
 from log_service.storage import log as log_module
 from log_service.storage import log_reader
@@ -69,8 +70,7 @@ def planted(bug: Bug) -> Iterator[None]:
 
 # The wrong decisions
 
-_append_partition, _become_leader = Partition._append, Partition.become_leader
-_advance_high_watermark, _await = Partition.advance_high_watermark, _Awaited.__init__
+_append_partition, _note_synced, _await = Partition._append, Partition.note_synced, _Awaited.__init__
 _append_request = produce._Appending.append
 _recover, _roll, _write = Segment.recover, Log._roll, Log._write
 _replace_log = FutureLogs._replace
@@ -78,12 +78,9 @@ _replay_batch = Shards._replay_batch
 _commit_request = groups.commit_request
 
 
-def _append_as_if_synced(self: Partition, *arguments: Any) -> Any:
-    is_synced_first, self.is_synced_first = self.is_synced_first, False
-    try:
-        return _append_partition(self, *arguments)
-    finally:
-        self.is_synced_first = is_synced_first
+def _append_as_if_synced(self: partition_state.PartitionState, log_end_offset: int) -> bool:
+    self.log_end_offset = self.high_watermark = log_end_offset
+    return True
 
 
 def _append_without_waiting(self: Any, *arguments: Any) -> Any:
@@ -207,7 +204,7 @@ _visible_bytes: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
 
 
 def _advance_and_count_all(self: Partition, *arguments: Any) -> Any:
-    has_moved = _advance_high_watermark(self, *arguments)
+    has_moved = _note_synced(self, *arguments)
     if has_moved and self.log is not None:
         _visible_bytes[self.log] = self.appended_bytes
     return has_moved
@@ -215,7 +212,7 @@ def _advance_and_count_all(self: Partition, *arguments: Any) -> Any:
 
 def _append_and_count_all(self: Partition, log: Log, *arguments: Any) -> Any:
     result = _append_partition(self, log, *arguments)
-    if not self.is_synced_first:
+    if not self.state.is_synced_first:
         _visible_bytes[log] = self.appended_bytes
     return result
 
@@ -231,7 +228,7 @@ def _has_more_bytes(_self: DelayedFetch, awaited: Any) -> bool:
 
 BUGS = (
     Bug(name="acknowledged before the sync", replacements=((produce._Appending, "append", _append_without_waiting),)),
-    Bug(name="high watermark past what is synced", replacements=((Partition, "_append", _append_as_if_synced),)),
+    Bug(name="high watermark past what is synced", replacements=((partition_state.PartitionState, "note_append", _append_as_if_synced),)),
     Bug(name="producers not rebuilt after a crash", replacements=((log_reader, "reload_producers", _forget_producers),)),
     Bug(name="repetitions not noticed", replacements=((ProducerState, "check", _take_any_sequence),)),
     Bug(name="torn tail not cut", replacements=((Segment, "cut_torn_tail", _keep_torn_tail),)),
@@ -270,7 +267,7 @@ BUGS = (
     Bug(
         name="waiting fetch takes what was appended for what can be read",
         replacements=(
-            (Partition, "advance_high_watermark", _advance_and_count_all),
+            (Partition, "note_synced", _advance_and_count_all),
             (Partition, "_append", _append_and_count_all),
             (_Awaited, "__init__", _await_bytes),
             (DelayedFetch, "_has_enough", _has_more_bytes),

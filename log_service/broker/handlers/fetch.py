@@ -34,11 +34,11 @@ from log_service.protocol.messages.fetch import (
     PartitionData,
 )
 from log_service.replication.partition import Partition, ReadPlace
+from log_service.replication.partition_state import Isolation
 from log_service.storage.log_reader import LogSlice
 
 FIRST_VERSION_BY_ID = 13
 FIRST_VERSION_WITH_LEADER = 16
-READ_COMMITTED = 1
 NO_RECORDS = b""
 
 _STALE_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -111,13 +111,13 @@ class _Awaited:
 class DelayedFetch:
     """A fetch that waits for ``min_bytes`` below the high watermarks of its partitions, or below their last stable offsets."""
 
-    __slots__ = ("_awaited", "_call", "_counts_bytes", "_is_committed_only", "_missing_bytes", "_request", "context", "deferred", "node")
+    __slots__ = ("_awaited", "_call", "_counts_bytes", "_isolation", "_missing_bytes", "_request", "context", "deferred", "node")
 
     def __init__(self, node: Node, call: Call, request: FetchRequest, context: FetchContext, deferred: Deferred) -> None:
         self.node = node
         self._call = call
         self._request = request
-        self._is_committed_only = request.isolation_level == READ_COMMITTED
+        self._isolation = Isolation.of(request.isolation_level)
         self._counts_bytes = request.min_bytes > 1
         self._missing_bytes = min(request.min_bytes, request.max_bytes, node.config.fetch.max_bytes)
         self._awaited: dict[TopicPartition, _Awaited] = {}
@@ -146,14 +146,15 @@ class DelayedFetch:
         """Whether enough can be read, or the partition is not the one it was: gone, offline, led elsewhere or anew."""
         awaited = self._awaited[key]
         partition = awaited.partition
-        if not partition.is_leader or partition.leader_epoch != awaited.leader_epoch or partition.is_offline:
+        state = partition.state
+        if not state.is_leader or state.leader_epoch != awaited.leader_epoch or partition.is_offline:
             return True
         return self._has_enough(awaited)
 
     def _has_enough(self, awaited: _Awaited) -> bool:
         """Whether all partitions have what the fetch waits for, now that one of them may have more."""
         partition = awaited.partition
-        end_offset = partition.last_stable_offset if self._is_committed_only else partition.high_watermark
+        end_offset = partition.state.read_limit(self._isolation)
         if end_offset <= awaited.offset:
             return False
         if not self._counts_bytes:
@@ -207,7 +208,7 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
     """Read every partition of a fetch, in the session's order, within the limits of the request and of the broker."""
     reading = Reading()
     left_bytes = min(request.max_bytes, node.config.fetch.max_bytes)
-    is_committed_only = request.isolation_level == READ_COMMITTED
+    isolation = Isolation.of(request.isolation_level)
     is_by_replica = request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0)
     reading.is_for_replica = is_by_replica
     absent: list[tuple[FetchTarget, PartitionData]] = []
@@ -226,9 +227,9 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
         if is_by_replica:
             reading.add(target, _failed(target, _refusal_of_replica(target), partition), 0)
             continue
-        if context.is_incremental and _is_quiet(partition, target):
+        if context.is_incremental and _is_quiet(partition, target, isolation):
             continue
-        found, size_bytes = _read_one(partition, target, left_bytes, reading, is_committed_only=is_committed_only)
+        found, size_bytes = _read_one(partition, target, left_bytes, reading, isolation)
         reading.add(target, found, size_bytes)
         left_bytes -= size_bytes
     absent.sort(key=lambda pair: pair[1].error_code != ErrorCode.UNKNOWN_TOPIC_ID)
@@ -242,20 +243,22 @@ def _refusal_of_replica(target: FetchTarget) -> ErrorCode:
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if target.current_leader_epoch == NO_LEADER_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def _is_quiet(partition: Partition, target: FetchTarget) -> bool:
+def _is_quiet(partition: Partition, target: FetchTarget, isolation: Isolation) -> bool:
     """Whether a session's consumer knows everything of the partition already: most of them, most of the time."""
+    state = partition.state
     return (
-        target.fetch_offset == target.sent_high_watermark == partition.high_watermark
+        target.sent_high_watermark == state.high_watermark
+        and target.fetch_offset == state.read_limit(isolation)
         and target.sent_log_start_offset == partition.log_start_offset
-        and target.current_leader_epoch in (NO_LEADER_EPOCH, partition.leader_epoch)
+        and target.current_leader_epoch in (NO_LEADER_EPOCH, state.leader_epoch)
         and target.last_fetched_epoch == NO_LEADER_EPOCH
-        and partition.is_leader
+        and state.is_leader
         and not partition.is_offline
     )
 
 
 def _read_one(
-    partition: Partition, target: FetchTarget, left_bytes: int, reading: Reading, *, is_committed_only: bool
+    partition: Partition, target: FetchTarget, left_bytes: int, reading: Reading, isolation: Isolation
 ) -> tuple[PartitionData, int]:
     is_first = reading.record_bytes == 0
     try:
@@ -266,20 +269,21 @@ def _read_one(
         max_bytes = min(target.max_bytes, left_bytes) if left_bytes > 0 else 0
         found = partition.read(
             target.fetch_offset,
+            isolation=isolation,
             max_bytes=max_bytes,
             current_leader_epoch=target.current_leader_epoch,
             is_one_batch_guaranteed=is_first,
         )
         is_too_large = found is not None and found.file_slice is None and max_bytes > 0
-        aborted = _aborted_in(partition, target, found) if is_committed_only and not is_too_large else None
+        aborted = _aborted_in(partition, target, found) if isolation is Isolation.READ_COMMITTED and not is_too_large else None
     except KafkaError as error:
         partition.failed_read_count += error.code not in _EXPECTED
         return _failed(target, error.code, partition), 0
-    high_watermark = partition.high_watermark
+    state = partition.state
     partition_data = PartitionData(
         partition_index=target.partition,
-        high_watermark=high_watermark,
-        last_stable_offset=partition.last_stable_offset,
+        high_watermark=state.high_watermark,
+        last_stable_offset=state.last_stable_offset,
         log_start_offset=partition.log_start_offset,
         aborted_transactions=aborted,
         records=NO_RECORDS,
@@ -306,7 +310,7 @@ def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, i
     return PartitionData(
         partition_index=target.partition,
         high_watermark=partition.high_watermark,
-        last_stable_offset=partition.last_stable_offset,
+        last_stable_offset=partition.state.last_stable_offset,
         log_start_offset=partition.log_start_offset,
         diverging_epoch=EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
         aborted_transactions=None,

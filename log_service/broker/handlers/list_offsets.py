@@ -28,6 +28,7 @@ from log_service.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from log_service.replication.partition import OffsetSpec, Partition
+from log_service.replication.partition_state import Isolation
 
 FIRST_VERSION_OF: Mapping[int, int] = {
     OffsetSpec.LATEST: 1,
@@ -66,13 +67,14 @@ def _is_lookup(timestamp: int) -> bool:
 
 async def _find_later(node: Node, call: Call, request: ListOffsetsRequest, unsettled: list[Partition]) -> ListOffsetsResponse:
     for partition in unsettled:
-        await node.replicas.settle_end(partition)
+        await node.replicas.syncs.settle_end(partition)
     return await node.run_in_pool(lambda: _find_all(node, call, request))
 
 
 def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Answer each partition by itself; one that is asked for twice is a mistake of the client (INVALID_REQUEST, told once)."""
     response = ListOffsetsResponse()
+    isolation = Isolation.of(request.isolation_level)
     counts = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     answered: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
@@ -80,7 +82,11 @@ def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffset
             count = counts.pop((topic.name, wanted.partition_index), 0)
             if count == 0:
                 continue
-            answer = _find(node, call, topic.name, wanted) if count == 1 else _failed(wanted.partition_index, ErrorCode.INVALID_REQUEST)
+            answer = (
+                _find(node, call, topic.name, wanted, isolation)
+                if count == 1
+                else _failed(wanted.partition_index, ErrorCode.INVALID_REQUEST)
+            )
             if topic.name not in answered:
                 answered[topic.name] = ListOffsetsTopicResponse(name=topic.name)
                 response.topics.append(answered[topic.name])
@@ -88,12 +94,12 @@ def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffset
     return response
 
 
-def _find(node: Node, call: Call, topic: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _find(node: Node, call: Call, topic: str, wanted: ListOffsetsPartition, isolation: Isolation) -> ListOffsetsPartitionResponse:
     if wanted.timestamp < 0 and call.version < FIRST_VERSION_OF.get(wanted.timestamp, _NEVER):
         return _failed(wanted.partition_index, ErrorCode.UNSUPPORTED_VERSION)
     try:
         partition = node.replicas.get_partition(topic, wanted.partition_index)
-        found = partition.find_offset(wanted.timestamp, wanted.current_leader_epoch)
+        found = partition.find_offset(wanted.timestamp, wanted.current_leader_epoch, isolation)
     except KafkaError as error:
         is_unknown_code = error.code is ErrorCode.OFFSET_NOT_AVAILABLE and call.version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
         return _failed(wanted.partition_index, ErrorCode.LEADER_NOT_AVAILABLE if is_unknown_code else error.code)

@@ -67,29 +67,27 @@ _CODES_OF_RECORDS = frozenset(
 
 
 class _Waiting:
-    """A partition whose records are appended and not yet safe."""
+    """A partition whose records are appended and not yet acknowledged. ``needs_all`` (acks=all) asks for all in-sync replicas."""
 
-    __slots__ = ("answer", "partition", "required_offset")
+    __slots__ = ("answer", "leader_epoch", "needs_all", "partition", "required_offset")
 
-    def __init__(self, partition: Partition, required_offset: int, answer: PartitionProduceResponse) -> None:
+    def __init__(self, partition: Partition, required_offset: int, answer: PartitionProduceResponse, *, needs_all: bool) -> None:
         self.partition = partition
+        self.leader_epoch = partition.leader_epoch
         self.required_offset = required_offset
+        self.needs_all = needs_all
         self.answer = answer
 
     def maybe_finish(self) -> bool:
-        """Whether the answer is final now, for good or ill."""
-        if self.partition.high_watermark >= self.required_offset:
-            return True
-        try:
-            self.partition.leading_log()
-        except KafkaError as error:
-            _tell(self.answer, error.code)
-            return True
-        return False
+        """Whether it is settled how the append came out."""
+        code = self.partition.acknowledgement(self.leader_epoch, self.required_offset, needs_all=self.needs_all)
+        if code:
+            _tell(self.answer, code)
+        return code is not None
 
 
 class DelayedProduce:
-    """A produce request that waits until all of its records are safe."""
+    """A produce request that waits until all of its appends are acknowledged or refused."""
 
     __slots__ = ("_deferred", "_response", "_waiting")
 
@@ -99,7 +97,7 @@ class DelayedProduce:
         self._deferred = deferred
 
     def is_ready(self, key: TopicPartition) -> bool:
-        """Whether ``key`` was the last partition that was not safe."""
+        """Whether ``key`` was the last partition that was not settled."""
         item = self._waiting.get(key)
         if item is not None and item.maybe_finish():
             del self._waiting[key]
@@ -244,8 +242,8 @@ class _Appending:
             log_append_time_ms=result.append_time_ms,
             log_start_offset=result.log_start_offset,
         )
-        if partition.high_watermark <= result.last_offset:
-            self.waiting.append(_Waiting(partition, result.last_offset + 1, answer))
+        if not partition.state.is_safe_at_once:
+            self.waiting.append(_Waiting(partition, result.last_offset + 1, answer, needs_all=self._acks == ACKS_ALL))
         return answer
 
     def refuse(self, index: int, partition: Partition, error: KafkaError) -> PartitionProduceResponse:

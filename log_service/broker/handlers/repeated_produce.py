@@ -98,7 +98,7 @@ class RepeatedProduces:
         except (IndexError, StructError, ProtocolError):
             return None  # the ordinary way says what is wrong with it
         partition = self._partitions.get(known.partition_key)
-        if partition is None or partition.topic_id is not known.topic_id or not partition.is_leader or partition.is_synced_first:
+        if partition is None or partition.topic_id is not known.topic_id or not partition.state.is_safe_at_once:
             return None
         try:
             result = self._replicas.append(partition, frame[start:stop], acks=known.acks, now_ms=self._wall_ms())

@@ -179,7 +179,7 @@ def storage_families(sources: MetricsSources) -> Iterator[Family]:
     offline = sum(directory.is_offline for directory in directories)
     yield gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that failed.", offline)
     yield Family(name="kafka_log_logmanager_logdirectoryoffline", type="gauge", help="Whether a log directory failed.", samples=rows)
-    syncs = sources.node.replicas.sync_times
+    syncs = sources.node.replicas.syncs.times
     yield Family(
         name="kafka_log_logflushstats_logflushrateandtimems",
         type="summary",

@@ -1,11 +1,13 @@
 """Topics, partitions, configuration, offsets and retention, as an administrator asks for them."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from log_service.common.errors import ErrorCode
+from log_service.common.types import LeaderEpoch
 from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic
 from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.delete_records import (
@@ -98,7 +100,8 @@ def test_an_end_that_no_sync_can_tell_is_refused(version: int, code: ErrorCode) 
         await node.create_topic("a", flush_messages="1")
         partition = node.broker.replicas.get_partition("a", 0)
         partition.append_as_leader(bytearray(batch(b"one", timestamp_ms=0)), 0)
-        partition.become_leader(1, partition.leader_epoch + 1, partition.isr, 0)
+        assert partition.state.registration is not None
+        partition.apply(replace(partition.state.registration, leader_epoch=LeaderEpoch(partition.leader_epoch + 1)), 0)
         assert (await list_offset(node, -1, version=version)).error_code == code
         assert (await list_offset(node, -2, version=version)).offset == 0
 

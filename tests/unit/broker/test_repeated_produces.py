@@ -14,7 +14,7 @@ from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline
 from log_service.broker.registry import REGISTRY
 from log_service.common.errors import ErrorCode
-from log_service.common.types import TopicId
+from log_service.common.types import LeaderEpoch, NodeId, TopicId
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
@@ -322,7 +322,8 @@ def test_a_partition_that_is_led_elsewhere_says_so(version: int, ordinary: list[
     async def story(node: Story) -> None:
         producer = await producer_of(node, version=version)
         partition = node.broker.replicas.partitions["a", 0]
-        partition.become_follower(7, 3, (7,))
+        assert partition.state.registration is not None
+        partition.apply(replace(partition.state.registration, leader=NodeId(7), leader_epoch=LeaderEpoch(3), isr=(NodeId(7),)), 0)
         answer = await producer.ask(batch(b"x"))
         assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (answer.current_leader is None) == (version < 10)

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from log_service.common.errors import ErrorCode
+from log_service.common.types import LeaderEpoch
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, LeaderIdAndEpoch
 from log_service.protocol.messages.produce import ProduceResponse
 from tests.unit.broker.context import HOST, PORT, Story, batch, fetch_request, produce_request, tell, values_of
@@ -236,7 +237,9 @@ def test_a_fenced_consumer_learns_the_leader_and_its_address(version: int) -> No
 def test_a_producer_learns_where_the_leader_is(version: int) -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a")
-        node.broker.replicas.partitions["a", 0].become_follower(1, 5, (1,))
+        state = node.broker.replicas.partitions["a", 0].state
+        assert state.registration is not None
+        state.apply(replace(state.registration, leader_epoch=LeaderEpoch(5)), is_online=False, now_ms=0)
         response: ProduceResponse = await node.ask(produce_request("a", batch(b"one")), version)
         (answer,) = response.responses[0].partition_responses
         assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -8,7 +8,7 @@ import trio
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
-from log_service.replication.replica_manager import DELETED_AT_ONCE
+from log_service.replication.log_deletions import DELETED_AT_ONCE
 from log_service.storage.future_logs import COPIED_AT_ONCE
 from tests.unit.replication.context import LOG_DIR, OTHER_DIR, ReplicaContext, key_of, run_story, running
 
@@ -154,7 +154,7 @@ def test_what_is_left_of_a_deleted_topic_goes_before_a_stop() -> None:
             context.create_topic("wide", partitions=300)
             await trio.sleep(1)
             context.delete_topic("wide")
-            context.replicas.finish_deletions()
+            context.replicas.deletions.finish()
             assert not context.logs.logs
 
     run_story(main)

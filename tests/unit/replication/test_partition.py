@@ -7,16 +7,27 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
 from log_service.config.views import LogConfig
 from log_service.records.builder import BatchBuilder
+from log_service.records.validator import accept_own_batches
 from log_service.replication.partition import OffsetSpec
-from tests.unit.replication.context import NODE, ReplicaContext, run_story, running, sent
+from log_service.replication.partition_state import Isolation
+from tests.unit.replication.context import NODE, ReplicaContext, batch, run_story, running, sent
 
 
 def code_of(caught: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
     return caught.value.code
 
 
-def read(context: ReplicaContext, offset: int, *, max_bytes: int = 1 << 20, epoch: int = -1) -> bytes | None:
-    found = context.partition().read(offset, max_bytes=max_bytes, current_leader_epoch=epoch, is_one_batch_guaranteed=True)
+def read(
+    context: ReplicaContext,
+    offset: int,
+    *,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    max_bytes: int = 1 << 20,
+    epoch: int = -1,
+) -> bytes | None:
+    found = context.partition().read(
+        offset, isolation=isolation, max_bytes=max_bytes, current_leader_epoch=epoch, is_one_batch_guaranteed=True
+    )
     if found is None or found.file_slice is None:
         return None
     content = found.file_slice.read()
@@ -157,7 +168,7 @@ def test_a_leader_names_no_end_before_what_its_epoch_began_with_is_safe() -> Non
                     partition.find_offset(timestamp, -1)
                 assert code_of(caught) is ErrorCode.OFFSET_NOT_AVAILABLE
             assert partition.find_offset(OffsetSpec.EARLIEST, -1).offset == 0
-            await context.replicas.settle_end(partition)
+            await context.replicas.syncs.settle_end(partition)
             assert partition.find_offset(OffsetSpec.LATEST, -1).offset == 1
             assert partition.find_offset(1_000, -1).offset == 0
 
@@ -175,7 +186,7 @@ def test_a_leader_that_appends_knows_its_end_while_it_syncs() -> None:
             with pytest.raises(KafkaError) as caught:
                 context.partition().find_offset(OffsetSpec.LATEST, -1)
             assert code_of(caught) is ErrorCode.OFFSET_NOT_AVAILABLE
-            await context.replicas.settle_end(context.partition())
+            await context.replicas.syncs.settle_end(context.partition())
             assert context.partition().find_offset(OffsetSpec.LATEST, -1).offset == 1
 
     run_story(main)
@@ -192,7 +203,7 @@ def test_who_waits_for_an_end_goes_on_when_the_sync_fails() -> None:
             context.files.sync_seconds = (0.010, 0.010)
             context.create_topic()
             context.files.fail_next("sync")
-            await context.replicas.settle_end(context.partition())
+            await context.replicas.syncs.settle_end(context.partition())
             with pytest.raises(KafkaError) as caught:
                 context.partition().find_offset(OffsetSpec.LATEST, -1)
             assert code_of(caught) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -244,6 +255,43 @@ def test_acks_all_needs_the_in_sync_replicas_that_the_topic_asks_for() -> None:
                 context.produce(b"one", acks=-1)
             assert code_of(caught) is ErrorCode.NOT_ENOUGH_REPLICAS
             assert context.produce(b"one", acks=1) == 0
+
+    run_story(main)
+
+
+def test_what_this_node_appends_itself_needs_the_in_sync_replicas_too() -> None:
+    """A coordinator's records are as safe as a producer's with acks=all."""
+
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic(replicas=(NODE, NodeId(2)), min_insync_replicas="2")
+            with pytest.raises(KafkaError) as caught:
+                context.replicas.append_own(context.partition(), accept_own_batches(batch(b"one")))
+            assert code_of(caught) is ErrorCode.NOT_ENOUGH_REPLICAS
+            context.configure("min.insync.replicas", "1")
+            assert context.replicas.append_own(context.partition(), accept_own_batches(batch(b"one"))).base_offset == 0
+
+    run_story(main)
+
+
+def test_read_committed_ends_at_the_last_stable_offset() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic()
+            context.produce(b"one", timestamp_ms=1_000)
+            context.produce(b"two", timestamp_ms=2_000)
+            partition, committed = context.partition(), Isolation.READ_COMMITTED
+            partition.state.hold_stable_at(1)
+            content = read(context, 0, isolation=committed)
+            assert content is not None
+            assert b"two" not in content
+            assert read(context, 1, isolation=committed) is None
+            assert read(context, 2, isolation=committed) is None
+            assert b"two" in (read(context, 1) or b"")
+            assert partition.find_offset(OffsetSpec.LATEST, -1, committed).offset == 1
+            assert partition.find_offset(OffsetSpec.LATEST, -1).offset == 2
+            assert partition.find_offset(2_000, -1, committed).offset == -1
+            assert partition.find_offset(2_000, -1).offset == 1
 
     run_story(main)
 

@@ -13,9 +13,9 @@ from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
 from log_service.config.views import LogConfig
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from log_service.replication.partition import Partition
-from log_service.replication.replica_manager import OPENED_AT_ONCE
+from log_service.replication.replica_manager import OPENED_AT_ONCE, ReplicaListener
 from tests.sim import MemoryFiles, VirtualClock
-from tests.unit.replication.context import LOG_DIR, ReplicaContext, key_of, run_story, running, topic_id
+from tests.unit.replication.context import LOG_DIR, OTHER_DIR, ReplicaContext, key_of, run_story, running, topic_id
 
 
 class Waiting:
@@ -31,6 +31,23 @@ class Waiting:
     def on_ready(self) -> None: ...
 
     def on_expired(self) -> None: ...
+
+
+class Hearing(ReplicaListener):
+    """A listener that writes down what it hears."""
+
+    def __init__(self, told: list[str], name: str = "") -> None:
+        self.told = told
+        self.name = name
+
+    def on_led(self, partition: Partition) -> None:
+        self.told.append(f"{self.name}led {partition.topic_partition} in {partition.leader_epoch}")
+
+    def on_lost(self, partition: Partition) -> None:
+        self.told.append(f"{self.name}lost {partition.topic_partition}")
+
+    def on_deleted(self, partition: Partition) -> None:
+        self.told.append(f"{self.name}deleted {partition.topic_partition}")
 
 
 def code_of_find(context: ReplicaContext, topic: str, index: int, identity: UUID = NO_TOPIC_ID) -> ErrorCode:
@@ -147,7 +164,7 @@ def test_everyone_who_waits_is_asked_once_after_a_whole_request() -> None:
             context.replicas.delayed_fetches.watch(fetch, [key_of(index=index) for index in range(3)], 10_000)
             context.replicas.delayed_produces.watch(produce, [key_of(index=0)], 10_000)
             marks: list[int] = []
-            context.partition(index=0).watchers.append(marks.append)
+            context.partition(index=0).high_watermark_listeners.add(lambda partition: marks.append(partition.high_watermark))
             context.produce(b"one", index=0)
             assert (fetch.asked, produce.asked, marks) == (1, 1, [1])
             context.produce(b"one", index=2)
@@ -160,21 +177,14 @@ def test_leadership_that_comes_and_goes_is_told() -> None:
     async def main() -> None:
         async with running() as context:
             told: list[str] = []
-
-            def led(partition: Partition) -> None:
-                told.append(f"led {partition.topic_partition} in {partition.leader_epoch}")
-
-            def lost(partition: Partition) -> None:
-                told.append(f"lost {partition.topic_partition}")
-
-            context.replicas.on_led, context.replicas.on_lost = led, lost
+            context.replicas.add_listener(Hearing(told))
             context.create_topic("a")
             context.elect(1)
             context.elect(-1)
             context.elect(-1)
             context.elect(1)
             context.delete_topic()
-            assert told == ["led a-0 in 0", "led a-0 in 1", "lost a-0", "led a-0 in 4", "lost a-0"]
+            assert told == ["led a-0 in 0", "led a-0 in 1", "lost a-0", "led a-0 in 4", "lost a-0", "deleted a-0"]
 
     run_story(main)
 
@@ -288,5 +298,89 @@ def test_a_large_topic_may_be_deleted_before_it_is_open() -> None:
             context.delete_topic("wide")
             await trio.sleep(1)
             assert not context.replicas.partitions
+
+    run_story(main)
+
+
+def test_any_number_of_rooms_listen_and_one_that_goes_takes_no_other_with_it() -> None:
+    async def main() -> None:
+        async with running() as context:
+            told: list[str] = []
+            context.replicas.add_listener(Hearing(told, "1: "))
+            second = context.replicas.add_listener(Hearing(told, "2: "))
+            context.create_topic("a")
+            second.cancel()
+            context.delete_topic()
+            assert told == ["1: led a-0 in 0", "2: led a-0 in 0", "1: lost a-0", "1: deleted a-0"]
+
+    run_story(main)
+
+
+def test_a_partition_that_was_not_led_is_deleted_without_a_loss() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.create_topic("a")
+            context.elect(-1)
+            told: list[str] = []
+            context.replicas.add_listener(Hearing(told))
+            context.publish(PartitionChangeRecord(topic_id=topic_id("a"), partition_id=0, replicas=[2], isr=[2], leader=2))
+            assert told == ["deleted a-0"]
+
+    run_story(main)
+
+
+class Mistaken(ReplicaListener):
+    """A room with a bug."""
+
+    def on_led(self, partition: Partition) -> None:
+        raise LookupError("led")
+
+    def on_high_watermark(self, partition: Partition) -> None:
+        raise LookupError("high watermark")
+
+
+@pytest.mark.parametrize("event", ["led", "high watermark"])
+def test_a_bug_of_a_listener_fails_the_node_and_nothing_else(event: str) -> None:
+    async def main() -> None:
+        async with running() as context:
+            told: list[str] = []
+            context.create_topic("a")
+            if event == "led":
+                context.replicas.add_listener(Mistaken())
+                context.replicas.add_listener(Hearing(told))
+                context.create_topic("b")
+                assert told == ["led b-0 in 0"]
+            else:
+                context.partition().high_watermark_listeners.add(Mistaken().on_high_watermark)
+                assert context.produce(b"one") == 0
+                assert context.partition().high_watermark == 1
+            await trio.sleep_forever()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        run_story(main)
+    assert caught.group_contains(LookupError, match=event)
+
+
+def test_a_partition_that_came_while_the_node_runs_begins_its_log_whatever_its_epoch() -> None:
+    """One that was there when the node started may have its log where nothing could be read: it does not begin anew."""
+
+    async def main() -> None:
+        files = MemoryFiles(clock=VirtualClock())
+        async with running(files, log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic("old", partitions=2)
+            homes = {context.partition("old", index).log.directory.parent for index in range(2)}  # type: ignore[union-attr]
+            assert homes == {LOG_DIR, OTHER_DIR}
+        files.fail_next("stat", containing=f"{OTHER_DIR}/old", count=100)
+        async with running(files, log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic("old", partitions=2)
+            assert sorted(context.partition("old", index).is_offline for index in range(2)) == [False, True]
+            identity = topic_id("new")
+            context.publish(
+                TopicRecord(name="new", topic_id=identity),
+                PartitionRecord(topic_id=identity, partition_id=0, replicas=[1], isr=[1], leader=1, leader_epoch=0, partition_epoch=0),
+                PartitionChangeRecord(topic_id=identity, partition_id=0, leader=1),
+            )
+            assert context.partition("new").leader_epoch == 1
+            assert context.produce(b"one", name="new") == 0
 
     run_story(main)

@@ -1,0 +1,67 @@
+"""The logs of deleted topics, renamed away some at a time, so that a large topic does not hold up the event loop.
+
+Decides when a log goes; that its partition is served no more is settled before. Invariant: the log of a partition that is created anew
+under the same name begins only after the old one was renamed.
+"""
+
+import logging
+from itertools import islice
+
+import trio
+
+from log_service.common.errors import TidelogError
+from log_service.common.types import TopicPartition
+from log_service.storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+DELETED_AT_ONCE = 64
+"""How many logs are renamed away in one turn of the event loop."""
+
+
+class LogDeletions:
+    """The deletions of one node, in the order in which they were asked for."""
+
+    def __init__(self, logs: LogManager, nursery: trio.Nursery) -> None:
+        self._logs = logs
+        self._nursery = nursery
+        self._doomed: dict[TopicPartition, None] = {}
+        self._is_running = False
+
+    def __repr__(self) -> str:
+        return f"<LogDeletions {len(self._doomed)}>"
+
+    def request(self, topic_partition: TopicPartition) -> None:
+        """Have a partition's log deleted soon; nothing happens before ``begin``."""
+        self._doomed[topic_partition] = None
+
+    def begin(self) -> None:
+        """Delete some of the logs now and the rest in turns."""
+        if self._doomed and not self._is_running:
+            self._is_running = True
+            self._delete_some(DELETED_AT_ONCE)
+            self._nursery.start_soon(self._delete_rest)
+
+    def finish(self, topic_partition: TopicPartition | None = None) -> None:
+        """Delete one log now, or all: what is left when the node stops would be a stray at the next start."""
+        if topic_partition is None:
+            self._delete_some(len(self._doomed))
+        elif topic_partition in self._doomed:
+            self._delete(topic_partition)
+
+    async def _delete_rest(self) -> None:
+        while self._doomed:
+            await trio.lowlevel.checkpoint()
+            self._delete_some(DELETED_AT_ONCE)
+        self._is_running = False
+
+    def _delete_some(self, limit: int) -> None:
+        for topic_partition in tuple(islice(self._doomed, limit)):
+            self._delete(topic_partition)
+
+    def _delete(self, topic_partition: TopicPartition) -> None:
+        del self._doomed[topic_partition]
+        try:
+            self._logs.delete_log(topic_partition)
+        except TidelogError as error:
+            logger.error("The log of %s could not be deleted: %s", topic_partition, error)

@@ -1,0 +1,69 @@
+"""Syncs of the partitions whose records are synced before they are acknowledged: at most one per partition at a time.
+
+Decides when a partition is synced: as soon as an append asks for it, and again as long as anything is due that came meanwhile. One sync
+serves all appends before it. A failed sync is final: the log directory is offline from then on, and requests that wait are told to look
+again.
+"""
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from log_service.common.env import Clock
+from log_service.common.errors import TidelogError
+from log_service.metrics.latency import LatencyMeter
+from log_service.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionSyncs:
+    """The syncs of one node; each is a task of ``nursery``. ``announce`` is called with a partition after its sync."""
+
+    def __init__(self, clock: Clock, nursery: trio.Nursery, announce: Callable[[Partition], None]) -> None:
+        self._clock = clock
+        self._nursery = nursery
+        self._announce = announce
+        self._syncing: set[Partition] = set()
+        self._ends = trio.lowlevel.ParkingLot()
+        self.times = LatencyMeter(clock.monotonic_ms())
+
+    def __repr__(self) -> str:
+        return f"<PartitionSyncs {len(self._syncing)}>"
+
+    def request(self, partition: Partition) -> None:
+        """Have a partition synced soon; many requests for the same one are served by one sync."""
+        if partition not in self._syncing:
+            self._syncing.add(partition)
+            self._nursery.start_soon(self._sync, partition)
+
+    async def settle_end(self, partition: Partition) -> None:
+        """Wait until the end of a partition is known, or no sync that is under way can tell it."""
+        while partition in self._syncing and not partition.is_end_known:
+            await self._ends.park()
+
+    async def _sync(self, partition: Partition) -> None:
+        try:
+            while partition.is_sync_due:
+                await self._sync_once(partition)
+            if partition.note_synced():  # the log was synced by something else, before this task began
+                self._announce(partition)
+        except TidelogError as error:
+            logger.error("%s could not be synced: %s", partition.topic_partition, error)
+            self._announce(partition)
+        finally:
+            self._syncing.discard(partition)
+            self._ends.unpark_all()
+
+    async def _sync_once(self, partition: Partition) -> None:
+        started_ns, log = self._clock.monotonic_ns(), partition.log
+        try:
+            is_moved = await partition.sync()
+        except TidelogError:
+            if partition.log is log:
+                raise
+            return  # the partition moved to another log directory meanwhile: the log there is synced next
+        self.times.note(self._clock.monotonic_ns() - started_ns)
+        if is_moved:
+            self._announce(partition)
