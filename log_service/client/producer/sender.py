@@ -277,8 +277,8 @@ class Sender:
         queue = self._accumulator.queue_of(batch)
         with self._accumulator.guarded():
             self._sequences.start_again(queue.sequence, [each for each in queue.waiting if each.has_sequence], failed)
-        if is_identity_lost and self._sequences.identity is not None and self._sequences.identity.producer_id == failed.producer_id:
-            self._sequences.identity = None
+            if is_identity_lost:
+                self._sequences.forget_identity(failed.producer_id)
 
     def _expire(self, now_ms: int) -> None:
         expired = self._accumulator.expired(now_ms)
@@ -315,7 +315,7 @@ class Sender:
         attempt = 0
         while self._sequences.identity is None:
             try:
-                self._sequences.identity = await self._new_identity()
+                self._sequences.take_identity(await self._new_identity())
             except KafkaError as error:
                 if not error.is_retriable:
                     logger.warning("no producer id: %s", error)

@@ -42,6 +42,15 @@ class Sequences:
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
 
+    def take_identity(self, identity: ProducerIdentity) -> None:
+        """Number with what the broker gave."""
+        self.identity = identity
+
+    def forget_identity(self, producer_id: int) -> None:
+        """The broker does not take this producer id any more; another that was given meanwhile stays."""
+        if self.identity is not None and self.identity.producer_id == producer_id:
+            self.identity = None
+
     def can_number(self, sequence: PartitionSequence, *, has_batches_in_flight: bool) -> bool:
         """Whether a batch of that partition may be numbered (or sent again) now."""
         is_known_there = sequence.identity == self.identity == sequence.acknowledged

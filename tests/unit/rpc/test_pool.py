@@ -9,7 +9,7 @@ import trio
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.api_versions import ApiKey
-from log_service.protocol.messages.vote import VoteRequest, VoteResponse
+from log_service.protocol.messages.vote import NodeEndpoint, VoteRequest, VoteResponse
 from log_service.rpc.connection import Endpoint, RpcSettings
 from log_service.rpc.pool import ConnectionPool
 from log_service.rpc.retry import Backoff
@@ -175,6 +175,50 @@ def test_a_task_outside_of_the_pools_nursery_hears_that_the_pool_ended() -> None
             inner.cancel_scope.cancel()
 
     tell(story)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_response_belongs_to_its_request_in_any_weather(seed: int) -> None:
+    """Latency, odd chunks, small windows, resets and cuts: a request ends with its own response or a clear error, and in time."""
+    succeeded: list[int] = []
+    failed_with: set[ErrorCode] = set()
+
+    async def story(pool: ConnectionPool, world: World, node: ScriptedNode) -> None:
+        world.network.weather = world.draw_weather()
+        node.replies[ApiKey.VOTE] = lambda _: VoteResponse(
+            node_endpoints=[NodeEndpoint(node_id=node.requests[-1][1].voter_id, host="x" * node.requests[-1][1].voter_id)]
+        )
+
+        async def ask(number: int) -> None:
+            await trio.sleep(world.rng.random() * 20)
+            started = trio.current_time()
+            try:
+                response = await pool.request(ENDPOINT, VoteRequest(voter_id=number), VoteResponse)
+            except KafkaError as error:
+                failed_with.add(error.code)
+            else:
+                assert response.node_endpoints[0].node_id == number
+                succeeded.append(number)
+            assert trio.current_time() - started < 40
+
+        async def disturb() -> None:
+            for _ in range(10):
+                await trio.sleep(world.rng.random() * 2)
+                world.network.reset_connections(HOST)
+                if world.rng.random() < 0.3:
+                    world.network.cut(*world.rng.choice((("client", HOST), (HOST, "client"))))
+                    await trio.sleep(world.rng.random() * 3)
+                    world.network.heal()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(disturb)
+            for number in range(100):
+                nursery.start_soon(ask, number)
+        await vote(pool)
+
+    tell_with_pool(story, seed=seed, request_timeout_ms=2_000, max_requests_in_flight=1 + seed % 5)
+    assert len(succeeded) > 30
+    assert failed_with <= {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
 
 
 def test_the_same_seed_makes_the_same_pauses() -> None:
