@@ -17,11 +17,22 @@ from log_service.config.definition import (
     ConfigKey,
     Family,
     Importance,
+    Value,
     at_least,
     between,
     list_of,
+    no_empty_item,
     not_empty,
+    some_items,
 )
+
+_PROTOCOLS = list_of("consumer", "classic", "share", "streams", is_empty_allowed=False)
+
+
+def _migration_policy(value: Value) -> str | None:
+    policies = ("bidirectional", "upgrade", "downgrade", "disabled")
+    return None if str(value).lower() in policies else f"it must be one of {', '.join(policies)}"
+
 
 TRANSACTIONS: Family = (
     "Belongs to transactions, which this version does not have.",
@@ -45,7 +56,7 @@ SHARE_GROUPS: Family = (
     "Belongs to share groups, which this version does not have.",
     (
         ("group.share.assignment.interval.ms", INT, "1000", at_least(0)),
-        ("group.share.assignors", LIST, "simple"),
+        ("group.share.assignors", LIST, "simple", some_items),
         ("group.share.delivery.count.limit", INT, "5", between(2, 10)),
         ("group.share.heartbeat.interval.ms", INT, "5000", at_least(1)),
         ("group.share.initialize.retry.interval.ms", INT, "30000", at_least(1)),
@@ -105,13 +116,13 @@ CONSUMER_GROUPS: Family = (
     "Belongs to the consumer group protocol of KIP-848, which this version does not have.",
     (
         ("group.consumer.assignment.interval.ms", INT, "1000", at_least(0)),
-        ("group.consumer.assignors", LIST, "uniform,range"),
+        ("group.consumer.assignors", LIST, "uniform,range", some_items),
         ("group.consumer.heartbeat.interval.ms", INT, "5000", at_least(1)),
         ("group.consumer.max.assignment.interval.ms", INT, "15000", at_least(0)),
         ("group.consumer.max.heartbeat.interval.ms", INT, "15000", at_least(1)),
         ("group.consumer.max.session.timeout.ms", INT, "60000", at_least(1)),
         ("group.consumer.max.size", INT, "2147483647", at_least(1)),
-        ("group.consumer.migration.policy", STRING, "bidirectional"),
+        ("group.consumer.migration.policy", STRING, "bidirectional", _migration_policy),
         ("group.consumer.min.assignment.interval.ms", INT, "0", at_least(0)),
         ("group.consumer.min.heartbeat.interval.ms", INT, "5000", at_least(1)),
         ("group.consumer.min.session.timeout.ms", INT, "45000", at_least(1)),
@@ -125,7 +136,7 @@ COORDINATORS: Family = (
         ("group.coordinator.append.linger.ms", INT, "-1", at_least(-1)),
         ("group.coordinator.background.threads", INT, "2", at_least(1)),
         ("group.coordinator.cached.buffer.max.bytes", INT, "1048588", at_least(524288)),
-        ("group.coordinator.rebalance.protocols", LIST, "classic,consumer,streams", list_of("consumer", "classic", "share", "streams")),
+        ("group.coordinator.rebalance.protocols", LIST, "classic,consumer,streams", _PROTOCOLS),
         ("group.coordinator.threads", INT, "4", at_least(1)),
         ("offsets.load.buffer.size", INT, "5242880", at_least(1)),
     ),
@@ -193,7 +204,7 @@ EXECUTION: Family = (
         ("controller.performance.always.log.threshold.ms", LONG, "2000", at_least(0)),
         ("controller.performance.sample.period.ms", LONG, "60000", at_least(100)),
         ("delete.records.purgatory.purge.interval.requests", INT, "1"),
-        ("early.start.listeners", LIST, None),
+        ("early.start.listeners", LIST, None, no_empty_item),
         ("fetch.purgatory.purge.interval.requests", INT, "1000"),
         ("internal.metadata.delete.delay.millis", LONG, "60000"),
         ("internal.metadata.log.segment.bytes", INT, None),
@@ -212,8 +223,8 @@ METRICS: Family = (
     "Belongs to metrics reporters, which this version does not have.",
     (
         ("kafka.metrics.polling.interval.secs", INT, "10", at_least(1)),
-        ("kafka.metrics.reporters", LIST, ""),
-        ("metric.reporters", LIST, "org.apache.kafka.common.metrics.JmxReporter"),
+        ("kafka.metrics.reporters", LIST, "", no_empty_item),
+        ("metric.reporters", LIST, "org.apache.kafka.common.metrics.JmxReporter", no_empty_item),
         ("metrics.num.samples", INT, "2", at_least(1)),
         ("metrics.recording.level", STRING, "INFO"),
         ("metrics.sample.window.ms", LONG, "30000", at_least(1)),
@@ -251,10 +262,10 @@ REMOTE_STORAGE: Family = (
         ),
         ("remote.log.metadata.manager.class.path", STRING, None),
         ("remote.log.metadata.manager.impl.prefix", STRING, "rlmm.config.", not_empty),
-        ("remote.log.metadata.manager.listener.name", STRING, None),
+        ("remote.log.metadata.manager.listener.name", STRING, None, not_empty),
         ("remote.log.reader.max.pending.tasks", INT, "100", at_least(1)),
         ("remote.log.reader.threads", INT, "10", at_least(1)),
-        ("remote.log.storage.manager.class.name", STRING, None),
+        ("remote.log.storage.manager.class.name", STRING, None, not_empty),
         ("remote.log.storage.manager.class.path", STRING, None),
         ("remote.log.storage.manager.impl.prefix", STRING, "rsm.config.", not_empty),
         ("remote.log.storage.system.enable", BOOLEAN, "false"),

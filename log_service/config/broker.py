@@ -1,21 +1,42 @@
-"""Dynamic configuration of brokers: whether a request's values are acceptable, as Apache Kafka 4.3 judges them (KIP-226).
+"""Changes of a running broker's configuration: which are acceptable, as Apache Kafka 4.3 judges them (KIP-226).
 
-Decides validity; how values are shown is ``config.describe``, what they change in a running node is the broker's. Complaints are
-``KafkaError`` INVALID_REQUEST, because they are answers. A name that nobody knows is accepted and kept, as Kafka does.
+A change is judged in three steps. Its names: the key may change while a broker runs, and at this level. Its values: each is a value of its
+key. What the broker would then go by: some keys bound each other, and some move in small steps only. A name that no version of Kafka knows
+is accepted and kept, because it may belong to a plug-in.
+
+This module decides validity. ``config.describe`` decides how values are shown, and the broker applies them. Complaints are ``KafkaError``
+INVALID_REQUEST, because they become responses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
-from log_service.config.definition import ConfigKey, UpdateMode, Value
-from log_service.config.dynamic_keys import ELSEWHERE, LISTENER_KEY, PER_LISTENER, QUOTA_KEYS, THREAD_COUNTS, base_name
-from log_service.config.resolve import Layers, Texts
-from log_service.config.server_keys import SERVER_KEYS
+from log_service.config.definition import ConfigKey, ConfigType, UpdateMode, Value, split_list
+from log_service.config.dynamic_keys import (
+    CLUSTER_WIDE_OF_LISTENERS,
+    LISTENER_KEY,
+    PER_BROKER,
+    QUOTA_KEYS,
+    STORES,
+    THREAD_COUNTS,
+    base_name,
+)
+from log_service.config.listeners import parse_end_points
+from log_service.config.resolve import Layers, Texts, holding
+from log_service.config.server_keys import DEFAULT_LISTENERS, SERVER_KEYS
 
 NEEDS_RESTART = frozenset({"listeners", "listener.security.protocol.map"})
-CLEANER_THREADS = "log.cleaner.threads"
+POSITIVE = frozenset({"max.connections", "max.connection.creation.rate"})
+"""Keys that may be 0 in the file and not become 0: no client could connect to change them back."""
+LISTS_OF_CLASSES = frozenset({"config.providers", "metric.reporters"})
+"""Lists that name Java classes, as keys of type CLASS do. A broker here runs none of them: no other than the defaults may be named."""
+OF_LISTENERS = frozenset({"num.network.threads", *POSITIVE})
+"""Keys whose override for a listener of this broker is judged like the key itself."""
+CLEANER_THREADS, DEDUPE_BUFFER = "log.cleaner.threads", "log.cleaner.dedupe.buffer.size"
+MIN_DEDUPE_BYTES = 1 << 20
 ALL_DIRECTORIES = "*"
 
 
@@ -31,30 +52,72 @@ class BrokerChange:
     """What holds now, for this broker."""
     is_default: bool
 
+    @property
+    def layers_after(self) -> Layers:
+        """What will hold for this broker."""
+        return replace(self.layers, cluster=self.result) if self.is_default else replace(self.layers, broker=self.result)
+
+    @property
+    def changed_names(self) -> frozenset[str]:
+        """What is set or deleted by this request."""
+        before = self.layers.cluster if self.is_default else self.layers.broker
+        return self.set_names | (before.keys() - self.result.keys())
+
 
 def validate_broker_change(change: BrokerChange) -> None:
     """Check a change, all of it.
 
     Raises:
-        KafkaError: INVALID_REQUEST, a key cannot change while a broker runs, or not at this level, or its value is none of the key.
+        KafkaError: INVALID_REQUEST, a key cannot change while a broker runs, or not at this level; a value is none of its key; or the
+            broker cannot go by all values together.
     """
     _validate_names(sorted(change.set_names), is_default=change.is_default)
+    own_prefixes = _own_prefixes(change.layers.static)
     for name in sorted(change.set_names):
-        key = SERVER_KEYS.get(name) or QUOTA_KEYS.get(name) or SERVER_KEYS.get(base_name(name))
+        is_own = name.startswith(own_prefixes)
+        key = _judging_key(name, is_of_own_listener=is_own)
         if key is not None:
-            _validate_value(change, name, key, _parsed(key, change.result[name]))
+            value = _parsed(key, change.result[name])
+            _validate_classes(name, key, value)
+            if name == key.name or (is_own and key.name in OF_LISTENERS):
+                _validate_step(change, name, key, value)
+    for names, complaint in _TOGETHER:
+        fault = complaint(change.layers_after) if names & change.changed_names else None
+        if fault:
+            raise _refusal(fault)
 
 
 def _validate_names(names: list[str], *, is_default: bool) -> None:
     fixed = [name for name in names if name in SERVER_KEYS and SERVER_KEYS[name].update_mode is UpdateMode.READ_ONLY]
     if fixed:
         raise _refusal(f"{', '.join(fixed)} cannot change while a broker runs; set it in the file and restart")
-    bare = [name for name in names if name in PER_LISTENER]
+    bare = [name for name in names if name in STORES]
     if bare:
         raise _refusal(f"{', '.join(bare)} can be set for one listener only: listener.name.NAME.{bare[0]}")
-    of_one = [name for name in names if name in ELSEWHERE or (LISTENER_KEY.fullmatch(name) and base_name(name) in PER_LISTENER)]
+    of_one = [name for name in names if name in PER_BROKER or (LISTENER_KEY.fullmatch(name) and not _is_for_all_brokers(name))]
     if is_default and of_one:
         raise _refusal(f"{', '.join(of_one)} cannot be the default of all brokers; name the broker")
+
+
+def _is_for_all_brokers(name: str) -> bool:
+    return base_name(name) in CLUSTER_WIDE_OF_LISTENERS
+
+
+def _own_prefixes(static: Texts) -> tuple[str, ...]:
+    """Return what the keys about this broker's own listeners begin with."""
+    listeners = parse_end_points("listeners", split_list(static.get("listeners", DEFAULT_LISTENERS)))
+    return tuple(f"listener.name.{listener.name.lower()}." for listener in listeners)
+
+
+def _judging_key(name: str, *, is_of_own_listener: bool) -> ConfigKey | None:
+    """Return the key that a name's value has to be one of, None where any text will do.
+
+    An override for a listener that this broker does not have is judged only where its key may change: the listener may be another broker's.
+    """
+    key = SERVER_KEYS.get(base_name(name)) or QUOTA_KEYS.get(base_name(name))
+    if key is None or (key.update_mode is UpdateMode.READ_ONLY and not is_of_own_listener):
+        return None
+    return key
 
 
 def _parsed(key: ConfigKey, text: str) -> Value:
@@ -64,23 +127,33 @@ def _parsed(key: ConfigKey, text: str) -> Value:
         raise _refusal(str(fault)) from fault
 
 
-def _validate_value(change: BrokerChange, name: str, key: ConfigKey, value: Value) -> None:
-    if name in NEEDS_RESTART and value != _current(key, change.layers):
+def _validate_classes(name: str, key: ConfigKey, value: Value) -> None:
+    named = value if isinstance(value, tuple) and name in LISTS_OF_CLASSES else (value,) if key.type is ConfigType.CLASS else ()
+    strange = set(named) - set(split_list(key.default or ""))
+    if strange:
+        raise _refusal(f"{name} names {', '.join(map(str, strange))}, a Java class, which cannot run here")
+
+
+def _validate_step(change: BrokerChange, name: str, key: ConfigKey, value: Value) -> None:
+    """Check one value against what holds now."""
+    current = _current(name, key, change.layers)
+    if name in NEEDS_RESTART and value != current:
         raise _refusal(f"{name} cannot change while this broker runs; set it in the file and restart")
-    if name in THREAD_COUNTS or name == CLEANER_THREADS:
-        _validate_thread_count(name, value, _current(key, change.layers))
+    if key.name in THREAD_COUNTS:
+        _validate_thread_count(name, value, current)
+    if key.name in POSITIVE and value == 0:
+        raise _refusal(f"{name} cannot become 0 while a broker runs: no client could connect to change it back")
     if name == "cordoned.log.dirs":
         _validate_cordoned(value, change.layers.static)
-    if name in {"metric.reporters", "config.providers"} and value:
-        raise _refusal(f"{name} names a Java class, which cannot run here")
 
 
-def _current(key: ConfigKey, layers: Layers) -> Value | None:
+def _current(name: str, key: ConfigKey, layers: Layers) -> Value | None:
     """Return the value that holds; what is stored and none of the key is passed over."""
     for texts in (layers.broker, layers.cluster, layers.static):
-        if key.name in texts:
-            with suppress(ConfigError):
-                return key.parse(texts[key.name])
+        for alias in (name, key.name):
+            if alias in texts:
+                with suppress(ConfigError):
+                    return key.parse(texts[alias])
     return None if key.default is None else key.parse(key.default)
 
 
@@ -98,6 +171,54 @@ def _validate_cordoned(value: Value, static: Texts) -> None:
     strange = [directory for directory in value if directory != ALL_DIRECTORIES and directory not in directories]
     if strange:
         raise _refusal(f"cordoned.log.dirs names {strange[0]}, which is not one of log.dirs")
+
+
+# Keys that bound each other
+
+
+def _number(name: str, layers: Layers) -> Any:
+    return _current(name, SERVER_KEYS[name], layers)
+
+
+def _cleaner_memory(layers: Layers) -> str | None:
+    threads, buffer_bytes = _number(CLEANER_THREADS, layers), _number(DEDUPE_BUFFER, layers)
+    if threads and buffer_bytes // threads > MIN_DEDUPE_BYTES:
+        return None
+    return f"{DEDUPE_BUFFER} is {buffer_bytes} for {threads} cleaner threads; each has to have more than {MIN_DEDUPE_BYTES} bytes"
+
+
+def _hosts(layers: Layers) -> str | None:
+    if _number("max.connections.per.ip", layers) or _number("max.connections.per.ip.overrides", layers):
+        return None
+    return "max.connections.per.ip can be 0 only where max.connections.per.ip.overrides names the addresses that may connect"
+
+
+def _local_retention(unit: str, layers: Layers) -> str | None:
+    """Complain where more would be kept on the local disk than altogether; -2 is as much as altogether."""
+    kept: Any = holding(f"retention.{unit}", layers).value
+    kept_here = _number(f"log.local.retention.{unit}", layers)
+    if kept < 0 or kept_here == -2 or 0 <= kept_here <= kept:
+        return None
+    return f"log.local.retention.{unit} is {kept_here}, more than log.retention.{unit}, which is {kept}"
+
+
+def _assignment_interval(protocol: str, layers: Layers) -> str | None:
+    shortest, interval, longest = (_number(f"group.{protocol}.{bound}assignment.interval.ms", layers) for bound in ("min.", "", "max."))
+    if shortest <= interval <= longest:
+        return None
+    return f"group.{protocol}.assignment.interval.ms is {interval}, which is not between {shortest} and {longest}"
+
+
+_TOGETHER: tuple[tuple[frozenset[str], Callable[[Layers], str | None]], ...] = (
+    (frozenset({CLEANER_THREADS, DEDUPE_BUFFER}), _cleaner_memory),
+    (frozenset({"max.connections.per.ip", "max.connections.per.ip.overrides"}), _hosts),
+    (frozenset({"log.local.retention.ms", "log.retention.ms"}), lambda layers: _local_retention("ms", layers)),
+    (frozenset({"log.local.retention.bytes", "log.retention.bytes"}), lambda layers: _local_retention("bytes", layers)),
+    (frozenset({"group.consumer.assignment.interval.ms"}), lambda layers: _assignment_interval("consumer", layers)),
+    (frozenset({"group.share.assignment.interval.ms"}), lambda layers: _assignment_interval("share", layers)),
+    (frozenset({"group.streams.assignment.interval.ms"}), lambda layers: _assignment_interval("streams", layers)),
+)
+"""Keys, and what may be wrong with their values together."""
 
 
 def _refusal(text: str) -> KafkaError:

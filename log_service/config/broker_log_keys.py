@@ -6,12 +6,17 @@ intervals of upkeep, are declared here. Keys that give a topic's default may cha
 
 from dataclasses import replace
 
-from log_service.config.definition import MAX_LONG, ConfigKey, ConfigType, Importance, UpdateMode, at_least, between
+from log_service.config.definition import MAX_LONG, ConfigKey, ConfigType, Importance, UpdateMode, Value, at_least, between
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 
-WITHOUT_VALUE = frozenset({"log.flush.interval.ms", "log.retention.ms", "log.roll.ms", "log.roll.jitter.ms"})
+WITHOUT_VALUE = frozenset({"log.flush.interval.ms", "log.roll.ms", "log.roll.jitter.ms"})
 """Finer units of another key, which decides as long as they are not set."""
-DECLARED_BELOW = frozenset({"log.flush.scheduler.interval.ms"})
+DECLARED_BELOW = frozenset({"log.flush.scheduler.interval.ms", "log.retention.ms"})
+
+
+def not_zero(value: Value) -> str | None:
+    """Accept every other number."""
+    return None if value != 0 else "it must be at least 1, or negative for no limit"
 
 
 def _derived() -> tuple[ConfigKey, ...]:
@@ -30,6 +35,15 @@ def _derived() -> tuple[ConfigKey, ...]:
 
 
 DECLARED = (
+    ConfigKey(
+        name="log.retention.ms",
+        type=ConfigType.LONG,
+        default=None,
+        validator=not_zero,
+        importance=Importance.HIGH,
+        documentation="Age beyond which segments are deleted; -1, as any negative number, is no limit.",
+        reason="log.retention.minutes and log.retention.hours decide",
+    ),
     ConfigKey(
         name="log.retention.hours",
         type=ConfigType.INT,

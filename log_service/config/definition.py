@@ -217,15 +217,28 @@ def one_of(*choices: str) -> Validator:
     return validate
 
 
-def list_of(*choices: str) -> Validator:
+def list_of(*choices: str, is_empty_allowed: bool = True) -> Validator:
     """Accept lists of these texts; one that is repeated counts once."""
 
     def validate(value: Value) -> str | None:
         assert isinstance(value, tuple)
         unknown = [item for item in value if item not in choices]
-        return f"{unknown[0]!r} is none of {', '.join(choices)}" if unknown else None
+        if unknown:
+            return f"{unknown[0]!r} is none of {', '.join(choices)}"
+        return None if value or is_empty_allowed else f"it must be some of {', '.join(choices)}"
 
     return validate
+
+
+def no_empty_item(value: Value) -> str | None:
+    """Accept lists without an empty item; the empty list is one."""
+    assert isinstance(value, tuple)
+    return None if all(value) else "an item of the list is empty"
+
+
+def some_items(value: Value) -> str | None:
+    """Accept lists of at least one item, none of them empty."""
+    return no_empty_item(value) if value else "it must not be empty"
 
 
 def not_empty(value: Value) -> str | None:

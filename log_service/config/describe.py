@@ -25,6 +25,8 @@ UNITS = (
 )
 """Keys that say the same in several units, the one that wins first."""
 FLUSH = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+DEMANDED = frozenset({"process.roles", "controller.listener.names"})
+"""Keys that Apache Kafka has no default of. Here they have one for a file that says nothing, which is no synonym of what a file says."""
 BROKER_NAMES: Mapping[str, tuple[str, ...]] = {name: names for names in UNITS for name in names} | {FLUSH[0]: FLUSH}
 
 
@@ -139,6 +141,8 @@ def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
         for alias in _aliases(name)
         if alias in texts and _is_acceptable(alias, texts[alias])
     ]
+    if name in DEMANDED:
+        found = found[:1]
     return list(dropwhile(lambda synonym: synonym.name != name, found))
 
 

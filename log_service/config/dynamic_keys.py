@@ -147,15 +147,41 @@ INTERNAL = frozenset(
 )
 """Keys that Kafka does not list when it is asked for all."""
 
-ELSEWHERE = frozenset({"listeners", "listener.security.protocol.map", "cordoned.log.dirs"})
-PER_LISTENER = PER_BROKER - ELSEWHERE
-"""Keys about security, which may be set with a listener's prefix only."""
+STORES = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""Keys about a listener's key store and trust store. They change with that listener's prefix only."""
+
+CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+"""Keys whose override for one listener may be the default of all brokers, as well as one broker's."""
 
 PER_LISTENER_ACTING = frozenset({"max.connections", "max.connection.creation.rate"})
 """Keys whose override for one listener acts here."""
 
 THREAD_COUNTS = frozenset(
-    {"background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers"}
+    {
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "remote.log.manager.copier.thread.pool.size",
+        "remote.log.manager.expiration.thread.pool.size",
+        "remote.log.manager.follower.thread.pool.size",
+        "remote.log.reader.threads",
+    }
 )
 """May at most double or halve in one step."""
 

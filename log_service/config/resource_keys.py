@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
-from log_service.config.definition import BOOLEAN, INT, LIST, STRING, ConfigKey, ConfigType, Validator, Value, keyed, one_of
+from log_service.config.definition import BOOLEAN, INT, LIST, STRING, ConfigKey, ConfigType, Validator, Value, keyed, no_empty_item, one_of
 from log_service.config.server_keys import SERVER_KEYS
 
 GROUP_PREFIX = "group."
@@ -38,10 +38,11 @@ def _key(name: str, config_type: ConfigType, default: str, documentation: str, v
     )
 
 
-def _default_of_broker(name: str) -> str:
-    default = SERVER_KEYS[GROUP_PREFIX + name].default
-    assert default is not None
-    return default
+def _as_of_broker(name: str, documentation: str) -> ConfigKey:
+    """Return a group's key with the default and the bounds of the broker's key."""
+    key = SERVER_KEYS[GROUP_PREFIX + name]
+    assert key.default is not None
+    return _key(name, INT, key.default, documentation, key.validator)
 
 
 _SAME_AS_BROKER = (
@@ -63,10 +64,7 @@ _SAME_AS_BROKER = (
 
 GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
     (
-        *(
-            _key(name, INT, _default_of_broker(name), f"What {GROUP_PREFIX}{name} of the broker is, for one group of that protocol.")
-            for name in _SAME_AS_BROKER
-        ),
+        *(_as_of_broker(name, f"What {GROUP_PREFIX}{name} of the broker is, for one group of that protocol.") for name in _SAME_AS_BROKER),
         _key("share.auto.offset.reset", STRING, "latest", "Where a share group begins in a topic that it has not read.", _reset_policy),
         _key(
             "share.isolation.level",
@@ -82,8 +80,8 @@ GROUP_KEYS: Mapping[str, ConfigKey] = keyed(
 CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = keyed(
     (
         _key("interval.ms", INT, "300000", "How often clients push their metrics."),
-        _key("match", LIST, "", "Which clients push: attribute=pattern, each of which has to match."),
-        _key("metrics", LIST, "", "Prefixes of the metrics that are pushed; * is all."),
+        _key("match", LIST, "", "Which clients push: attribute=pattern, each of which has to match.", no_empty_item),
+        _key("metrics", LIST, "", "Prefixes of the metrics that are pushed; * is all.", no_empty_item),
     )
 )
 
@@ -104,7 +102,7 @@ def validate_group_configs(configs: Mapping[str, str], static: Mapping[str, str]
         key = GROUP_KEYS.get(name)
         if key is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a configuration of groups")
-        value = _parsed(key, text, ErrorCode.INVALID_CONFIG)
+        value = _parsed(key, text)
         for bound, is_too_far in (("min", int.__lt__), ("max", int.__gt__)):
             limit = _limit(name, bound, static)
             if limit is not None and isinstance(value, int) and is_too_far(value, limit):
@@ -132,7 +130,8 @@ def validate_client_metrics_configs(name: str, configs: Mapping[str, str]) -> No
     """Check all values of one client metrics subscription.
 
     Raises:
-        KafkaError: INVALID_REQUEST, the key is none, or the interval is out of bounds; INVALID_CONFIG, a pattern makes no sense.
+        KafkaError: INVALID_REQUEST, the key is none, or the interval is out of bounds; INVALID_CONFIG, a value is none of its key, or a
+            pattern makes no sense.
     """
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a client metrics subscription needs a name")
@@ -140,7 +139,7 @@ def validate_client_metrics_configs(name: str, configs: Mapping[str, str]) -> No
         key = CLIENT_METRICS_KEYS.get(key_name)
         if key is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key_name} is not a configuration of client metrics")
-        value = _parsed(key, text, ErrorCode.INVALID_REQUEST)
+        value = _parsed(key, text)
         if isinstance(value, int) and not MIN_PUSH_INTERVAL_MS <= value <= MAX_PUSH_INTERVAL_MS:
             complaint = f"interval.ms {value} is not between {MIN_PUSH_INTERVAL_MS} and {MAX_PUSH_INTERVAL_MS}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, complaint)
@@ -159,8 +158,8 @@ def _validate_patterns(patterns: tuple[str, ...]) -> None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"match holds {pattern!r}: {error}") from error
 
 
-def _parsed(key: ConfigKey, text: str, code: ErrorCode) -> Value:
+def _parsed(key: ConfigKey, text: str) -> Value:
     try:
         return key.parse(text)
     except ConfigError as fault:
-        raise KafkaError(code, str(fault)) from fault
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(fault)) from fault

@@ -8,7 +8,6 @@ A listener of the controller may stand in the file, as in Kafka's own sample of 
 admin clients that ask a controller (KIP-919).
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from log_service.config.listeners import (
 from log_service.config.live import live_config
 from log_service.config.properties import parse_properties
 from log_service.config.resolve import log_defaults
-from log_service.config.server_keys import SERVER_KEYS
+from log_service.config.server_keys import SERVER_KEYS, VOTER
 from log_service.config.server_values import ServerValues
 from log_service.config.views import (
     ConnectionLimits,
@@ -44,7 +43,6 @@ from log_service.config.views import (
     TopicDefaults,
 )
 
-VOTER = re.compile(r"(?P<id>\d{1,10})@(?P<host>.+):(?P<port>\d{1,5})")
 FOREVER_IDLE_MS: Final = 2**62
 
 
@@ -212,8 +210,7 @@ def _validate_voters(values: ServerValues, node_id: int) -> None:
         raise ConfigError(f"{key} names several voters; the metadata quorum is this node alone in this version, name only this node")
     for voter in voters:
         match = VOTER.fullmatch(voter)
-        if match is None:
-            raise ConfigError(f"controller.quorum.voters holds {voter!r}, which is not id@host:port")
+        assert match is not None, "its key accepted the value"
         if int(match["id"]) != node_id:
             raise ConfigError(
                 f"controller.quorum.voters names node {match['id']}, but this is node {node_id}; name this node, or remove the key"

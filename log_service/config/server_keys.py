@@ -4,6 +4,7 @@ Decides names, types, defaults and bounds; ``config.server`` decides what a comb
 says otherwise. Keys about logs are in ``broker_log_keys``, keys that are accepted without effect in ``accepted_keys``.
 """
 
+import re
 from collections.abc import Mapping
 
 from log_service.config.accepted_keys import ACCEPTED_KEYS
@@ -14,18 +15,34 @@ from log_service.config.definition import (
     ConfigType,
     Importance,
     Validator,
+    Value,
     at_least,
     between,
     keyed,
     list_of,
-    not_empty,
+    no_empty_item,
+    one_of,
+    some_items,
 )
 from log_service.config.dynamic_keys import with_update_modes
 from log_service.config.host_limits import validate_host_limits
 
 HIGH = Importance.HIGH
+VOTER = re.compile(r"(?P<id>\d{1,10})@(?P<host>.+):(?P<port>\d{1,5})")
+BOOTSTRAP_SERVER = re.compile(r".+:\d{1,5}")
 DEFAULT_LISTENERS = "PLAINTEXT://127.0.0.1:9092"
 DEFAULT_LISTENER_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT"
+
+
+def _each(pattern: re.Pattern[str], shape: str) -> Validator:
+    """Accept lists whose every item has a shape."""
+
+    def validate(value: Value) -> str | None:
+        assert isinstance(value, tuple)
+        strange = [item for item in value if not pattern.fullmatch(item)]
+        return f"it names {strange[0]!r}, which is not {shape}" if strange else None
+
+    return validate
 
 
 def _key(
@@ -59,8 +76,8 @@ def _long(name: str, default: int | None, documentation: str, reason: str, *, lo
     return _key(name, ConfigType.LONG, None if default is None else str(default), documentation, reason, validator=validator)
 
 
-def _text(name: str, default: str | None, documentation: str, reason: str) -> ConfigKey:
-    return _key(name, ConfigType.STRING, default, documentation, reason)
+def _text(name: str, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None) -> ConfigKey:
+    return _key(name, ConfigType.STRING, default, documentation, reason, validator=validator)
 
 
 def _list(name: str, default: str | None, documentation: str, reason: str, *, validator: Validator | None = None) -> ConfigKey:
@@ -76,7 +93,7 @@ IDENTITY = (
          validator=at_least(0), importance=HIGH),
     _key("broker.id", ConfigType.INT, "-1", "Older name of node.id; the two must agree.", "node.id is used", importance=HIGH),
     _list("process.roles", "broker,controller", "What this node is; a node here is always both.", "one process is a whole cluster",
-          validator=list_of("broker", "controller")),
+          validator=list_of("broker", "controller", is_empty_allowed=False)),
     _text("broker.rack", None, "Where the node stands, for placing replicas and for reading from a near one.", "nowhere in particular"),
     _text("cluster.id", None, "Cluster that a fresh directory is formatted for, as written by kafka-storage random-uuid.",
           "a new random id"),
@@ -84,26 +101,29 @@ IDENTITY = (
 
 LISTENERS = (
     _list("listeners", DEFAULT_LISTENERS, "Where clients connect: NAME://host:port, an empty host is every address.",
-          "loopback only, other machines must be asked for", validator=not_empty),
-    _list("advertised.listeners", None, "What clients are told to connect to, by listener name.", "the same as listeners"),
+          "loopback only, other machines must be asked for", validator=some_items),
+    _list("advertised.listeners", None, "What clients are told to connect to, by listener name.", "the same as listeners",
+          validator=some_items),
     _text("listener.security.protocol.map", DEFAULT_LISTENER_PROTOCOLS, "Security protocol of each listener name.",
           "a listener that is named like a protocol speaks it; CONTROLLER is PLAINTEXT"),
     _text("inter.broker.listener.name", None, "Listener over which nodes talk to each other.",
           "the one whose protocol is security.inter.broker.protocol"),
     _text("security.inter.broker.protocol", "PLAINTEXT", "Security protocol of the listener between nodes, where none is named.",
-          "the only one that there is"),
+          "the only one that there is", validator=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     _list("controller.listener.names", "CONTROLLER", "The listener of the controller, for tools that ask one (--bootstrap-controller).",
-          "the name in Kafka's own samples"),
+          "the name in Kafka's own samples", validator=some_items),
     _list("controller.quorum.voters", "", "Voters of the metadata quorum, id@host:port; only this node may stand here.",
-          "this node alone is the quorum"),
+          "this node alone is the quorum", validator=_each(VOTER, "id@host:port")),
     _list("controller.quorum.bootstrap.servers", "", "Where voters of the quorum are found; only this node may stand here.",
-          "this node alone is the quorum"),
+          "this node alone is the quorum", validator=_each(BOOTSTRAP_SERVER, "host:port")),
 )  # fmt: skip
 
 DIRECTORIES = (
-    _list("cordoned.log.dirs", "", "Directories of log.dirs, or *, that take no new partitions.", "all take some"),
-    _list("log.dirs", None, "Directories for partitions.", "log.dir decides"),
-    _list("log.dir", ".tidelog/log", "Directory for partitions, where log.dirs is not set.", "beside everything else that tidelog keeps"),
+    _list("cordoned.log.dirs", "", "Directories of log.dirs, or *, that take no new partitions.", "all take some",
+          validator=no_empty_item),
+    _list("log.dirs", None, "Directories for partitions.", "log.dir decides", validator=some_items),
+    _list("log.dir", ".tidelog/log", "Directory for partitions, where log.dirs is not set.", "beside everything else that tidelog keeps",
+          validator=some_items),
     _text("metadata.log.dir", None, "Directory for the metadata log.", "the first of log.dirs"),
     _long("metadata.log.max.record.bytes.between.snapshots", 20 << 20, "Bytes of metadata records after which a snapshot is written.",
           "a start then reads at most 20 MiB of records", lowest=1),

@@ -261,8 +261,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             name="retention.bytes",
             type=ConfigType.LONG,
             default="-1",
-            validator=at_least(-1),
-            documentation="Size of a partition beyond which its oldest segments are deleted; -1 is no limit.",
+            documentation="Size of a partition beyond which its oldest segments are deleted; -1, as any negative number, is no limit.",
             reason="age decides alone",
         ),
         ConfigKey(

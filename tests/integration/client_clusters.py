@@ -38,18 +38,20 @@ def tidelog(directory: Path, more: Mapping[str, str] = NO_PROPERTIES) -> Iterato
 
 
 @contextmanager
-def apache_kafka(directory: Path, more: Mapping[str, str] = NO_PROPERTIES) -> Iterator[str]:
+def apache_kafka(directory: Path, more: Mapping[str, str] = NO_PROPERTIES, features: Mapping[str, int] | None = None) -> Iterator[str]:
     """Run one node of Apache Kafka, with ``more`` server properties; yields its bootstrap servers."""
-    with KafkaNode(directory, properties=_placed(more, directory)) as node:
+    with KafkaNode(directory, properties=_placed(more, directory), features=features) as node:
         yield node.bootstrap
 
 
 @contextmanager
-def cluster(name: str, directory: Path, more: Mapping[str, str] = NO_PROPERTIES) -> Iterator[str]:
-    """Run the one of ``CLUSTERS`` that is named, or skip; yields its bootstrap servers."""
+def cluster(
+    name: str, directory: Path, more: Mapping[str, str] = NO_PROPERTIES, features: Mapping[str, int] | None = None
+) -> Iterator[str]:
+    """Run the one of ``CLUSTERS`` that is named, or skip; yields its bootstrap servers. ``features`` are levels of Apache Kafka's."""
     if name == APACHE_KAFKA:
         skip_unless_kafka_is_there()
-        with apache_kafka(directory, more) as servers:
+        with apache_kafka(directory, more, features) as servers:
             yield servers
     else:
         with tidelog(directory, more) as servers:

@@ -109,14 +109,17 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterPool]:
 
 @pytest.fixture(scope="module", params=["recorded", "apache-kafka"])
 def clusters(request: pytest.FixtureRequest, pool: ClusterPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
-    """tidelog, and Apache Kafka or its recorded responses, without topics; of the module's own where it has ``PROPERTIES``."""
+    """tidelog, and Apache Kafka or its recorded responses, without topics; of the module's own where it has ``PROPERTIES``.
+
+    ``FEATURES`` are feature levels of Apache Kafka's node, beside ``PROPERTIES``.
+    """
     if request.param == "recorded" and os.environ.get(RECORD):
         pytest.skip(f"{RECORD} is set: responses are recorded, not compared with recordings")
-    own = getattr(request.module, "PROPERTIES", None)
+    own, features = getattr(request.module, "PROPERTIES", None), getattr(request.module, "FEATURES", None)
     with ExitStack() as stack:
 
         def opened(name: str) -> Cluster:
-            address = pool.emptied(name) if own is None else stack.enter_context(cluster(name, tmp_path_factory.mktemp("own"), own))
+            address = pool.emptied(name) if own is None else stack.enter_context(cluster(name, tmp_path_factory.mktemp("own"), own, features))
             return Cluster(bootstrap=address, wire=stack.enter_context(Wire(address)))
 
         kafka = opened(APACHE_KAFKA) if request.param == "apache-kafka" else None

@@ -52,9 +52,9 @@ def skip_unless_kafka_is_there() -> None:
 
 
 class KafkaNode:
-    """One node, formatted when it is made. ``data`` is its log directory."""
+    """One node, formatted when it is made. ``data`` is its log directory, ``features`` are levels other than those of a new cluster."""
 
-    def __init__(self, directory: Path, *, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, *, properties: Mapping[str, str] | None = None, features: Mapping[str, int] | None = None) -> None:
         self.directory = directory
         self.data = directory / "data"
         self.port, controller = free_ports(2)
@@ -64,7 +64,9 @@ class KafkaNode:
         texts = {"log.dirs": str(self.data), **(properties or {})}
         lines = [line for line in _template(directory, self.port, controller) if line.partition("=")[0] not in texts]
         self._file.write_text("\n".join([*lines, *(f"{name}={value}" for name, value in texts.items()), ""]))
-        java("kafka.tools.StorageTool", "format", "--standalone", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(self._file), cwd=directory)
+        levels = [text for name, level in (features or {}).items() for text in ("--feature", f"{name}={level}")]
+        formatted = ("format", "--standalone", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(self._file))
+        java("kafka.tools.StorageTool", *formatted, *levels, cwd=directory)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 from log_service.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -35,7 +36,7 @@ PROPERTIES = {
 """The file of both nodes, beside what each needs to start."""
 
 OTHER_VALUES_OF_BROKERS = {
-    "controller.listener.names": "has a default here, so that a first file may be empty",
+    "controller.listener.names": "has a default here, so that a first file may be empty; Kafka's test node has it in the file",
     "controller.quorum.bootstrap.servers": "is set for Kafka's test node",
     "controller.quorum.voters": "is set for Kafka's test node",
     "group.initial.rebalance.delay.ms": "is set for both nodes, by other files",
@@ -50,7 +51,6 @@ OTHER_VALUES_OF_BROKERS = {
     "num.io.threads": "are those of the disk alone",
     "offsets.topic.num.partitions": "is set for both nodes, by other files",
     "offsets.topic.replication.factor": "is one by default: one node",
-    "process.roles": "has a default here, so that a first file may be empty",
     "socket.receive.buffer.bytes": "is the system's by default, which is faster",
     "socket.send.buffer.bytes": "is the system's by default, which is faster",
     "transaction.state.log.min.isr": "is set for Kafka's test node",
@@ -318,6 +318,14 @@ def test_a_name_that_nobody_knows_is_kept_and_hidden(duel: Duel) -> None:
     duel.compare(
         altered(BROKER, ALL_BROKERS, change("foo.baz", DELETE, None), change("follower.replication.throttled.rate", DELETE, None)), 1
     )
+
+
+def test_a_broker_has_min_insync_replicas_of_its_own_where_there_are_no_eligible_leader_replicas(duel: Duel) -> None:
+    """Apache Kafka refuses it while that feature is on, as it is in a new cluster of it; tidelog has no such feature."""
+    asked = altered(BROKER, "1", change("min.insync.replicas", SET, "1"), validate_only=True)
+    assert duel.clusters.tidelog.ask(asked, 1).responses[0].error_code == ErrorCode.NONE
+    if duel.clusters.kafka is not None:
+        assert duel.clusters.kafka.ask(asked, 1).responses[0].error_code == ErrorCode.INVALID_CONFIG
 
 
 # Loggers, groups, client metrics

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.broker import BrokerChange, validate_broker_change
 from log_service.config.definition import ConfigKey, ConfigType
-from log_service.config.describe import broker_key, format_value
+from log_service.config.describe import format_value
 from log_service.config.resolve import Layers, holding
 from log_service.config.resource_keys import (
     CLIENT_METRICS_KEYS,
@@ -25,6 +25,7 @@ from log_service.config.resource_keys import (
     validate_client_metrics_configs,
     validate_group_configs,
 )
+from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic import validate_topic_configs
 from log_service.config.topic_keys import TOPIC_KEYS
 from log_service.controller.rules.topic_names import validate_topic_name
@@ -229,7 +230,7 @@ def _subtracted(items: list[str], value: str) -> list[str]:
 def _key_of(resource: Resource, name: str) -> ConfigKey | None:
     find: Mapping[int, Callable[[str], ConfigKey | None]] = {
         ResourceType.TOPIC: TOPIC_KEYS.get,
-        ResourceType.BROKER: broker_key,
+        ResourceType.BROKER: SERVER_KEYS.get,
         ResourceType.GROUP: GROUP_KEYS.get,
         ResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS.get,
     }
