@@ -44,7 +44,8 @@ class LogDirectory:
         self.path = path
         self.reserve_bytes = reserve_bytes
         self.unchecked_bytes = 0
-        """Bytes appended since the last look at the disk; ``note_append`` is due when they pass ``SPACE_CHECK_BYTES``."""
+        """Bytes appended since the last look at the disk. The log or cleaner that brings them above ``SPACE_CHECK_BYTES`` calls
+        ``check_space``."""
         self._free_bytes = free_bytes
         self.on_full: Callable[[], None] = lambda: None
         self.append_refusal: str | None = None
