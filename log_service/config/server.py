@@ -94,8 +94,7 @@ def parse_server_properties(
     Raises:
         ConfigError: a value is not one of its key, or asks for what is not there; the message says what to do.
     """
-    texts = dict(parse_properties(source) if isinstance(source, str) else source)
-    texts.update(parse_override(override) for override in overrides)
+    texts = _texts(source, overrides)
     _refuse_what_is_not_there(texts)
     for name, text in texts.items():
         key = broker_key(name)
@@ -106,6 +105,11 @@ def parse_server_properties(
     texts |= {"node.id": str(config.node_id), "broker.id": str(config.node_id)}
     unknown = tuple(sorted(name for name in texts if broker_key(name) is None))
     return config, ServerSettings(texts=texts, unknown_keys=unknown, idle_keys=idle_keys(texts))
+
+
+def _texts(source: str | Mapping[str, str], overrides: Sequence[str]) -> dict[str, str]:
+    """Return what the file says, with the overrides over it."""
+    return {**(parse_properties(source) if isinstance(source, str) else source), **dict(map(parse_override, overrides))}
 
 
 def parse_override(text: str) -> tuple[str, str]:
@@ -232,8 +236,6 @@ def _listener_keys(values: ServerValues, host_name: str) -> ListenerKeys:
 
 def _log_dirs(values: ServerValues) -> tuple[Path, ...]:
     names = values.items("log.dirs") if values.is_set("log.dirs") else values.items("log.dir")
-    if not names or not all(names):
-        raise ConfigError("log.dirs names no directory; give the node a place for its data")
     if len(set(names)) != len(names):
         raise ConfigError(f"log.dirs names a directory twice: {', '.join(names)}")
     return tuple(Path(name) for name in names)

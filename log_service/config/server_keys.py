@@ -45,6 +45,11 @@ def _each(pattern: re.Pattern[str], shape: str) -> Validator:
     return validate
 
 
+def _directories(value: Value) -> str | None:
+    """Accept lists of directories."""
+    return "it names no directory; give the node a place for its data" if some_items(value) else None
+
+
 def _key(
     name: str,
     config_type: ConfigType,
@@ -121,9 +126,9 @@ LISTENERS = (
 DIRECTORIES = (
     _list("cordoned.log.dirs", "", "Directories of log.dirs, or *, that take no new partitions.", "all take some",
           validator=no_empty_item),
-    _list("log.dirs", None, "Directories for partitions.", "log.dir decides", validator=some_items),
+    _list("log.dirs", None, "Directories for partitions.", "log.dir decides", validator=_directories),
     _list("log.dir", ".tidelog/log", "Directory for partitions, where log.dirs is not set.", "beside everything else that tidelog keeps",
-          validator=some_items),
+          validator=_directories),
     _text("metadata.log.dir", None, "Directory for the metadata log.", "the first of log.dirs"),
     _long("metadata.log.max.record.bytes.between.snapshots", 20 << 20, "Bytes of metadata records after which a snapshot is written.",
           "a start then reads at most 20 MiB of records", lowest=1),
