@@ -77,7 +77,7 @@ def test_the_cleaner_is_told_at_once_what_changes() -> None:
             changes = {
                 "log.cleaner.threads": "2",
                 "log.cleaner.backoff.ms": "7",
-                "log.cleaner.dedupe.buffer.size": "2000000",
+                "log.cleaner.dedupe.buffer.size": "3000000",
                 "log.cleaner.io.buffer.size": "100000",
                 "log.cleaner.io.buffer.load.factor": "0.5",
                 "log.cleaner.io.max.bytes.per.second": "1000.5",
@@ -85,7 +85,7 @@ def test_the_cleaner_is_told_at_once_what_changes() -> None:
             for name, value in changes.items():
                 await set_dynamically(node, BROKER, "", name, value)
             told = cleaner.config
-            assert (told.thread_count, told.backoff_ms, told.dedupe_buffer_bytes, told.io_buffer_bytes) == (2, 7, 2_000_000, 100_000)
+            assert (told.thread_count, told.backoff_ms, told.dedupe_buffer_bytes, told.io_buffer_bytes) == (2, 7, 3_000_000, 100_000)
             assert (told.dedupe_load_factor, told.io_max_bytes_per_second) == (0.5, 1000.5)
 
     sim_run(1, main)
