@@ -328,6 +328,27 @@ def test_levels_of_compression_act_in_the_file_and_live(codec: str, key: str, fa
     sim_run(1, main)
 
 
+@pytest.mark.parametrize(
+    ("codec", "key", "fast", "small"),
+    [
+        ("gzip", "compression_gzip_level", "1", "9"),
+        ("lz4", "compression_lz4_level", "1", "12"),
+        ("zstd", "compression_zstd_level", "-100", "19"),
+    ],
+)
+def test_levels_of_compression_are_a_topics_own(codec: str, key: str, fast: str, small: str) -> None:
+    text = " ".join(f"flight {number * 7_919 % 10_007} of the day" for number in range(4_000)).encode()
+
+    async def main(world: World) -> None:
+        async with running(world, **{"compression.type": codec}) as node:
+            for topic, level in (("fast", fast), ("small", small)):
+                await node.create_topic(topic, **{key: level})
+                assert (await node.produce(topic, batch(text, timestamp_ms=EPOCH_MS))).error_code == 0
+            assert log_of(node, topic="small").size_bytes < log_of(node, topic="fast").size_bytes
+
+    sim_run(1, main)
+
+
 def test_the_upkeep_begins_after_its_delay_and_comes_in_its_intervals() -> None:
     """log.initial.task.delay.ms, log.retention.check.interval.ms."""
 

@@ -18,16 +18,16 @@ from log_service.protocol.messages.produce import ProduceResponse
 from log_service.storage.directory_loader import DirectoryLoader
 from log_service.storage.recovery import OpenedFrom
 from tests.sim import World, sim_run
-from tests.unit.broker.context import DATA, Story, batch, produce_request, running, values_of
+from tests.unit.broker.context import DATA, HOST, Story, batch, produce_request, running, values_of
 from tests.unit.broker.test_effects_on_brokers import configured
 from tests.unit.broker.test_effects_on_logs import BROKER, log_of, set_dynamically
 
 CLEANER = {"log.initial.task.delay.ms": "0", "log.cleaner.backoff.ms": "2000", "log.cleanup.policy": "compact"}
 
 
-async def filled(node: Story, topic: str = "a") -> None:
+async def filled(node: Story, topic: str = "a", **configs: str) -> None:
     """Have a log with five values of one key, all but the last in segments that rolled."""
-    await node.create_topic(topic)
+    await node.create_topic(topic, **configs)
     for number in range(5):
         assert (await node.produce(topic, batch(str(number).encode(), key=b"k"))).error_code == 0
         if number < 4:
@@ -68,6 +68,31 @@ def test_the_longest_lag_has_a_log_cleaned_that_is_not_dirty_enough() -> None:
         configured(story, {**CLEANER, "log.cleaner.min.cleanable.ratio": "1.0", **more})
 
 
+@pytest.mark.parametrize(
+    ("configs", "is_cleaned"),
+    [
+        ({"min.cleanable.dirty.ratio": "1.0"}, False),
+        ({"min.compaction.lag.ms": str(2**62)}, False),
+        ({"min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": "10000"}, True),
+    ],
+)
+def test_a_topic_says_when_it_is_cleaned(configs: dict[str, str], is_cleaned: bool) -> None:
+    async def story(node: Story) -> None:
+        await filled(node, **configs)
+        await trio.sleep(60)
+        assert has_been_cleaned(node) is is_cleaned
+
+    configured(story, CLEANER)
+
+
+def test_delete_retention_ms_of_a_topic_reaches_its_log() -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a", delete_retention_ms="5")
+        assert log_of(node).config.delete_retention_ms == 5
+
+    configured(story, {})
+
+
 def test_the_cleaner_is_told_at_once_what_changes() -> None:
     """log.cleaner.threads, .backoff.ms, .dedupe.buffer.size, .io.buffer.size, .io.buffer.load.factor, .io.max.bytes.per.second."""
 
@@ -100,6 +125,20 @@ def test_log_cleaner_delete_retention_ms_reaches_logs_from_the_file_and_live() -
             assert log_of(node).config.delete_retention_ms == 6
 
     sim_run(1, main)
+
+
+# The metrics page
+
+
+def test_the_metrics_page_is_where_metrics_listener_says() -> None:
+    async def story(node: Story) -> None:
+        connection = await node.world.client_env().network.connect(HOST, 9404)
+        await connection.send_gathered([b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"])
+        head = bytearray(64)
+        await connection.receive_into(head)
+        assert head.startswith(b"HTTP/1.1 200 OK")
+
+    configured(story, {"metrics.listener": f"{HOST}:9404"})
 
 
 # The start

@@ -4,8 +4,9 @@
     python -m tests.unit.config.ignored_keys node.id ...  # these keys of a broker
     python -m tests.unit.config.ignored_keys --sample     # a few of them, as in every run of the tests
 
-A key of a broker is ignored as if neither the file nor a request had set it, a key of a topic as if no request had. Each proof runs in a
-fork of this process, which has imported what it needs, so that a key costs about as much as its test. ``test_proofs`` registers the proofs.
+A key of a broker is ignored as if neither the file nor a request had set it; a key of a topic has its default whatever is set. Each proof
+runs in a fork of this process, which has imported what it needs, so that a key costs about as much as its test. ``test_proofs`` registers
+the proofs.
 """
 
 import contextlib
@@ -19,7 +20,8 @@ from typing import NamedTuple
 import pytest
 
 from log_service.config import server
-from log_service.config.topic_keys import BROKER_SYNONYMS
+from log_service.config.definition import ConfigKey, Value
+from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 from log_service.metadata.image import ConfigsImage, ResourceType
 from tests.unit.broker.test_effects_on_logs import EFFECTS, EFFECTS_OF_UNITS
 from tests.unit.config.test_proofs import LOGS, PROOFS, PROOFS_OF_TOPIC_KEYS, TESTS
@@ -54,6 +56,22 @@ def proofs() -> Iterator[Proof]:
 
 def ignore(resource_type: ResourceType, key: str) -> None:
     """Make this process ignore a key from now on."""
+    if resource_type == ResourceType.TOPIC:
+        _ignore_of_topics(TOPIC_KEYS[key])
+    else:
+        _ignore_of_brokers(key)
+
+
+def _ignore_of_topics(key: ConfigKey) -> None:
+    parse = ConfigKey.parse
+
+    def default(asked: ConfigKey, text: str) -> Value:
+        return parse(asked, (key.default or "") if asked is key else text)
+
+    setattr(ConfigKey, "parse", default)  # noqa: B010 - mypy lets nobody assign to a method
+
+
+def _ignore_of_brokers(key: str) -> None:
     texts_of_file, configs_of = server._texts, ConfigsImage.of
 
     def texts(source: str | Mapping[str, str], overrides: Sequence[str]) -> dict[str, str]:
@@ -61,11 +79,10 @@ def ignore(resource_type: ResourceType, key: str) -> None:
 
     def of(image: ConfigsImage, kind: int, name: str) -> Mapping[str, str]:
         found = configs_of(image, kind, name)
-        return _without(key, found) if kind == resource_type else found
+        return _without(key, found) if kind == ResourceType.BROKER else found
 
-    if resource_type == ResourceType.BROKER:
-        server._texts = texts
-    setattr(ConfigsImage, "of", of)  # noqa: B010 - mypy refuses to assign to a method
+    server._texts = texts
+    setattr(ConfigsImage, "of", of)  # noqa: B010 - mypy lets nobody assign to a method
 
 
 def _without(key: str, texts: Mapping[str, str]) -> dict[str, str]:

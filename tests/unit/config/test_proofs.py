@@ -1,10 +1,13 @@
 """No key says that it is honoured without a test that sees what it does: the register of those tests.
 
 A key that acts has a row here, or is a broker's synonym of a topic's key with an effect in ``test_effects_on_logs``; a key without meaning
-has none. A row names a file below ``tests`` and a test in it.
+has none. A row names a file below ``tests`` and a test in it, which fails where the key is ignored: ``ignored_keys`` tries that, for all
+keys as a command and for a few of them here.
 """
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,12 +61,12 @@ PROOFS = {
     "listener.security.protocol.map": ("unit/config/test_listeners.py", "test_a_listener_that_cannot_be_is_refused_by_name"),
     "listeners": ADDRESSES,
     "log.cleaner.backoff.ms": KEPT_FROM_CLEANING,
-    "log.cleaner.dedupe.buffer.size": (COMPACTION, "test_keys_that_do_not_fit_into_the_map_take_more_passes"),
-    "log.cleaner.delete.retention.ms": (COMPACTION, "test_a_tombstone_stays_until_its_horizon_and_goes_with_the_next_pass"),
+    "log.cleaner.dedupe.buffer.size": LIVE_CLEANER,
+    "log.cleaner.delete.retention.ms": (RESOURCES, "test_log_cleaner_delete_retention_ms_reaches_logs_from_the_file_and_live"),
     "log.cleaner.enable": KEPT_FROM_CLEANING,
     "log.cleaner.io.buffer.load.factor": LIVE_CLEANER,
     "log.cleaner.io.buffer.size": LIVE_CLEANER,
-    "log.cleaner.io.max.bytes.per.second": (CLEANER, "test_the_rate_of_reading_is_bounded"),
+    "log.cleaner.io.max.bytes.per.second": LIVE_CLEANER,
     "log.cleaner.max.compaction.lag.ms": (RESOURCES, "test_the_longest_lag_has_a_log_cleaned_that_is_not_dirty_enough"),
     "log.cleaner.min.cleanable.ratio": KEPT_FROM_CLEANING,
     "log.cleaner.min.compaction.lag.ms": KEPT_FROM_CLEANING,
@@ -88,7 +91,7 @@ PROOFS = {
     "metadata.log.max.snapshot.interval.ms": (BROKERS, "test_snapshots_of_the_metadata"),
     "metadata.log.segment.bytes": (RESOURCES, "test_metadata_log_segment_bytes_reaches_the_metadata_log"),
     "metadata.log.segment.ms": (BROKERS, "test_the_metadata_log_rolls_at_its_age"),
-    "metrics.listener": ("integration/test_metrics.py", "test_topics_tell_their_records_and_bytes"),
+    "metrics.listener": (RESOURCES, "test_the_metrics_page_is_where_metrics_listener_says"),
     "node.id": TOLD,
     "num.io.threads": (BROKERS, "test_num_io_threads_changes_live"),
     "num.partitions": (BROKERS, "test_auto_create_topics_enable_and_num_partitions"),
@@ -115,16 +118,25 @@ PROOFS = {
     "socket.send.buffer.bytes": (RESOURCES, "test_buffers_of_sockets_have_the_size_that_the_file_says"),
 }
 
+TOPICS_CLEANER = (RESOURCES, "test_a_topic_says_when_it_is_cleaned")
 PROOFS_OF_TOPIC_KEYS = {
-    "compression.gzip.level": PROOFS["compression.gzip.level"],
-    "compression.lz4.level": PROOFS["compression.lz4.level"],
-    "compression.zstd.level": PROOFS["compression.zstd.level"],
-    "delete.retention.ms": PROOFS["log.cleaner.delete.retention.ms"],
-    "max.compaction.lag.ms": (CLEANER, "test_a_log_below_its_dirty_ratio_waits_and_one_with_an_old_record_does_not"),
-    "min.cleanable.dirty.ratio": (CLEANER, "test_a_log_below_its_dirty_ratio_waits_and_one_with_an_old_record_does_not"),
-    "min.compaction.lag.ms": (CLEANER, "test_young_segments_wait_for_the_shortest_lag"),
+    "compression.gzip.level": (LOGS, "test_levels_of_compression_are_a_topics_own"),
+    "compression.lz4.level": (LOGS, "test_levels_of_compression_are_a_topics_own"),
+    "compression.zstd.level": (LOGS, "test_levels_of_compression_are_a_topics_own"),
+    "delete.retention.ms": (RESOURCES, "test_delete_retention_ms_of_a_topic_reaches_its_log"),
+    "max.compaction.lag.ms": TOPICS_CLEANER,
+    "min.cleanable.dirty.ratio": TOPICS_CLEANER,
+    "min.compaction.lag.ms": TOPICS_CLEANER,
     "remote.storage.enable": ("unit/config/test_topic_config.py", "test_a_value_that_a_topic_cannot_have_is_invalid_config"),
 }
+
+EFFECTS_OF_VIEWS = {
+    "delete.retention.ms": (COMPACTION, "test_a_tombstone_stays_until_its_horizon_and_goes_with_the_next_pass"),
+    "log.cleaner.dedupe.buffer.size": (COMPACTION, "test_keys_that_do_not_fit_into_the_map_take_more_passes"),
+    "log.cleaner.delete.retention.ms": (COMPACTION, "test_a_tombstone_stays_until_its_horizon_and_goes_with_the_next_pass"),
+    "log.cleaner.io.max.bytes.per.second": (CLEANER, "test_the_rate_of_reading_is_bounded"),
+}
+"""Where the proof of a key sees no more than that its value arrives: the test that sees what is done with such a value."""
 
 SEEN_BY_THEIR_TOPIC_KEYS = {BROKER_SYNONYMS[topic_key][0][0] for topic_key in EFFECTS} | EFFECTS_OF_UNITS.keys()
 
@@ -145,12 +157,22 @@ def test_every_key_of_a_topic_that_acts_is_proven_and_no_other() -> None:
     assert acting == EFFECTS.keys() | PROOFS_OF_TOPIC_KEYS.keys()
 
 
-@pytest.mark.parametrize("path", sorted({path for path, _ in (*PROOFS.values(), *PROOFS_OF_TOPIC_KEYS.values())}))
+NAMED_TESTS = (*PROOFS.values(), *PROOFS_OF_TOPIC_KEYS.values(), *EFFECTS_OF_VIEWS.values())
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _ in NAMED_TESTS}))
 def test_the_tests_are_there(path: str) -> None:
-    named = {name for where, name in (*PROOFS.values(), *PROOFS_OF_TOPIC_KEYS.values()) if where == path}
+    named = {name for where, name in NAMED_TESTS if where == path}
     assert named - names_in(path) == set()
 
 
 def test_the_page_about_configuration_says_what_the_keys_say() -> None:
     assert PAGE.read_text() == page(), "write it again: python -m tools.configuration_page"
     assert {name for name in SERVER_KEYS if f"`{name}`" in page()} >= SERVER_KEYS.keys() - INTERNAL
+
+
+def test_a_proof_fails_where_its_key_is_ignored() -> None:
+    """A sample; ``python -m tests.unit.config.ignored_keys`` tries every key."""
+    command = [sys.executable, "-m", "tests.unit.config.ignored_keys", "--sample"]
+    done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
