@@ -1,7 +1,7 @@
 """Applies dynamic configuration of this broker while it runs: connection limits, the cleaner, threads, producers' memory, cordoned disks.
 
-Decides who is told; what holds is ``config.live``'s, defaults of topics are the replica manager's. What was set and has no effect here is
-named in one log line when it is set.
+This module decides which room is told. ``config.dynamic_broker_config`` decides what holds, and the replica manager has the defaults of
+topics. A key that is set and has no effect here is named in one log line.
 """
 
 import logging
@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from log_service.common.env import Files
-from log_service.config.live import is_value, live_config
+from log_service.config.dynamic_broker_config import dynamic_broker_config, is_value
 from log_service.config.server import idle_keys
-from log_service.config.views import ConnectionLimits, LiveConfig, NodeConfig
+from log_service.config.views import ConnectionLimits, DynamicBrokerConfig, NodeConfig
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.storage.log_manager import LogManager
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class HasConnectionLimits(Protocol):
-    """Who counts connections."""
+    """What counts connections."""
 
     def set_connection_limits(self, limits: ConnectionLimits) -> None:
         """Go by these limits from now on."""
@@ -50,21 +50,21 @@ class LiveSettings:
         cluster = image.configs.of(ResourceType.BROKER, ALL_BROKERS)
         own = image.configs.of(ResourceType.BROKER, self._node_id)
         self._warn({**cluster, **own})
-        self._apply(live_config(self._log_dirs, self._static_texts, cluster, own))
+        self._apply(dynamic_broker_config(self._log_dirs, self._static_texts, cluster, own))
 
-    def _apply(self, live: LiveConfig) -> None:
-        self._budget.set_connection_limits(live.connections)
-        self._files.set_pool_threads(live.disk_pool_threads)
+    def _apply(self, dynamic: DynamicBrokerConfig) -> None:
+        self._budget.set_connection_limits(dynamic.connections)
+        self._files.set_pool_threads(dynamic.disk_pool_threads)
         logs = self._logs
         logs.config = replace(
             logs.config,
-            cleaner=live.cleaner,
-            producer_id_expiration_ms=live.producer_id_expiration_ms,
-            cordoned_log_dirs=live.cordoned_log_dirs,
+            cleaner=dynamic.cleaner,
+            producer_id_expiration_ms=dynamic.producer_id_expiration_ms,
+            cordoned_log_dirs=dynamic.cordoned_log_dirs,
         )
-        logs.cleaner.reconfigure(live.cleaner)
+        logs.cleaner.reconfigure(dynamic.cleaner)
         for log in logs.logs.values():
-            log.producer_state.expiration_ms = live.producer_id_expiration_ms
+            log.producer_state.expiration_ms = dynamic.producer_id_expiration_ms
 
     def _warn(self, texts: Mapping[str, str]) -> None:
         idle = idle_keys({name: text for name, text in texts.items() if is_value(name, text)})

@@ -1,7 +1,7 @@
 """Kafka's error codes and the errors that carry them.
 
-One type, ``KafkaError``, carries a protocol error code; whoever answers a request turns it into the code of the response, whoever
-receives a response raises it. Errors of configuration and of the disk have types of their own, because other people must act on them.
+One type, ``KafkaError``, carries a protocol error code: a handler turns it into the code of a response, and a client raises it when it
+receives such a code. Errors of configuration and of the disk have types of their own, because the operator has to act on them.
 """
 
 from enum import IntEnum
@@ -148,7 +148,7 @@ class ErrorCode(IntEnum):
 
     @property
     def is_retriable(self) -> bool:
-        """Whether a client may send the same request again and expect another answer."""
+        """Whether a client may send the same request again and expect another response."""
         return self in RETRIABLE
 
     @classmethod

@@ -1,17 +1,20 @@
 """Keys of Kafka's server properties that have no meaning on a node of this kind, so that a file that names them is understood.
 
-Decides names, types, defaults and bounds as facts of Apache Kafka 4.3, and why each family has no effect here; what is set to something
-else than its default is named in one warning at the start. Keys that would weaken a promise when they are not honoured (an authorizer, a
-policy) are refused by ``config.server`` instead.
+This module decides names, types, defaults and bounds as facts of Apache Kafka 4.3, and why each family has no effect here. A key that is
+set to something else than its default is named in one warning at the start. A value of type PASSWORD is never shown.
+
+Keys that would weaken a promise if they were passed over are refused: ``config.server`` refuses an authorizer and a policy,
+``config.listeners`` a listener with TLS or SASL. So none of the keys here can be taken for protection that is not there.
 """
 
-from log_service.config.accepted_security_keys import SECURITY_FAMILIES
 from log_service.config.definition import (
     BOOLEAN,
+    CLASS,
     DOUBLE,
     INT,
     LIST,
     LONG,
+    PASSWORD,
     SHORT,
     STRING,
     ConfigKey,
@@ -23,6 +26,7 @@ from log_service.config.definition import (
     list_of,
     no_empty_item,
     not_empty,
+    one_of,
     some_items,
 )
 
@@ -272,6 +276,111 @@ REMOTE_STORAGE: Family = (
     ),
 )
 
+TLS: Family = (
+    "Belongs to TLS, which this version does not have.",
+    (
+        ("ssl.allow.dn.changes", BOOLEAN, "false"),
+        ("ssl.allow.san.changes", BOOLEAN, "false"),
+        ("ssl.cipher.suites", LIST, "", no_empty_item),
+        ("ssl.client.auth", STRING, "none", one_of("required", "requested", "none")),
+        ("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", no_empty_item),
+        ("ssl.endpoint.identification.algorithm", STRING, "https"),
+        ("ssl.engine.factory.class", CLASS, None),
+        ("ssl.key.password", PASSWORD, None),
+        ("ssl.keymanager.algorithm", STRING, "SunX509"),
+        ("ssl.keystore.certificate.chain", PASSWORD, None),
+        ("ssl.keystore.key", PASSWORD, None),
+        ("ssl.keystore.location", STRING, None),
+        ("ssl.keystore.password", PASSWORD, None),
+        ("ssl.keystore.type", STRING, "JKS"),
+        ("ssl.principal.mapping.rules", STRING, "DEFAULT"),
+        ("ssl.protocol", STRING, "TLSv1.3"),
+        ("ssl.provider", STRING, None),
+        ("ssl.secure.random.implementation", STRING, None),
+        ("ssl.trustmanager.algorithm", STRING, "PKIX"),
+        ("ssl.truststore.certificates", PASSWORD, None),
+        ("ssl.truststore.location", STRING, None),
+        ("ssl.truststore.password", PASSWORD, None),
+        ("ssl.truststore.type", STRING, "JKS"),
+    ),
+)
+SASL: Family = (
+    "Belongs to SASL, which this version does not have.",
+    (
+        ("connections.max.reauth.ms", LONG, "0"),
+        ("sasl.client.callback.handler.class", CLASS, None),
+        ("sasl.enabled.mechanisms", LIST, "GSSAPI", no_empty_item),
+        ("sasl.jaas.config", PASSWORD, None),
+        ("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit"),
+        ("sasl.kerberos.min.time.before.relogin", LONG, "60000"),
+        ("sasl.kerberos.principal.to.local.rules", LIST, "DEFAULT", no_empty_item),
+        ("sasl.kerberos.service.name", STRING, None),
+        ("sasl.kerberos.ticket.renew.jitter", DOUBLE, "0.05"),
+        ("sasl.kerberos.ticket.renew.window.factor", DOUBLE, "0.8"),
+        ("sasl.login.callback.handler.class", CLASS, None),
+        ("sasl.login.class", CLASS, None),
+        ("sasl.login.connect.timeout.ms", INT, None),
+        ("sasl.login.read.timeout.ms", INT, None),
+        ("sasl.login.refresh.buffer.seconds", SHORT, "300"),
+        ("sasl.login.refresh.min.period.seconds", SHORT, "60"),
+        ("sasl.login.refresh.window.factor", DOUBLE, "0.8"),
+        ("sasl.login.refresh.window.jitter", DOUBLE, "0.05"),
+        ("sasl.login.retry.backoff.max.ms", LONG, "10000"),
+        ("sasl.login.retry.backoff.ms", LONG, "100"),
+        ("sasl.mechanism.controller.protocol", STRING, "GSSAPI"),
+        ("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI"),
+        ("sasl.oauthbearer.assertion.algorithm", STRING, "RS256", one_of("RS256", "ES256")),
+        ("sasl.oauthbearer.assertion.claim.aud", STRING, None),
+        ("sasl.oauthbearer.assertion.claim.exp.seconds", INT, "300", between(0, 86400)),
+        ("sasl.oauthbearer.assertion.claim.iss", STRING, None),
+        ("sasl.oauthbearer.assertion.claim.jti.include", BOOLEAN, "false"),
+        ("sasl.oauthbearer.assertion.claim.nbf.seconds", INT, "60", between(0, 3600)),
+        ("sasl.oauthbearer.assertion.claim.sub", STRING, None),
+        ("sasl.oauthbearer.assertion.file", STRING, None),
+        ("sasl.oauthbearer.assertion.private.key.file", STRING, None),
+        ("sasl.oauthbearer.assertion.private.key.passphrase", PASSWORD, None),
+        ("sasl.oauthbearer.assertion.template.file", STRING, None),
+        ("sasl.oauthbearer.client.credentials.client.id", STRING, None),
+        ("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None),
+        ("sasl.oauthbearer.clock.skew.seconds", INT, "30"),
+        ("sasl.oauthbearer.expected.audience", LIST, "", no_empty_item),
+        ("sasl.oauthbearer.expected.issuer", STRING, None),
+        ("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, "3600000"),
+        ("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, "10000"),
+        ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, "100"),
+        ("sasl.oauthbearer.jwks.endpoint.url", STRING, None),
+        ("sasl.oauthbearer.jwt.retriever.class", CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"),
+        ("sasl.oauthbearer.jwt.validator.class", CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"),
+        ("sasl.oauthbearer.scope", STRING, None),
+        ("sasl.oauthbearer.scope.claim.name", STRING, "scope"),
+        ("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
+        ("sasl.oauthbearer.token.endpoint.url", STRING, None),
+        ("sasl.server.callback.handler.class", CLASS, None),
+        ("sasl.server.max.receive.size", INT, "524288"),
+    ),
+)
+TOKENS: Family = (
+    "Belongs to delegation tokens, which this version does not have.",
+    (
+        ("delegation.token.expiry.check.interval.ms", LONG, "3600000", at_least(1)),
+        ("delegation.token.expiry.time.ms", LONG, "86400000", at_least(1)),
+        ("delegation.token.max.lifetime.ms", LONG, "604800000", at_least(1)),
+        ("delegation.token.secret.key", PASSWORD, None),
+    ),
+)
+PLUG_INS: Family = (
+    "Names a Java class, which cannot run here.",
+    (
+        ("alter.config.policy.class.name", CLASS, None),
+        ("authorizer.class.name", STRING, ""),
+        ("client.quota.callback.class", CLASS, None),
+        ("config.providers", LIST, "", no_empty_item),
+        ("create.topic.policy.class.name", CLASS, None),
+        ("principal.builder.class", CLASS, "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"),
+        ("security.providers", STRING, None),
+    ),
+)
+
 FAMILIES = (
     TRANSACTIONS,
     SHARE_GROUPS,
@@ -284,7 +393,10 @@ FAMILIES = (
     EXECUTION,
     METRICS,
     REMOTE_STORAGE,
-    *SECURITY_FAMILIES,
+    TLS,
+    SASL,
+    TOKENS,
+    PLUG_INS,
 )
 
 ACCEPTED_KEYS = tuple(

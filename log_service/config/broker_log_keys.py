@@ -1,7 +1,8 @@
 """The broker's keys about logs: defaults of topic keys, and the upkeep of the log directories.
 
-Most are derived from the topic key whose default they give (same type, bounds and meaning); only those whose unit differs, and the
-intervals of upkeep, are declared here. Keys that give a topic's default may change while the broker runs, those in other units may not.
+Most are derived from the topic key whose default they give: the type, bounds and meaning are the same. Declared here are those that differ
+in unit or bounds, and the intervals of upkeep. A key that gives a topic's default may change while the broker runs; one in another unit may
+not.
 """
 
 from dataclasses import replace

@@ -37,7 +37,7 @@ def _plain(default: Any, reason: str, *kinds: type) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What every client needs: where the cluster is, who asks, and how long to wait.
+    """What every client needs: where the cluster is, the client's name, and how long it waits.
 
     Raises:
         ConfigError: a value is out of its bounds, or ``bootstrap_servers`` is not a list of ``host:port``.

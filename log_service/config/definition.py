@@ -1,9 +1,9 @@
 """What a configuration key is: name, type, default, bounds, documentation and the reason for its default, declared once.
 
-Decides whether a text is a value of a key, and says what is wrong with it when it is not. Knows no particular key, no file, and not who
-asks: complaints are ``ConfigError`` here, and whoever answers a request turns them into INVALID_CONFIG.
+A key decides whether a text is one of its values, and says what is wrong with a text that is not. This module knows no particular key, no
+file and no request: a complaint is a ``ConfigError``, and the handler of a request turns it into a code of the protocol.
 
-Invariants: a default is a text like any other and passes its own key's check; ``parse`` never raises anything but ``ConfigError``.
+Invariants: a default is a text like any other and passes its own key's check; ``parse`` raises nothing but ``ConfigError``.
 """
 
 import math

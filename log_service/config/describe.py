@@ -1,8 +1,10 @@
 """What DescribeConfigs shows: every key of a resource with its value, where that comes from, and what else would set it.
 
-Decides the rows; the request's shape is the broker's. Sensitive values are never in a row. The rows follow Apache Kafka 4.3 also where that
-is surprising: what sets a topic's key begins with the finest of the broker's keys, so that a topic whose ``retention.ms`` comes from
-``log.retention.hours`` shows the value and no synonym; a name that nobody knows is shown without its value, because it may be a secret.
+This module decides the rows; the broker's handler puts them into a response. A sensitive value is never in a row.
+
+The rows follow Apache Kafka 4.3 also where that is surprising. The synonyms of a topic's key begin with the finest of the broker's keys: a
+topic whose ``retention.ms`` comes from ``log.retention.hours`` shows the value and no synonym. A name that is no key is shown without its
+value, because the value may be a secret.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

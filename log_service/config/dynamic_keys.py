@@ -1,7 +1,7 @@
 """Which keys of a broker may change while it runs, and at which level, as in Apache Kafka 4.3 (KIP-226).
 
-Decides nothing about values. A name that is in no list here is read-only; a name that no version of Kafka knows is accepted and kept, as
-Kafka does, because it may belong to somebody's plug-in.
+These lists decide nothing about values. A key that is in no list is read-only. A name that is no key of Kafka's is accepted and kept, as
+Kafka does, because it may belong to a plug-in.
 """
 
 import re
@@ -145,7 +145,7 @@ INTERNAL = frozenset(
         "unstable.feature.versions.enable",
     }
 )
-"""Keys that Kafka does not list when it is asked for all."""
+"""Keys that are shown only where they are set or named: a request for all keys of a broker leaves them out."""
 
 STORES = frozenset(
     {
@@ -205,7 +205,7 @@ QUOTA_KEYS = {
     )
     for name in _QUOTAS
 }
-"""Keys of a broker that no file holds: they are only set dynamically, and listed only then."""
+"""Keys of a broker that are no key of its file. They are set while it runs, and listed only where they are set."""
 
 
 def with_update_modes(keys: Iterable[ConfigKey]) -> list[ConfigKey]:

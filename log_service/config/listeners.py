@@ -1,8 +1,10 @@
 """Listeners: what the listener keys together mean.
 
-Decides which listeners clients get, what they are told, and which belongs to the controller; binds nothing. The controller's is for admin
-clients (KIP-919): a quorum of one talks to itself without a socket. Combinations that cannot be honoured are
-``ConfigError``: another protocol than PLAINTEXT, an address that nobody can connect to, a name or port given twice.
+This module decides which listeners clients connect to, what address they are told, and which listener is the controller's. It binds
+nothing. The controller's listener is for admin clients (KIP-919): a quorum of one talks to itself without a socket.
+
+A combination that cannot be honoured is a ``ConfigError``: another protocol than PLAINTEXT, an advertised address that no client can
+connect to, a name or a port given twice.
 """
 
 import re

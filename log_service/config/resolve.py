@@ -1,9 +1,9 @@
 """Which value of a topic key holds: the topic's own, the broker's dynamic ones, its file, or Kafka's default.
 
-Decides precedence and units; knows neither records nor requests. Sources in order: the topic, the broker (dynamic), all brokers (dynamic),
-the broker's file, the default; within one source the broker's finer unit wins over the coarser.
+This module decides precedence and units; it knows neither records nor requests. The sources in order: the topic, the broker (dynamic), all
+brokers (dynamic), the broker's file, the default. Within one source the broker's finer unit wins over the coarser.
 
-Invariants: every value that is looked at was accepted by its key; a value that was not (an older version's) is passed over, never raised.
+Invariant: every value that is looked at was accepted by its key. A value that was not, such as an older version's, is passed over.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
 """The keys of groups (KIP-848, KIP-932, KIP-1071) and of client metrics subscriptions (KIP-714): kept and shown, and without effect here.
 
-Decides names, types, defaults and bounds, so that tools that set and list them find what Apache Kafka 4.3 has. A group's key has the
-broker's key of the same name below ``group.`` as its default, and for some the broker's smallest and largest allowed value.
+This module decides names, types, defaults and bounds, so that tools that set and list them find what Apache Kafka 4.3 has. The default of a
+group's key is the broker's key of the same name below ``group.``; some have the broker's smallest and largest allowed value.
 """
 
 import re

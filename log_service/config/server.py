@@ -1,11 +1,12 @@
 """Kafka's server properties become one node's configuration.
 
-Decides what the keys of a file mean together; reads no file and knows no machine. An override wins over the file. Keys of Kafka that ask
-for what is not there are ``ConfigError`` (several voters, an authorizer, remote storage), harmless ones are accepted, names that nobody
-knows are returned in ``ServerSettings.unknown_keys`` for one warning.
+This module decides what the keys of a file mean together. It reads no file and knows no machine. An override wins over the file.
 
-A listener of the controller may stand in the file, as in Kafka's own sample of a combined node: it goes into the voter record, and answers
-admin clients that ask a controller (KIP-919).
+A key that asks for what is not there is a ``ConfigError``: several voters, an authorizer, remote storage. A harmless key without meaning is
+accepted. A name that is no key is in ``ServerSettings.unknown_keys``, for one warning.
+
+The file may name a listener of the controller, as Kafka's own sample of a combined node does. Its address goes into the voter record, and
+admin clients that ask a controller connect to it (KIP-919).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Final
 from log_service.common.errors import ConfigError
 from log_service.config.definition import closest_name
 from log_service.config.describe import broker_key
+from log_service.config.dynamic_broker_config import dynamic_broker_config
 from log_service.config.dynamic_keys import PER_LISTENER_ACTING, base_name
 from log_service.config.listeners import (
     ListenerKeys,
@@ -26,16 +28,15 @@ from log_service.config.listeners import (
     parse_metrics_listener,
     parse_protocol_map,
 )
-from log_service.config.live import live_config
 from log_service.config.properties import parse_properties
 from log_service.config.resolve import log_defaults
 from log_service.config.server_keys import SERVER_KEYS, VOTER
 from log_service.config.server_values import ServerValues
 from log_service.config.views import (
     ConnectionLimits,
+    DynamicBrokerConfig,
     FetchConfig,
     GroupConfig,
-    LiveConfig,
     LogManagerConfig,
     MetadataLogConfig,
     NetworkLimits,
@@ -47,10 +48,10 @@ FOREVER_IDLE_MS: Final = 2**62
 
 
 REFUSED: Mapping[str, str] = {
-    "authorizer.class.name": "access control, which is not there in this version; remove it only if nobody needs it",
-    "alter.config.policy.class.name": "a policy in Java, which cannot run here; remove it only if nobody needs it",
-    "create.topic.policy.class.name": "a policy in Java, which cannot run here; remove it only if nobody needs it",
-    "client.quota.callback.class": "quotas in Java, which cannot run here; remove it only if nobody needs it",
+    "authorizer.class.name": "access control, which is not there in this version; remove the key only if the cluster can do without",
+    "alter.config.policy.class.name": "a policy in Java, which cannot run here; remove the key only if the cluster can do without",
+    "create.topic.policy.class.name": "a policy in Java, which cannot run here; remove the key only if the cluster can do without",
+    "client.quota.callback.class": "quotas in Java, which cannot run here; remove the key only if the cluster can do without",
     "config.providers": "values from elsewhere, which cannot be fetched here; write the values into the file",
 }
 """Keys that ask for what is not there, and would weaken a promise if they were passed over."""
@@ -153,12 +154,12 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
     keys = _listener_keys(values, host_name)
     listeners = broker_listeners(keys)
     log_dirs = _log_dirs(values)
-    live = live_config(log_dirs, texts)
+    dynamic = dynamic_broker_config(log_dirs, texts)
     metadata_log_dir = Path(values.optional_text("metadata.log.dir") or log_dirs[0])
     return NodeConfig(
         node_id=node_id,
         listeners=listeners,
-        log_manager=_log_manager(values, log_dirs, live),
+        log_manager=_log_manager(values, log_dirs, dynamic),
         metadata_log_dir=metadata_log_dir,
         metrics_listener=parse_metrics_listener(values.text("metrics.listener")),
         rack=values.optional_text("broker.rack"),
@@ -167,7 +168,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         controller_listener=controller_listener(keys),
         log=log_defaults(texts),
         metadata_log=_metadata_log(values, is_directory_apart=metadata_log_dir not in log_dirs),
-        limits=_limits(values, live.connections),
+        limits=_limits(values, dynamic.connections),
         groups=_groups(values),
         fetch=FetchConfig(
             max_bytes=values.number("fetch.max.bytes"),
@@ -241,7 +242,7 @@ def _log_dirs(values: ServerValues) -> tuple[Path, ...]:
     return tuple(Path(name) for name in names)
 
 
-def _log_manager(values: ServerValues, log_dirs: tuple[Path, ...], live: LiveConfig) -> LogManagerConfig:
+def _log_manager(values: ServerValues, log_dirs: tuple[Path, ...], dynamic: DynamicBrokerConfig) -> LogManagerConfig:
     return LogManagerConfig(
         log_dirs=log_dirs,
         retention_check_interval_ms=values.number("log.retention.check.interval.ms"),
@@ -252,8 +253,8 @@ def _log_manager(values: ServerValues, log_dirs: tuple[Path, ...], live: LiveCon
         recovery_threads_per_data_dir=values.number("num.recovery.threads.per.data.dir"),
         producer_id_expiration_ms=values.number("producer.id.expiration.ms"),
         producer_id_expiration_check_interval_ms=values.number("producer.id.expiration.check.interval.ms"),
-        cordoned_log_dirs=live.cordoned_log_dirs,
-        cleaner=live.cleaner,
+        cordoned_log_dirs=dynamic.cordoned_log_dirs,
+        cleaner=dynamic.cleaner,
     )
 
 

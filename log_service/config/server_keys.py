@@ -1,4 +1,4 @@
-"""The keys of Kafka's server properties that have a meaning here: who the node is, what it listens on, its bounds, groups and topics.
+"""The keys of Kafka's server properties that have a meaning here: the node's identity, what it listens on, its bounds, groups and topics.
 
 Decides names, types, defaults and bounds; ``config.server`` decides what a combination means. The defaults are Kafka's but where the reason
 says otherwise. Keys about logs are in ``broker_log_keys``, keys that are accepted without effect in ``accepted_keys``.
@@ -159,14 +159,16 @@ NETWORK = (
           "a node must not be filled up from outside"),
     _int("num.io.threads", 4, "Threads for what waits for the disk: syncs, cold reads, removals.",
          "lower than Kafka's 8: requests themselves are handled without threads", lowest=1),
-    _int("fetch.max.bytes", 55 << 20, "The largest answer to a fetch.", "fifty-five mebibytes, above what consumers ask for", lowest=1024),
+    _int("fetch.max.bytes", 55 << 20, "The largest response to a fetch, in bytes.", "fifty-five mebibytes, above what consumers ask for",
+         lowest=1024),
     _int("max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions that are remembered.", "a thousand readers", lowest=0),
-    _int("max.request.partition.size.limit", 2000, "Partitions in one answer of DescribeTopicPartitions.", "bounds one answer", lowest=1),
+    _int("max.request.partition.size.limit", 2000, "Partitions in one response of DescribeTopicPartitions.", "bounds one response",
+         lowest=1),
 )  # fmt: skip
 
 METRICS = (
     _text("metrics.listener", "", "Where Prometheus reads this node's metrics, host:port; the page is /metrics, without encryption or "
-          "login. Empty is nowhere.", "a port is opened only for who asks; tidelog up asks for 127.0.0.1:9404"),
+          "login. Empty is nowhere.", "a port is opened only where one is asked for; tidelog up asks for 127.0.0.1:9404"),
 )  # fmt: skip
 
 TOPICS = (

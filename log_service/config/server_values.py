@@ -1,6 +1,6 @@
 """Typed values out of the texts of one node's configuration, defaults included.
 
-Decides nothing about what values mean together; ``config.server`` does.
+What values mean together is decided by ``config.server``, not here.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Topic configuration: what a topic's own values make of the broker's defaults, and whether a request's values are acceptable.
 
-Decides validity and the resulting view; where values come from is ``config.resolve``, how they are shown ``config.describe``. Complaints
-about a request's values are ``KafkaError`` INVALID_CONFIG, because they are answers.
+This module decides validity and the resulting view. ``config.resolve`` decides which of several values holds, ``config.describe``
+how values are shown. A complaint about a request's value is a ``KafkaError`` INVALID_CONFIG, because it becomes a response.
 """
 
 from collections.abc import Mapping

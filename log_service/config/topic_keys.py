@@ -1,8 +1,8 @@
 """Every configuration key of a topic, as in Kafka 4.3, and the broker keys that give its default.
 
-Decides names, types, defaults and bounds; what a key does is in the room that receives the view. ``BROKER_SYNONYMS`` lists, for a topic
-key, the broker keys that set its default, the first one that has a value wins, each with the factor that turns its unit into the topic
-key's.
+This module decides names, types, defaults and bounds. What a key does is decided where its view is received. ``BROKER_SYNONYMS`` lists, for
+each topic key, the broker keys that set its default: the first one that has a value wins. Each has the factor that turns its unit into the
+topic key's.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="delete",
             validator=list_of("compact", "delete"),
             documentation="What happens to old segments: delete removes them by age and size, compact keeps the last record of each key.",
-            reason="a log that is nobody's table should not grow for ever",
+            reason="a log that is not a table should not grow for ever",
         ),
         ConfigKey(
             name="compression.gzip.level",
@@ -214,7 +214,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="0",
             validator=at_least(0),
             documentation="The shortest that a record stays uncompacted.",
-            reason="nobody asked to see every value",
+            reason="a reader of a table asks for the last value",
         ),
         ConfigKey(
             name="min.insync.replicas",
@@ -222,7 +222,7 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="1",
             validator=at_least(1),
             importance=Importance.HIGH,
-            documentation="In-sync replicas that must have a record before acks=all is answered; never more than a partition has: one.",
+            documentation="In-sync replicas that must have a record before acks=all is acknowledged; never more than a partition has: one.",
             reason="the only value that one node can keep",
             is_acting=False,
         ),

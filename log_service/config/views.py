@@ -1,6 +1,6 @@
 """The small frozen views that rooms receive instead of keys: one per room, defaults are Kafka's.
 
-A view knows no key names and reads nothing; ``config.server`` and ``config.topic`` build views from declared keys.
+A view knows no key names and reads nothing. ``config.server``, ``config.dynamic_broker_config`` and ``config.topic`` build views from keys.
 """
 
 import math
@@ -134,8 +134,8 @@ class ListenerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveConfig:
-    """What of a node's configuration may change while it runs, beside the defaults of logs."""
+class DynamicBrokerConfig:
+    """What of a broker's configuration may change while it runs, beside the defaults of logs."""
 
     connections: ConnectionLimits
     cleaner: CleanerConfig
@@ -165,7 +165,7 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchConfig:
-    """Bounds of fetch answers and sessions."""
+    """Bounds of fetch responses and sessions."""
 
     max_bytes: int = 55 << 20
     max_session_cache_slots: int = 1_000
@@ -192,7 +192,7 @@ class MetadataLogConfig:
     max_record_bytes_between_snapshots: int = 20 << 20
     max_snapshot_interval_ms: int = 3_600_000  # 0: never by time
     max_batch_bytes: int = 8 << 20  # one decision has to fit
-    is_directory_apart: bool = False  # none of the log directories, so that nobody else has locked it
+    is_directory_apart: bool = False  # none of the log directories, so that it needs a lock of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class NodeConfig:
     fetch: FetchConfig = field(default_factory=FetchConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     disk_pool_threads: int = 4
-    max_partitions_described: int = 2_000  # in one answer of DescribeTopicPartitions
+    max_partitions_described: int = 2_000  # in one response of DescribeTopicPartitions
     broker_heartbeat_interval_ms: int = 2_000
     broker_session_timeout_ms: int = 9_000
     high_watermark_checkpoint_interval_ms: int = 5_000

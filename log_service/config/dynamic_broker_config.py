@@ -1,7 +1,8 @@
-"""What of a node's configuration may change while it runs: the same keys read from its file, from all brokers' default and from its own.
+"""What of a broker's configuration may change while it runs: its keys, read from its file, the default of all brokers and its own values.
 
-Decides precedence (the broker's own, the default of all brokers, the file, Kafka's default) and the resulting view. Defaults of topics are
-``config.resolve``'s. A text that its key does not accept (of another version) is passed over, never raised.
+This module decides precedence and the resulting view: the broker's own value wins over the default of all brokers, that over the file, and
+that over Kafka's default. ``config.resolve`` decides the defaults of topics. A text that its key does not accept, because another version
+wrote it, is passed over.
 """
 
 from collections.abc import Mapping
@@ -13,16 +14,18 @@ from log_service.config.dynamic_keys import base_name, listener_name
 from log_service.config.host_limits import host_limits
 from log_service.config.resolve import NO_TEXTS, Texts
 from log_service.config.server_values import ServerValues
-from log_service.config.views import CleanerConfig, ConnectionLimits, LiveConfig
+from log_service.config.views import CleanerConfig, ConnectionLimits, DynamicBrokerConfig
 
 ALL_DIRECTORIES = "*"
 
 
-def live_config(log_dirs: tuple[Path, ...], static: Texts, cluster: Texts = NO_TEXTS, broker: Texts = NO_TEXTS) -> LiveConfig:
-    """Return the view of a broker with that file and those dynamic configurations."""
+def dynamic_broker_config(
+    log_dirs: tuple[Path, ...], static: Texts, cluster: Texts = NO_TEXTS, broker: Texts = NO_TEXTS
+) -> DynamicBrokerConfig:
+    """Return the view of a broker from its file and the two layers that change while it runs."""
     texts = _holding(static, cluster, broker)
     values = ServerValues(texts)
-    return LiveConfig(
+    return DynamicBrokerConfig(
         connections=_connections(values, texts),
         cleaner=cleaner_config(values),
         disk_pool_threads=values.number("num.io.threads"),
@@ -50,7 +53,7 @@ def _holding(*layers: Texts) -> dict[str, str]:
 
 
 def is_value(name: str, text: str) -> bool:
-    """Whether a name is a broker's key, and the text one of its values; what an older or another version wrote may be neither."""
+    """Whether a name is a broker's key and the text one of its values. What another version wrote may be neither."""
     key = broker_key(name)
     if key is None:
         return False
