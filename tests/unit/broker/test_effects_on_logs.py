@@ -342,7 +342,7 @@ def test_levels_of_compression_are_a_topics_own(codec: str, key: str, fast: str,
     async def main(world: World) -> None:
         async with running(world, **{"compression.type": codec}) as node:
             for topic, level in (("fast", fast), ("small", small)):
-                await node.create_topic(topic, **{key: level})
+                await node.create_topic(topic, 1, **{key: level})
                 assert (await node.produce(topic, batch(text, timestamp_ms=EPOCH_MS))).error_code == 0
             assert log_of(node, topic="small").size_bytes < log_of(node, topic="fast").size_bytes
 

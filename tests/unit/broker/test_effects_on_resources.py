@@ -27,7 +27,7 @@ CLEANER = {"log.initial.task.delay.ms": "0", "log.cleaner.backoff.ms": "2000", "
 
 async def filled(node: Story, topic: str = "a", **configs: str) -> None:
     """Have a log with five values of one key, all but the last in segments that rolled."""
-    await node.create_topic(topic, **configs)
+    await node.create_topic(topic, 1, **configs)
     for number in range(5):
         assert (await node.produce(topic, batch(str(number).encode(), key=b"k"))).error_code == 0
         if number < 4:
