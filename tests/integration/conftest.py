@@ -119,7 +119,9 @@ def clusters(request: pytest.FixtureRequest, pool: ClusterPool, tmp_path_factory
     with ExitStack() as stack:
 
         def opened(name: str) -> Cluster:
-            address = pool.emptied(name) if own is None else stack.enter_context(cluster(name, tmp_path_factory.mktemp("own"), own, features))
+            address = (
+                pool.emptied(name) if own is None else stack.enter_context(cluster(name, tmp_path_factory.mktemp("own"), own, features))
+            )
             return Cluster(bootstrap=address, wire=stack.enter_context(Wire(address)))
 
         kafka = opened(APACHE_KAFKA) if request.param == "apache-kafka" else None

@@ -26,7 +26,7 @@ from log_service.metadata.image import ConfigsImage, ResourceType
 from tests.unit.broker.test_effects_on_logs import EFFECTS, EFFECTS_OF_UNITS
 from tests.unit.config.test_proofs import LOGS, PROOFS, PROOFS_OF_TOPIC_KEYS, TESTS
 
-EVERY_NTH = 16
+EVERY_NTH = 32
 """One key of so many is in the sample."""
 
 
