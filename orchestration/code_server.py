@@ -12,6 +12,7 @@ import multiprocessing
 import sys
 import threading
 import traceback
+from importlib import import_module
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -19,20 +20,25 @@ from pathlib import Path
 from dagster._core.errors import DagsterUserCodeLoadError
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.utils import FuturesAwareThreadPoolExecutor
-from dagster._grpc.server import DagsterApiServer, DagsterGrpcServer
+from dagster._grpc.server import DagsterGrpcServer
 from dagster._utils.interrupts import setup_interrupt_handlers
 from dagster._utils.log import configure_loggers
 
+from orchestration.connection import connect
 from orchestration.instance import PROJECT_LOCATION
-from orchestration.projects import ProjectError
+from orchestration.log_client import LogServiceError
+from orchestration.project_server import ProjectServer
+from orchestration.projects import DEFINITIONS, ProjectError
+from orchestration.settings import SettingsError, load_settings
+from orchestration.topics import reconcile_all, topic_specs
 
-MODULE = "orchestration.definitions"
 PRELOADED = "orchestration.preload"
 MAX_WORKERS = 16
+RECONCILE_TIMEOUT_MS = 10_000
 
 
-def serve(host: str, port: int) -> None:
-    """Serve the project of the current directory until SIGTERM or SIGINT."""
+def serve(host: str, port: int, *, is_watching: bool) -> None:
+    """Serve the project of the current directory until SIGTERM or SIGINT; ``is_watching`` loads it anew when a file of it changes."""
     setup_interrupt_handlers()
     configure_loggers(log_level="WARNING")
     logger = logging.getLogger("dagster.code_server")
@@ -41,22 +47,47 @@ def serve(host: str, port: int) -> None:
     forkserver.ensure_running()  # it imports while we load, so that the first run need not wait
     ended = threading.Event()
     executor = FuturesAwareThreadPoolExecutor(max_workers=MAX_WORKERS)
-    servicer = DagsterApiServer(
+    servicer = ProjectServer(
+        forking=forking,
         server_termination_event=ended,
         logger=logger,
-        loadable_target_origin=LoadableTargetOrigin(executable_path=sys.executable, working_directory=str(Path.cwd()), module_name=MODULE),
+        loadable_target_origin=LoadableTargetOrigin(
+            executable_path=sys.executable, working_directory=str(Path.cwd()), module_name=DEFINITIONS
+        ),
         location_name=PROJECT_LOCATION,
         server_threadpool_executor=executor,
     )
-    servicer._mp_ctx = forking  # type: ignore[assignment]  # noqa: SLF001 - the one thing that Dagster's server has no option for
+    if is_watching:
+        servicer.watch_project(ended)
     server = DagsterGrpcServer(
         server_termination_event=ended, dagster_api_servicer=servicer, host=host, port=port, logger=logger, threadpool_executor=executor
     )
+    reconcile_declared_topics(logger)
     threading.Thread(target=start_rehearsal, args=(forking,), name="rehearsal", daemon=True).start()
     try:
         server.serve()  # type: ignore[no-untyped-call]
     except KeyboardInterrupt:
         logger.info("interrupted")
+
+
+def reconcile_declared_topics(logger: logging.Logger) -> None:
+    """Create the topics that the project declares before anybody can produce to them: the broker would create them its own way.
+
+    A log service that is away stops no server; the topic sensor tries again with its first tick.
+    """
+    repository = import_module(DEFINITIONS).defs.get_repository_def()
+    specs = topic_specs(repository.assets_defs_by_key.values())
+    try:
+        with connect(load_settings().bootstrap_servers, timeout_ms=RECONCILE_TIMEOUT_MS) as client:
+            changes = reconcile_all(client, specs)
+    except (LogServiceError, SettingsError) as error:
+        logger.warning("the declared topics were not looked at: %s", error)
+        return
+    for topic, change in changes.items():
+        for note in change.notes:
+            logger.warning(note)
+        if change.is_change:
+            logger.warning("topic %s: %s", topic, change.summary)
 
 
 def start_rehearsal(forking: BaseContext) -> None:
@@ -84,9 +115,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m orchestration.code_server")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--watch", action="store_true")
     arguments = parser.parse_args()
     try:
-        serve(arguments.host, arguments.port)
+        serve(arguments.host, arguments.port, is_watching=arguments.watch)
     except DagsterUserCodeLoadError as error:
         traceback.print_exception(error)
         sys.exit(root_cause(error))

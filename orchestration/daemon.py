@@ -5,14 +5,20 @@ sensor may tick again, and until then nobody waits: half of that would be the la
 twice a second. Dagster has no setting for it.
 """
 
+from pathlib import Path
+
 from dagster._daemon import sensor
 from dagster._daemon.cli import main
+
+from orchestration.daemon_heartbeat import start_heartbeat
+from orchestration.settings import process_environment
 
 SENSOR_LOOP_S = 0.5
 
 
 def run() -> None:
     """Run the daemon until it is told to stop."""
+    start_heartbeat(Path(process_environment()["DAGSTER_HOME"]))
     assert hasattr(sensor, "MIN_INTERVAL_LOOP_TIME"), "this release of Dagster names the pause of its sensor loop otherwise"
     sensor.MIN_INTERVAL_LOOP_TIME = SENSOR_LOOP_S  # type: ignore[assignment]
     main()

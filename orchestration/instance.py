@@ -12,10 +12,13 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+import yaml  # type: ignore[import-untyped]
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from log_service.client import ConfigError
+from orchestration.projects import ProjectError, find_project
 from orchestration.settings import named_in_environment
+from orchestration.workspace import other_locations
 
 PROJECT_LOCATION = "tidelog"
 CANCEL_DEADLINE_S = 45.0
@@ -86,15 +89,6 @@ retention:
       success: 7
 """
 
-WORKSPACE_YAML = """\
-# Written anew by `tidelog up`: the code server that it starts for the project.
-load_from:
-  - grpc_server:
-      host: 127.0.0.1
-      port: {port}
-      location_name: {location}
-"""
-
 
 def dagster_home(data_directory: Path) -> Path:
     """Return the instance's directory inside an installation's."""
@@ -117,16 +111,20 @@ def open_instance(home: Path) -> Iterator[DagsterInstance]:
 
 
 def write_workspace(data_directory: Path, project_directory: Path, code_port: int) -> Path:
-    """Write the workspace file of an installation and return its path.
+    """Write the workspace file of an installation and return its path: the project's code server, and the user's other code locations.
 
-    :raises ConfigError: the project has no workspace.yaml, so that nothing says what to load.
+    :raises ConfigError: there is no project, or its workspace.yaml cannot be used.
     """
-    if not (project_directory / "workspace.yaml").exists():
-        raise ConfigError(f"{project_directory} is no project: it has no workspace.yaml; name one with --project")
+    try:
+        find_project(project_directory, ())
+        others = other_locations(project_directory)
+    except ProjectError as error:
+        raise ConfigError(str(error)) from error
     home = dagster_home(data_directory)
     write_configuration(home)
     path = home / "workspace.yaml"
-    path.write_text(WORKSPACE_YAML.format(port=code_port, location=PROJECT_LOCATION))
+    server = {"grpc_server": {"host": "127.0.0.1", "port": code_port, "location_name": PROJECT_LOCATION}}
+    path.write_text("# Written anew by `tidelog up`.\n" + yaml.safe_dump({"load_from": [server, *others]}, sort_keys=False))
     return path
 
 

@@ -1,19 +1,24 @@
 """The project that a process stands in: where it is, and the modules of its packages ``assets`` and ``sensors``.
 
-Decides which directory is the project: the current one if it has a package ``assets``, else the first on Python's path that has. A module
-that cannot be imported is one sentence with file and line. Knows nothing of Dagster. Invariant: what is imported lies in the project,
-never in another package of the same name.
+Decides which directory is the project: the current one, or the ``working_directory`` of a workspace.yaml, which Dagster puts first on
+Python's path. Nothing else on the path is looked at: an installed package or another checkout is never taken for the user's project. A
+module that cannot be imported is one sentence with file and line. Knows nothing of Dagster. Invariant: what is imported lies in the
+project, never in another package of the same name.
 """
 
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from pathlib import Path
 from pkgutil import walk_packages
 from types import ModuleType
 
 ASSETS, SENSORS = "assets", "sensors"
+DEFINITIONS = "orchestration.definitions"
+LIBRARIES = frozenset({"site-packages", "dist-packages", "orchestration", "log_service"})
+"""Folders inside a project whose modules are not the project's: a virtual environment, and, in this repository, the platform itself."""
+WATCHED_SUFFIXES = frozenset({".py", ".sql", ".yaml", ".yml", ".json", ".avsc", ".proto"})
 
 
 class ProjectError(RuntimeError):
@@ -21,17 +26,23 @@ class ProjectError(RuntimeError):
 
 
 def find_project(current: Path, path: Sequence[str]) -> Path:
-    """Return the project's directory.
+    """Return the project's directory: ``current``, or the first entry of Python's ``path``.
 
-    :raises ProjectError: no package ``assets`` is in sight.
+    :raises ProjectError: neither holds a package ``assets``.
     """
-    candidates = [current, *(Path(entry) for entry in path if entry)]
-    for candidate in candidates:
+    for candidate in [current, *(Path(entry) for entry in path[:1] if entry)]:
         if (candidate / ASSETS / "__init__.py").is_file():
             return candidate.resolve()
-    raise ProjectError(
-        f"{current} is no project: it has no package {ASSETS} (a folder {ASSETS}/ with __init__.py). "
-        "Start from a project's folder, or name it with --project or, in workspace.yaml, working_directory"
+    raise ProjectError(what_is_missing(current))
+
+
+def what_is_missing(directory: Path) -> str:
+    """Return the sentence on a directory that is no project."""
+    if (directory / ASSETS).is_dir():
+        return f"{directory} is no project yet: its folder {ASSETS}/ has no __init__.py; create one, it may be empty"
+    return (
+        f"{directory} is no project: it has no folder {ASSETS}/ with an __init__.py. Start from a project's folder, "
+        "name one with --project, or write a new one with: tidelog init NAME"
     )
 
 
@@ -43,6 +54,29 @@ def import_project(project: Path) -> list[ModuleType]:
     if sys.path[0] != str(project):
         sys.path.insert(0, str(project))
     return [module for name in (ASSETS, SENSORS) if (project / name / "__init__.py").is_file() for module in _import_package(project, name)]
+
+
+def forget_project(project: Path) -> None:
+    """Let the next import of the project's modules read their files again: all modules that lie in its directory, and the definitions."""
+    root = project.resolve()
+    for name, module in list(sys.modules.items()):
+        if name == DEFINITIONS or _is_of_project(root, module):
+            del sys.modules[name]
+    invalidate_caches()
+
+
+def _is_of_project(root: Path, module: ModuleType) -> bool:
+    origin = Path(getattr(module, "__file__", None) or "/")
+    return origin.is_relative_to(root) and not LIBRARIES.intersection(origin.relative_to(root).parts)
+
+
+def watched_files(project: Path) -> Iterator[Path]:
+    """Yield the files of which a project's definitions are made; not those of a virtual environment or of hidden folders in it."""
+    for entry in sorted(project.iterdir()):
+        if entry.is_dir() and not entry.name.startswith((".", "__")) and not (entry / "pyvenv.cfg").exists():
+            yield from watched_files(entry)
+        elif entry.suffix in WATCHED_SUFFIXES:
+            yield entry
 
 
 def _import_package(project: Path, name: str) -> Iterator[ModuleType]:

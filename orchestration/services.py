@@ -7,17 +7,23 @@ The code server is a component of its own, because runs are its children: when i
 they left (``orchestration.instance``). The daemon comes after it and so stops before it: no run is launched while runs are cancelled.
 """
 
+import os
 import socket
 import sys
+from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from log_service.client import ConfigError
-from log_service.supervisor.spec import Component, HttpReadiness, ServiceContext, TcpReadiness, UptimeReadiness
+from log_service.supervisor.spec import Component, HeartbeatReadiness, Http2Readiness, HttpReadiness, ServiceContext
+from orchestration.daemon_heartbeat import heartbeat_file
 from orchestration.instance import dagster_home, write_workspace
 from orchestration.settings import SettingsError, load_settings, process_environment
 from orchestration.spark.java import JavaError
 from orchestration.spark.server import SparkServer
+from orchestration.spark.session import DEFAULT_CONNECT_PORT
 
 LOOPBACK = "127.0.0.1"
+REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 SPARK, CODE, WEB, DAEMON = "spark", "code", "dagster", "daemon"
 CANCEL_RUNS_DEADLINE_S = 60.0
 # It waits for a tick that waits for records. Killing it is safe: whatever it was about is found again.
@@ -37,24 +43,18 @@ def components(context: ServiceContext) -> list[Component]:
 
 def _components(context: ServiceContext) -> list[Component]:
     environment = platform_environment(context)
-    server = SparkServer(settings=load_settings({**process_environment(), **environment}), port=context.spark_port)
     code_port = free_port()
     workspace = write_workspace(context.data_directory, context.project_directory, code_port)
+    heartbeat = heartbeat_file(dagster_home(context.data_directory))
     python = sys.executable
+    watch = ["--watch"] if context.is_watching else []
     instance = (python, "-m", "orchestration.instance")
     return [
-        Component(
-            name=SPARK,
-            argv=tuple(server.argv()),
-            readiness=TcpReadiness(host=LOOPBACK, port=context.spark_port),
-            address=server.url,
-            environment=server.environment(process_environment()),
-            working_directory=context.data_directory,
-        ),
+        external_spark(context.spark_remote) if context.spark_remote else own_spark(context, environment),
         Component(
             name=CODE,
-            argv=(python, "-m", "orchestration.code_server", "--host", LOOPBACK, "--port", str(code_port)),
-            readiness=TcpReadiness(host=LOOPBACK, port=code_port),
+            argv=(python, "-m", "orchestration.code_server", "--host", LOOPBACK, "--port", str(code_port), *watch),
+            readiness=Http2Readiness(host=LOOPBACK, port=code_port),
             address=f"{LOOPBACK}:{code_port}",
             after=("broker", SPARK),
             environment=environment,
@@ -75,7 +75,8 @@ def _components(context: ServiceContext) -> list[Component]:
         Component(
             name=DAEMON,
             argv=(python, "-m", "orchestration.daemon", "run", "--log-level", "warning", "--workspace", str(workspace)),
-            readiness=UptimeReadiness(seconds=3.0),
+            readiness=HeartbeatReadiness(path=heartbeat),
+            prepare=(("rm", "-f", str(heartbeat)),),
             after=(CODE,),
             stop_deadline_s=DAEMON_STOP_DEADLINE_S,
             environment=environment,
@@ -84,14 +85,50 @@ def _components(context: ServiceContext) -> list[Component]:
     ]
 
 
+def own_spark(context: ServiceContext, environment: Mapping[str, str]) -> Component:
+    """Return the component of a Spark Connect server that is started here."""
+    server = SparkServer(settings=load_settings({**process_environment(), **environment}), port=context.spark_port)
+    return Component(
+        name=SPARK,
+        argv=tuple(server.argv()),
+        readiness=Http2Readiness(host=LOOPBACK, port=context.spark_port),
+        address=server.url,
+        environment=server.environment(process_environment()),
+        working_directory=context.data_directory,
+    )
+
+
+def external_spark(remote: str) -> Component:
+    """Return the component of a Spark Connect server of the user's own.
+
+    :raises ConfigError: the address makes no sense.
+    """
+    address = urlsplit(remote)
+    try:
+        port = address.port or DEFAULT_CONNECT_PORT
+    except ValueError:
+        port = 0
+    if address.scheme != "sc" or not address.hostname or not port:
+        raise ConfigError(f"{REMOTE_SETTING} is {remote!r}: it has to be sc://host:port, the address of a Spark Connect server")
+    return Component(
+        name=SPARK,
+        argv=(),
+        readiness=Http2Readiness(host=address.hostname, port=port),
+        address=f"sc://{address.hostname}:{port}",
+        start_deadline_s=60.0,
+        external_setting=REMOTE_SETTING,
+    )
+
+
 def platform_environment(context: ServiceContext) -> dict[str, str]:
     """Return what every process of the platform is told: where the data, the brokers and Spark are."""
+    given = [path] if (path := process_environment().get("PYTHONPATH")) else []
     return {
         "DAGSTER_HOME": str(dagster_home(context.data_directory)),
         "TIDELOG_DATA": str(context.data_directory),
         "TIDELOG_BOOTSTRAP_SERVERS": context.bootstrap_servers,
-        "TIDELOG_SPARK_REMOTE": f"sc://{LOOPBACK}:{context.spark_port}",
-        "PYTHONPATH": str(context.project_directory),
+        REMOTE_SETTING: context.spark_remote or f"sc://{LOOPBACK}:{context.spark_port}",
+        "PYTHONPATH": os.pathsep.join([str(context.project_directory), *given]),
     }
 
 

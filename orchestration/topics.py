@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.log_client import LogClient, TopicDescription
+from orchestration.log_client import LogClient, LogServiceError, TopicDescription
 from orchestration.resources.log_service import LogServiceResource
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -57,6 +57,11 @@ class TopicChanges:
     notes: tuple[str, ...]
 
     @property
+    def is_change(self) -> bool:
+        """Whether anything was to be done."""
+        return self.is_new or self.partitions is not None or bool(self.configs)
+
+    @property
     def summary(self) -> str:
         """One sentence for the run's log."""
         if self.is_new:
@@ -99,6 +104,28 @@ def reconcile(client: LogClient, spec: TopicSpec) -> TopicChanges:
     if changes.configs:
         client.alter_topic_configs(spec.name, changes.configs)
     return changes
+
+
+def reconcile_all(client: LogClient, specs: Iterable[TopicSpec]) -> dict[str, TopicChanges]:
+    """Bring every topic up to its declaration; returns what was changed, by topic.
+
+    A topic that the log service refuses to change keeps no other from its turn: its refusal is one of its notes.
+
+    :raises LogServiceError: the log service does not answer at all.
+    """
+    found: dict[str, TopicChanges] = {}
+    for spec in specs:
+        existing = client.describe_topic(spec.name)
+        try:
+            found[spec.name] = reconcile(client, spec)
+        except LogServiceError as error:
+            found[spec.name] = TopicChanges(is_new=False, partitions=None, configs={}, notes=(refusal(spec, existing, error),))
+    return found
+
+
+def refusal(spec: TopicSpec, existing: TopicDescription | None, error: LogServiceError) -> str:
+    """Return the sentence on a topic that could not be brought up to its declaration."""
+    return f"the topic {spec.name} could not be {'created' if existing is None else 'brought up to its declaration'}: {error}"
 
 
 def topic_asset(spec: TopicSpec, *, group_name: str = "topics") -> dg.AssetsDefinition:

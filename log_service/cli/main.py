@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("log_service.cli.up:up", "Start everything: broker, Spark, Dagster. Ctrl-C stops it in order."),
     "status": ("log_service.cli.status:status", "Tell what runs, and where."),
     "demo": ("log_service.cli.demo:demo", "Show the whole path on real data."),
+    "init": ("log_service.cli.init:init", "Write a new project for `tidelog up`."),
     "serve": ("log_service.cli.serve:serve", "Run one broker in the foreground from a properties file."),
     "topics": ("log_service.cli.topics:topics", "Create, list, describe, change and delete topics."),
     "configs": ("log_service.cli.configs:configs", "Show and change configs of topics, brokers, the cluster, groups."),

@@ -26,9 +26,10 @@ def status(*, data: Path, as_json: bool) -> None:
     rows = [asdict(component) for component in components]
     for row in rows:
         row["restarts"] = row.pop("restart_count")
+        row["owner"] = f"yours ({row['external_setting']})" if row["external_setting"] else "tidelog"
     print_rows(
         rows,
-        ["name", "state", "address", "pid", "restarts"],
+        ["name", "state", "address", "owner", "pid", "restarts"],
         as_json=as_json,
         empty=f"nothing runs on {data}; start it with: tidelog up --data {data}",
     )

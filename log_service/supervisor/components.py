@@ -12,13 +12,27 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from log_service.common.errors import ConfigError
-from log_service.supervisor.spec import Component, ServiceContext, TcpReadiness
+from log_service.config.client import ClientConfig
+from log_service.supervisor.spec import Component, KafkaReadiness, ServiceContext
 
 ENTRY_POINT_GROUP = "tidelog.services"
 BROKER = "broker"
 DAY_MS = 24 * 3_600_000
 METRICS_PORT = 9404
 METRICS_KEY = "metrics.listener"
+SERVERS_SETTING = "TIDELOG_BOOTSTRAP_SERVERS"
+
+
+def external_broker(context: ServiceContext) -> Component:
+    """Return the component of a cluster that is the user's own."""
+    return Component(
+        name=BROKER,
+        argv=(),
+        readiness=KafkaReadiness(bootstrap_servers=context.bootstrap_servers),
+        address=context.bootstrap_servers,
+        start_deadline_s=30.0,
+        external_setting=SERVERS_SETTING,
+    )
 
 
 def broker_component(context: ServiceContext, overrides: Sequence[str] = ()) -> Component:
@@ -42,11 +56,10 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = ()) -> 
         settings[METRICS_KEY] = f"{context.host}:{context.metrics_port}"
     lines = [f"{key}={value}" for key, value in settings.items()]
     properties.write_text("\n".join(["# Written anew by `tidelog up`; change it there with --broker key=value.", *lines, *overrides, ""]))
-    host, _, port = context.bootstrap_servers.rpartition(":")
     return Component(
         name=BROKER,
         argv=(sys.executable, "-m", "log_service.cli.main", "serve", str(properties)),
-        readiness=TcpReadiness(host=host, port=int(port)),
+        readiness=KafkaReadiness(bootstrap_servers=context.bootstrap_servers),
         address=context.bootstrap_servers,
         metrics_url=metrics_url([*lines, *overrides]),
         start_deadline_s=60.0,
@@ -72,6 +85,20 @@ def registered_components(context: ServiceContext) -> list[Component]:
             continue
         components += factory(context)
     return components
+
+
+def check_is_address(host: str) -> None:
+    """Refuse a host that nothing on this machine can listen on, before a port is blamed for it.
+
+    Raises:
+        ConfigError: the name is unknown, or the address is not this machine's.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind(address)
+    except OSError as error:
+        raise ConfigError(f"--host {host} is not an address of this machine ({error.strerror or error}): name one that it has") from error
 
 
 def check_port_is_free(host: str, port: int, what: str, option: str) -> None:
@@ -110,22 +137,42 @@ def metrics_port_of(host: str, wanted: int | None) -> int | None:
 
 
 def service_context(
-    *, data: Path, project: Path, host: str, broker_port: int, ui_port: int, spark_port: int, metrics_port: int | None = 0
+    *,
+    data: Path,
+    project: Path,
+    host: str,
+    broker_port: int,
+    ui_port: int,
+    spark_port: int,
+    metrics_port: int | None = 0,
+    bootstrap_servers: str | None = None,
+    spark_remote: str | None = None,
+    is_watching: bool = False,
 ) -> ServiceContext:
     """Return what all components are told, after making sure that their ports are free. ``metrics_port``: see ``metrics_port_of``.
 
+    ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the user's own: none is started then.
+
     Raises:
-        ConfigError: a port is occupied.
+        ConfigError: a port is occupied, or ``host`` is not an address of this machine.
     """
-    check_port_is_free(host, broker_port, "the broker", "--broker-port")
+    check_is_address(host)
+    if bootstrap_servers is None:
+        check_port_is_free(host, broker_port, "the broker", "--broker-port")
+    else:
+        ClientConfig.of(bootstrap_servers, {})
     check_port_is_free(host, ui_port, "the Dagster UI", "--ui-port")
-    check_port_is_free("127.0.0.1", spark_port, "the Spark server", "--spark-port")
+    if spark_remote is None:
+        check_port_is_free("127.0.0.1", spark_port, "the Spark server", "--spark-port")
     return ServiceContext(
         data_directory=data.resolve(),
         project_directory=project.resolve(),
         host=host,
-        bootstrap_servers=f"{host}:{broker_port}",
+        bootstrap_servers=bootstrap_servers or f"{host}:{broker_port}",
         ui_port=ui_port,
         spark_port=spark_port,
-        metrics_port=metrics_port_of(host, metrics_port),
+        metrics_port=metrics_port_of(host, metrics_port) if bootstrap_servers is None else None,
+        is_broker_external=bootstrap_servers is not None,
+        spark_remote=spark_remote,
+        is_watching=is_watching,
     )

@@ -16,6 +16,7 @@ from log_service.supervisor.spec import Argv, Component
 
 MAX_LOG_BYTES = 32 << 20
 GUARD_GRACE_S = 5.0
+KILL_AGAIN_S = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,6 +32,15 @@ class ComponentProcess:
         """The guard's process id, which is the one to signal."""
         return self.guard.pid
 
+    @property
+    def component_pid(self) -> int | None:
+        """The component's own process id, None where the system does not tell it, or where it is not there yet."""
+        try:
+            children = Path(f"/proc/{self.guard.pid}/task/{self.guard.pid}/children").read_text().split()
+        except OSError:
+            return None
+        return int(children[0]) if children else None
+
     async def wait(self) -> int:
         """Wait for the end and return the exit code; 128 + signal where a signal ended the component."""
         return await self.guard.wait()
@@ -40,6 +50,14 @@ class ComponentProcess:
         for _ in range(2):
             if self.guard.poll() is None:
                 self.guard.terminate()
+
+    async def kill_and_wait(self) -> None:
+        """Kill the component and all it started, without asking it first; returns when they are gone."""
+        while self.guard.poll() is None:
+            self.kill()
+            with trio.move_on_after(KILL_AGAIN_S):
+                await self.guard.wait()
+        await self.stop()
 
     async def stop(self) -> None:
         """Ask the component to end; it is killed after its deadline. Returns when it is gone."""

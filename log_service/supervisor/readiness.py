@@ -1,8 +1,22 @@
-"""Whether a component is ready, asked from outside: by connecting, by a request, or by its having stayed alive."""
+"""Whether a component is ready, asked from outside: by a request that it has to answer, or by a sign of life that it leaves.
+
+A connection alone tells little: the system accepts it for a process that is stopped. So most probes wait for a response. Every probe ends
+within ``PROBE_DEADLINE_S``.
+"""
+
+import time
 
 import trio
 
-from log_service.supervisor.spec import HttpReadiness, Readiness, TcpReadiness
+from log_service.client.connections.env import real_env
+from log_service.common.errors import KafkaError
+from log_service.config.client import ClientConfig
+from log_service.rpc.connection import Endpoint, RpcSettings, open_connection
+from log_service.supervisor.spec import HeartbeatReadiness, Http2Readiness, HttpReadiness, KafkaReadiness, Readiness, TcpReadiness
+
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HTTP2_EMPTY_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+HTTP2_TYPE_POSITION, HTTP2_SETTINGS, HTTP2_FRAME_HEADER_BYTES = 3, 4, 9
 
 POLL_S = 0.1
 PROBE_DEADLINE_S = 5.0
@@ -10,19 +24,51 @@ PROBE_DEADLINE_S = 5.0
 
 async def wait_until_ready(readiness: Readiness) -> None:
     """Wait until the component is ready; the caller sets the deadline and watches the process."""
-    while not await _is_ready(readiness):  # noqa: ASYNC110 - another process does not set our events
+    while not await is_ready(readiness):  # noqa: ASYNC110 - another process does not set our events
         await trio.sleep(POLL_S)
 
 
-async def _is_ready(readiness: Readiness) -> bool:
+async def is_ready(readiness: Readiness) -> bool:
+    """Ask once."""
     match readiness:
         case TcpReadiness():
             return await _accepts(readiness.host, readiness.port)
         case HttpReadiness():
             return await _answers(readiness.url)
+        case KafkaReadiness():
+            return await _speaks_kafka(readiness.bootstrap_servers)
+        case Http2Readiness():
+            return await _speaks_http2(readiness.host, readiness.port)
+        case HeartbeatReadiness():
+            path = readiness.path
+            return path.exists() and time.time() - path.stat().st_mtime <= readiness.max_age_s
         case _:
             await trio.sleep(readiness.seconds)
             return True
+
+
+async def _speaks_kafka(bootstrap_servers: str) -> bool:
+    settings = RpcSettings(client_id="tidelog-supervisor")
+    for host, port in ClientConfig.of(bootstrap_servers, {}).bootstrap_servers:
+        with trio.move_on_after(PROBE_DEADLINE_S):
+            try:
+                async with open_connection(real_env(), Endpoint(host=host, port=port), settings):
+                    return True
+            except (OSError, KafkaError):
+                continue
+    return False
+
+
+async def _speaks_http2(host: str, port: int) -> bool:
+    with trio.move_on_after(PROBE_DEADLINE_S):
+        try:
+            async with await trio.open_tcp_stream(host, port) as stream:
+                await stream.send_all(HTTP2_PREFACE + HTTP2_EMPTY_SETTINGS)
+                frame = bytes(await stream.receive_some(HTTP2_FRAME_HEADER_BYTES))
+        except (OSError, trio.BrokenResourceError):
+            return False
+        return len(frame) > HTTP2_TYPE_POSITION and frame[HTTP2_TYPE_POSITION] == HTTP2_SETTINGS
+    return False
 
 
 async def _accepts(host: str, port: int) -> bool:

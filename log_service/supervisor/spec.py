@@ -27,18 +27,44 @@ class HttpReadiness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaReadiness:
+    """Ready once one of the addresses, ``host:port,host:port``, answers a Kafka client's first request."""
+
+    bootstrap_servers: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Http2Readiness:
+    """Ready once the address answers the first frame of an HTTP/2 connection, as every gRPC server does."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReadiness:
+    """Ready once a file was touched within the last ``max_age_s``; for what listens nowhere."""
+
+    path: Path
+    max_age_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UptimeReadiness:
-    """Ready once it has stayed alive for so long; for what listens nowhere."""
+    """Ready once it has stayed alive for so long; tells nothing of what happens later."""
 
     seconds: float = 2.0
 
 
-Readiness = TcpReadiness | HttpReadiness | UptimeReadiness
+Readiness = TcpReadiness | HttpReadiness | KafkaReadiness | Http2Readiness | HeartbeatReadiness | UptimeReadiness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """One process of an installation.
+    """One process of an installation; without ``argv`` something of the user's own, which is waited for and never started or stopped.
+
+    ``readiness`` is asked until it holds, and then every ``health_interval_s``: a component that does not respond three times in a row is
+    killed and started again. ``external_setting`` names the setting that points to what is the user's own.
 
     ``prepare`` runs to its end before each start of the component and must succeed; ``before_stop`` runs once when the installation
     stops, while the component and all that it comes after are still alive. ``stop_deadline_s`` is how long it may take to end after
@@ -57,6 +83,13 @@ class Component:
     before_stop: tuple[Argv, ...] = ()
     start_deadline_s: float = 120.0
     stop_deadline_s: float = 20.0
+    health_interval_s: float = 10.0
+    external_setting: str = ""
+
+    @property
+    def is_external(self) -> bool:
+        """Whether the component is the user's own."""
+        return not self.argv
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +103,9 @@ class ServiceContext:
     ui_port: int
     spark_port: int
     metrics_port: int | None = None  # of the broker; None: it has no metrics page
+    is_broker_external: bool = False
+    is_watching: bool = False  # the project is loaded anew when a file of it changes
+    spark_remote: str | None = None  # a Spark Connect server of the user's own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,11 @@ LOCK_FILE = "supervisor.lock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentState:
-    """What is known of one component. ``state``: waiting, starting, ready, restarting, stopping, stopped."""
+    """What is known of one component. ``state``: waiting, starting, ready, not responding, restarting, stopping, stopped.
+
+    ``pid`` is the component's own process, ``guard_pid`` the one that watches it. ``external_setting`` names the setting that points to a
+    component of the user's own, which has neither.
+    """
 
     name: str
     state: str
@@ -28,6 +32,8 @@ class ComponentState:
     restart_count: int
     log_path: str
     metrics_url: str = ""
+    guard_pid: int | None = None
+    external_setting: str = ""
 
 
 def write(data_directory: Path, states: Mapping[str, ComponentState]) -> None:

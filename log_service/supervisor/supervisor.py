@@ -1,26 +1,29 @@
 """Runs an installation: starts components in order, restarts what dies, stops all in the opposite order.
 
-It decides when a component may start (all that it comes after are ready), how long to wait before a restart (doubling from one second to
-thirty, from the beginning again after a minute of health), and in which order everything ends. It does not know what components are for.
+The supervisor decides when a component may start (all that it comes after are ready), when it counts as hung (three probes in a row got
+no response), how long to wait before a restart (doubling from one second to thirty, from the beginning again after a minute of health), and
+in which order everything ends. What is the user's own it only waits for and looks at. It does not know what components are for.
 
 Invariants: at most one process per component; after ``run`` has returned, none is left.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import trio
 
 from log_service.common.errors import TidelogError
 from log_service.supervisor import process, state
 from log_service.supervisor.process import ComponentProcess
-from log_service.supervisor.readiness import wait_until_ready
+from log_service.supervisor.readiness import is_ready, wait_until_ready
 from log_service.supervisor.spec import Argv, Component, InstallationSpec, start_order
 from log_service.supervisor.state import ComponentState
 
 FIRST_BACKOFF_S = 1.0
 LAST_BACKOFF_S = 30.0
 HEALTHY_AFTER_S = 60.0
+FAILED_PROBES = 3
 
 Say = Callable[[str], None]
 
@@ -43,19 +46,21 @@ class Supervisor:
         self._stopping = trio.CancelScope(shield=True)
         self._width = max((len(component.name) for component in self._ordered), default=0)
 
-    def _state(self, component: Component, name: str, *, pid: int | None = None, restart_count: int = 0) -> ComponentState:
+    def _state(self, component: Component, name: str, *, running: ComponentProcess | None = None, restart_count: int = 0) -> ComponentState:
         return ComponentState(
             name=component.name,
             state=name,
             address=component.address,
-            pid=pid,
+            pid=None if running is None else running.component_pid,
+            guard_pid=None if running is None else running.pid,
+            external_setting=component.external_setting,
             restart_count=restart_count,
             log_path=str(self._log_directory / f"{component.name}.log"),
             metrics_url=component.metrics_url,
         )
 
-    def _note(self, component: Component, name: str, *, pid: int | None = None, restart_count: int = 0) -> None:
-        self._states[component.name] = self._state(component, name, pid=pid, restart_count=restart_count)
+    def _note(self, component: Component, name: str, *, running: ComponentProcess | None = None, restart_count: int = 0) -> None:
+        self._states[component.name] = self._state(component, name, running=running, restart_count=restart_count)
         state.write(self._spec.context.data_directory, self._states)
 
     def _tell(self, component: Component, text: str) -> None:
@@ -97,6 +102,8 @@ class Supervisor:
         """Keep one component alive."""
         for name in component.after:
             await self._ready[name].wait()
+        if component.is_external:
+            await self._watch_external(component)
         backoff_s, restart_count = FIRST_BACKOFF_S, 0
         while True:
             started = trio.current_time()
@@ -111,6 +118,29 @@ class Supervisor:
             await trio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, LAST_BACKOFF_S)
 
+    async def _watch_external(self, component: Component) -> NoReturn:
+        """Wait for what is the user's own, and tell when it is away and when it is back."""
+        setting = component.external_setting
+        self._note(component, "starting")
+        with trio.move_on_after(component.start_deadline_s) as waiting:
+            await wait_until_ready(component.readiness)
+        if waiting.cancelled_caught:
+            text = (
+                f"{component.name} at {component.address}, which {setting} names, did not respond within {component.start_deadline_s:.0f} s"
+            )
+            raise StartFailed(f"{text}: start it, or unset {setting} to have one started here")
+        self._note(component, "ready")
+        self._tell(component, f"ready  {component.address}  (yours: {setting})")
+        self._ready[component.name].set()
+        was_ready = True
+        while True:
+            await trio.sleep(component.health_interval_s)
+            is_there = await is_ready(component.readiness)
+            if is_there != was_ready:
+                self._note(component, "ready" if is_there else "not responding")
+                self._tell(component, "ready again" if is_there else f"does not respond at {component.address}")
+            was_ready = is_there
+
     async def _run_once(self, component: Component, restart_count: int) -> str:
         """Run a component until it ends and return why it did."""
         for argv in component.prepare:
@@ -119,13 +149,17 @@ class Supervisor:
                 return f"its preparation failed with exit code {code}"
         running = await process.start(component, self._log_directory)
         self._processes[component.name] = running
-        self._note(component, "starting", pid=running.pid, restart_count=restart_count)
+        self._note(component, "starting", running=running, restart_count=restart_count)
         if await self._becomes_ready(component, running):
-            self._note(component, "ready", pid=running.pid, restart_count=restart_count)
+            self._note(component, "ready", running=running, restart_count=restart_count)
             metrics = f"  metrics {component.metrics_url}" if component.metrics_url else ""
             self._tell(component, f"ready  {component.address}{metrics}".rstrip())
             self._ready[component.name].set()
-        elif running.guard.poll() is None:
+            if await self._stays_healthy_until_its_end(component, running, restart_count):
+                return f"ended with exit code {await running.wait()}"
+            await running.kill_and_wait()
+            return f"did not respond for {FAILED_PROBES * component.health_interval_s:.0f} s, and was killed"
+        if running.guard.poll() is None:
             await running.stop()
             return f"was not ready after {component.start_deadline_s:.0f} s"
         return f"ended with exit code {await running.wait()}"
@@ -145,6 +179,20 @@ class Supervisor:
                 nursery.cancel_scope.cancel()
         return is_ready
 
+    async def _stays_healthy_until_its_end(self, component: Component, running: ComponentProcess, restart_count: int) -> bool:
+        """Return True once the process has ended, False once it has not responded to several probes in a row."""
+        failed_count = 0
+        while True:
+            with trio.move_on_after(component.health_interval_s):
+                await running.wait()
+                return True
+            was_failing = failed_count > 0
+            failed_count = 0 if await is_ready(component.readiness) else failed_count + 1
+            if failed_count >= FAILED_PROBES:
+                return running.guard.poll() is not None
+            if was_failing != (failed_count > 0):
+                self._note(component, "not responding" if failed_count else "ready", running=running, restart_count=restart_count)
+
     def _first_start_failed(self, component: Component, why: str) -> str:
         log_path = Path(self._states[component.name].log_path)
         lines = process.last_lines(log_path) if log_path.exists() else []
@@ -163,7 +211,7 @@ class Supervisor:
 
     async def _run_before_stop(self, component: Component, commands: Sequence[Argv]) -> None:
         for argv in commands:
-            self._note(component, "stopping", pid=self._processes[component.name].pid)
+            self._note(component, "stopping", running=self._processes[component.name])
             with trio.move_on_after(component.stop_deadline_s) as deadline:
                 await process.run_to_end(component, argv, self._log_directory)
             if deadline.cancelled_caught:

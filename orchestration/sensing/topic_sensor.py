@@ -23,7 +23,7 @@ from orchestration.sensing.objectives import Verdict, judge, objectives, verdict
 from orchestration.sensing.progress import Progress, decide_events, partition_rows
 from orchestration.settings import load_settings
 from orchestration.tables import Lake
-from orchestration.topics import TOPIC_PREFIX
+from orchestration.topics import TOPIC_PREFIX, reconcile_all, topic_specs
 from orchestration.transforms import TopicFeed, is_announced, topic_feeds
 
 TABLE_TAG = "tidelog/table"
@@ -178,6 +178,7 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
         description="Runs that the topic sensor starts: one table, everything new in its topic",
     )
     used = clock or Clock()
+    declared: dict[str, tuple[str, ...]] = {}  # what the first tick found: topics by name, with what could not be reconciled
 
     @dg.sensor(
         name=name,
@@ -196,6 +197,7 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
         deadline_s = used.now_s() + wait_s
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
+                new_events = [] if declared else declaration_events(log, context, declared)
                 settings = load_settings()
                 watch = Watch(
                     log=log,
@@ -212,20 +214,47 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
                     for feed in feeds
                     if feed.table in findings.decision.start
                 ]
-                return sensor_result(watch, findings, requests, Progress.from_cursor(context.cursor))
+                return sensor_result(watch, findings, requests, Progress.from_cursor(context.cursor), new_events)
         except LogServiceError as error:
             return dg.SkipReason(str(error))
 
     return follow_topics
 
 
-def sensor_result(watch: Watch, findings: Findings, requests: Sequence[dg.RunRequest], progress: Progress) -> dg.SensorResult:
-    """Return what a tick tells Dagster: runs to start, watermarks, lag, verdicts."""
+def declaration_events(
+    log: LogClient, context: dg.SensorEvaluationContext, declared: dict[str, tuple[str, ...]]
+) -> list[dg.AssetObservation]:
+    """Bring the project's topics up to their declarations, note in ``declared`` that it was done, and return what is to be told.
+
+    Tells of topics that were changed, and of differences that no run can mend: fewer partitions, another replication factor, a refusal.
+    """
+    assert context.repository_def is not None
+    events = []
+    for topic, changes in reconcile_all(log, topic_specs(context.repository_def.assets_defs_by_key.values())).items():
+        declared[topic] = changes.notes
+        for note in changes.notes:
+            context.log.warning(note)
+        if changes.notes or changes.is_change:
+            text = "; ".join([*changes.notes, *([changes.summary] if changes.is_change else [])])
+            events.append(
+                dg.AssetObservation(asset_key=dg.AssetKey([TOPIC_PREFIX, topic]), description=text, metadata={"declaration": text})
+            )
+    return events
+
+
+def sensor_result(
+    watch: Watch,
+    findings: Findings,
+    requests: Sequence[dg.RunRequest],
+    progress: Progress,
+    first_events: Sequence[dg.AssetObservation] = (),
+) -> dg.SensorResult:
+    """Return what a tick tells Dagster: ``first_events``, runs to start, watermarks, lag, verdicts."""
     feeds, now_s = watch.feeds, watch.clock.now_s()
     by_table = {feed.table: feed for feed in feeds}
     told = decide_events(findings.lags, progress, now_s, {table: one.text for table, one in findings.verdicts.items()})
     watermarks = {lag.topic: lag for lag in findings.lags.values()}
-    events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = []
+    events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = [*first_events]
     events += [watermark_event(watermarks[topic]) for topic in told.topics]
     for table in told.tables:
         lag = findings.lags[table]

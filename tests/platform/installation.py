@@ -26,8 +26,10 @@ FORK_SERVER = "multiprocessing.forkserver"
 class Installation:
     """One ``tidelog up``; ``start`` and ``stop`` may alternate on the same data."""
 
-    def __init__(self, data: Path, project: Path) -> None:
+    def __init__(self, data: Path, project: Path, *arguments: str, **settings: str) -> None:
         self.data = data
+        self.arguments = arguments
+        self.settings = settings
         self.project = project
         self.broker_port, self.ui_port, self.spark_port = free_port(), free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,7 +49,9 @@ class Installation:
         ports = ["--broker-port", self.broker_port, "--ui-port", self.ui_port, "--spark-port", self.spark_port, "--metrics-port", 0]
         already = self.output.count("everything is ready")
         with (self.data.parent / "up.out").open("ab") as output:
-            self._process = subprocess.Popen([*command, *map(str, ports)], cwd=ROOT, env=environment(), stdout=output, stderr=output)
+            self._process = subprocess.Popen(
+                [*command, *map(str, ports), *self.arguments], cwd=ROOT, env=environment(**self.settings), stdout=output, stderr=output
+            )
         wait_until(lambda: self.output.count("everything is ready") > already or self._has_ended(), START_TIMEOUT_S, self.explain)
         assert not self._has_ended(), self.explain()
 
@@ -70,11 +74,11 @@ class Installation:
         return alive
 
     def component(self, name: str) -> psutil.Process | None:
-        """Return a component's own process, behind its guard."""
+        """Return a component's own process."""
         for one in state.read(self.data):
             if one.name == name and one.pid is not None:
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    return next(iter(psutil.Process(one.pid).children()), None)
+                    return psutil.Process(one.pid)
         return None
 
     def run_processes(self) -> list[psutil.Process]:
@@ -154,9 +158,9 @@ def path_without_java(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def running(data: Path, project: Path) -> Iterator[Installation]:
-    """Yield a started installation, stopped afterwards."""
-    installation = Installation(data, project)
+def running(data: Path, project: Path, *arguments: str, **settings: str) -> Iterator[Installation]:
+    """Yield a started installation with these arguments and environment variables, stopped afterwards."""
+    installation = Installation(data, project, *arguments, **settings)
     try:
         installation.start()
         yield installation

@@ -34,7 +34,10 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "dagster._core.utils.FuturesAwareThreadPoolExecutor": "the executor that the code server takes",
         "dagster._daemon.cli.main": "the daemon, with another pause between looks",
         "dagster._daemon.sensor": "the pause between looks is a number of this module",
-        "dagster._grpc.server.DagsterApiServer": "the code server, with runs that are forked",
+        "dagster._grpc.__generated__.dagster_api_pb2.ReloadCodeReply": "what a reload is answered with",
+        "dagster._grpc.server.DagsterApiServer": "the code server, with runs that are forked and reloads that reload",
+        "dagster._grpc.server.LoadedRepositories": "what the code server holds of the project",
+        "dagster._utils.error.serializable_error_info_from_exc_info": "a project that cannot be loaded anew is the location's error",
         "dagster._grpc.server.DagsterGrpcServer": "the code server, with runs that are forked",
         "dagster._serdes.ConfigurableClassData": "what dagster.yaml says of a class of ours",
         "dagster._utils.interrupts.setup_interrupt_handlers": "the code server ends as Dagster's does",
@@ -86,7 +89,17 @@ def test_what_we_call_and_override_is_as_we_know_it() -> None:
     served = {"server_termination_event", "logger", "loadable_target_origin", "location_name", "server_threadpool_executor"}
     assert served <= parameters(named("DagsterApiServer"))
     assert {"server_termination_event", "dagster_api_servicer", "host", "port", "logger"} <= parameters(named("DagsterGrpcServer"))
-    assert "_mp_ctx" in inspect.getsource(named("DagsterApiServer")), "runs are forked where this context is used"  # type: ignore[arg-type]
+    server = inspect.getsource(named("DagsterApiServer"))  # type: ignore[arg-type]
+    for attribute in (
+        "_mp_ctx.Process",
+        "_reload_lock",
+        "_loaded_repositories",
+        "_serializable_load_error",
+        "_server_id",
+        "def ReloadCode",
+    ):
+        assert attribute in server, attribute
+    assert {"entry_point", "container_image", "container_context", "code_location_name"} <= parameters(named("LoadedRepositories"))
     events = named("sqlite_event_log.SqliteEventLogStorage")
     for method in ("_connect", "_initdb", "conn_string_for_shard", "path_for_shard", "dispose"):
         assert hasattr(events, method), method

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
 from dagster._grpc.client import DagsterGrpcClient
 
 from orchestration.services import free_port
@@ -90,6 +91,38 @@ def test_a_code_server_serves_and_has_a_process_ready_to_fork_runs(project: Path
         child.terminate()
         child.wait(90)
     wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in forking), 60, lambda: "it stayed")
+
+
+def test_reload_definitions_reloads_them_and_tells_of_a_project_that_broke(project: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "orchestration.code_server", "--port", str(port)]
+    child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    module = project / "assets" / "more.py"
+    try:
+        wait_until(lambda: accepts(port), 60, lambda: f"exit code {child.poll()}")
+        client = DagsterGrpcClient(port=port, host="127.0.0.1")
+        first_id = client.get_server_id()
+        module.write_text("import dagster as dg\n\n\n@dg.asset\ndef more() -> None:\n    pass\n")
+        client.reload_code(timeout=60)
+        assert client.get_server_id() != first_id
+        assert "more" in jobs_and_assets(client)
+        module.write_text("nowhere()\n")
+        client.reload_code(timeout=60)
+        assert f"{module}, line 1, cannot be loaded: NameError" in client.list_repositories()
+        module.write_text("import dagster as dg\n\n\n@dg.asset\ndef yet_more() -> None:\n    pass\n")
+        client.reload_code(timeout=60)
+        told = jobs_and_assets(client)
+        assert "yet_more" in told
+        assert '"more"' not in told
+    finally:
+        child.terminate()
+        child.wait(90)
+
+
+def jobs_and_assets(client: DagsterGrpcClient) -> str:
+    """All that the server tells of its repository, as text."""
+    origin = RemoteRepositoryOrigin(code_location_origin=RegisteredCodeLocationOrigin("tidelog"), repository_name="__repository__")
+    return client.external_repository(origin)
 
 
 def accepts(port: int) -> bool:

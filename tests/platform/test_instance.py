@@ -92,9 +92,12 @@ def test_the_command_settles_dead_runs_and_names_them(instance: dg.DagsterInstan
 
 
 def test_a_workspace_needs_a_project(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no project: it has no workspace"):
+    with pytest.raises(ConfigError, match=r"is no project: it has no folder assets/ .* tidelog init NAME"):
         write_workspace(tmp_path / "data", tmp_path, 4000)
-    (tmp_path / "workspace.yaml").write_text("")
+    (tmp_path / "assets").mkdir()
+    with pytest.raises(ConfigError, match=r"its folder assets/ has no __init__.py"):
+        write_workspace(tmp_path / "data", tmp_path, 4000)
+    (tmp_path / "assets" / "__init__.py").write_text("")
     path = write_workspace(tmp_path / "data", tmp_path, 4000)
     assert path.parent == dagster_home(tmp_path / "data")
     assert yaml.safe_load(path.read_text())["load_from"][0]["grpc_server"]["port"] == 4000

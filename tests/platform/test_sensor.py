@@ -217,9 +217,22 @@ def test_a_log_service_that_is_away_is_a_reason_to_skip(world: World) -> None:
     assert result.skip_message == "the log service does not answer within 5000 ms"
 
 
-def test_a_topic_that_does_not_exist_yet_is_named(world: World) -> None:
-    result = world.tick()
-    assert result.skip_reason == dg.SkipReason("no new records; topics that do not exist: orders")
+def test_the_first_tick_creates_what_is_declared_and_a_topic_that_is_deleted_later_is_named(world: World) -> None:
+    created = world.tick()
+    assert world.log.topics["orders"].partitions[0].log_end_offset == 0
+    assert created.skip_reason == dg.SkipReason("no new records")
+    assert "created" in [event.description for event in created.asset_events]
+    del world.log.topics["orders"]
+    assert world.tick().skip_reason == dg.SkipReason("no new records; topics that do not exist: orders")
+    assert "orders" not in world.log.topics
+
+
+def test_a_difference_that_cannot_be_reconciled_is_told_once(world: World) -> None:
+    world.log.add_topic("orders", 5)
+    told_of = [event for event in world.tick().asset_events if "declaration" in event.metadata]
+    assert [event.asset_key for event in told_of] == [TOPIC_KEY]
+    assert "has 5 partitions, 1 are declared; partitions are never removed" in told_of[0].description
+    assert not [event for event in world.tick().asset_events if "declaration" in event.metadata]
 
 
 def test_a_lost_cursor_costs_a_repeated_event_and_nothing_else(world: World) -> None:

@@ -23,14 +23,17 @@ def project(tmp_path: Path) -> Iterator[Path]:
     sys.path[:] = path
 
 
-def test_the_current_directory_comes_before_the_path(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_project_is_what_lies_in_the_directory(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
     assert find_project(project, [str(other)]) == project.resolve()
-    assert find_project(other, ["", str(project)]) == project.resolve()
+    assert find_project(other, [str(project)]) == project.resolve()  # Dagster puts the workspace's working_directory first
+    with pytest.raises(ProjectError, match=r"is no project: it has no folder assets/ .* tidelog init NAME"):
+        find_project(other, ["", str(project)])
 
 
-def test_where_there_is_no_project_it_says_what_one_is(tmp_path: Path) -> None:
-    with pytest.raises(ProjectError, match=r"is no project: it has no package assets \(a folder assets/ with __init__.py\)"):
+def test_a_folder_that_is_no_package_is_said_to_be_one_file_short(tmp_path: Path) -> None:
+    (tmp_path / "assets").mkdir()
+    with pytest.raises(ProjectError, match=r"its folder assets/ has no __init__.py; create one, it may be empty"):
         find_project(tmp_path, [])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from log_service.common.errors import ConfigError
-from log_service.supervisor.components import METRICS_PORT, broker_component, metrics_port_of, service_context
+from log_service.supervisor.components import METRICS_PORT, broker_component, external_broker, metrics_port_of, service_context
 from log_service.supervisor.spec import ServiceContext
 from tests.helpers.ports import free_ports
 
@@ -60,3 +60,27 @@ def test_an_installation_of_one_s_own_has_no_metrics_unless_it_asks(tmp_path: Pa
     ports = free_ports(3)
     made = service_context(data=tmp_path, project=tmp_path, host="127.0.0.1", broker_port=ports[0], ui_port=ports[1], spark_port=ports[2])
     assert made.metrics_port is None
+
+
+def test_a_host_that_is_not_this_machine_s_is_blamed_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--host 300\.1\.1\.1 is not an address of this machine"):
+        service_context(data=tmp_path, project=tmp_path, host="300.1.1.1", broker_port=1, ui_port=2, spark_port=3)
+
+
+def test_a_cluster_and_a_spark_of_the_user_s_own_need_no_ports(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        made = service_context(
+            data=tmp_path,
+            project=tmp_path,
+            host="127.0.0.1",
+            broker_port=port,
+            ui_port=free_ports(1)[0],
+            spark_port=port,
+            bootstrap_servers="kafka-1:9092,kafka-2:9092",
+            spark_remote="sc://spark:15002",
+        )
+    assert (made.bootstrap_servers, made.is_broker_external, made.metrics_port) == ("kafka-1:9092,kafka-2:9092", True, None)
+    assert external_broker(made).is_external
+    with pytest.raises(ConfigError):
+        service_context(data=tmp_path, project=tmp_path, host="127.0.0.1", broker_port=1, ui_port=2, spark_port=3, bootstrap_servers="a:b")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -13,8 +14,8 @@ import pytest
 import trio
 
 from log_service.common.errors import StorageError
-from log_service.supervisor import state
-from log_service.supervisor.spec import Component, InstallationSpec, ServiceContext, TcpReadiness, UptimeReadiness
+from log_service.supervisor import readiness, state
+from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, ServiceContext, TcpReadiness, UptimeReadiness
 from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
 from tests.helpers.ports import free_port
 
@@ -94,8 +95,8 @@ def test_component_that_dies_is_started_again(tmp_path: Path) -> None:
 
     def kill_it_and_wait(_supervisor: Supervisor) -> None:
         (component,) = state.read(tmp_path)
-        (child,) = psutil.Process(component.pid).children()
-        child.kill()
+        assert component.pid != component.guard_pid
+        psutil.Process(component.pid).kill()
         assert eventually(lambda: sum("ready" in line for line in told) == 2)
 
     run(installation(tmp_path, listener("one", tmp_path)), told, kill_it_and_wait)
@@ -171,3 +172,72 @@ def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     child.wait()
     child.stdout.close()
     assert eventually(lambda: not left_behind(tmp_path))
+
+
+WEB_PAGE = """
+import http.server, sys
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Page).serve_forever()
+"""
+
+
+def web_page(directory: Path, port: int) -> Component:
+    return Component(
+        name="page",
+        argv=(sys.executable, "-c", WEB_PAGE, str(port), str(directory)),
+        readiness=HttpReadiness(url=f"http://127.0.0.1:{port}/"),
+        health_interval_s=0.1,
+        stop_deadline_s=60,
+    )
+
+
+def test_a_component_that_hangs_is_killed_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "PROBE_DEADLINE_S", 0.5)
+    told: list[str] = []
+
+    def stop_it_and_wait(_supervisor: Supervisor) -> None:
+        (component,) = state.read(tmp_path)
+        os.kill(component.pid or 0, signal.SIGSTOP)
+        assert eventually(lambda: "not responding" in {one.state for one in state.read(tmp_path)})
+        assert eventually(lambda: sum("ready" in line for line in told) == 2)
+
+    run(installation(tmp_path, web_page(tmp_path, free_port())), told, stop_it_and_wait)
+    assert any("page  did not respond for 0 s, and was killed; starts again in 1 s" in line for line in told)
+    assert eventually(lambda: not left_behind(tmp_path))
+
+
+def test_a_component_of_the_user_s_own_is_looked_at_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "PROBE_DEADLINE_S", 0.5)
+    port = free_port()
+    told: list[str] = []
+    own = subprocess.Popen([sys.executable, "-c", WEB_PAGE, str(port), str(tmp_path)])
+    page = replace(web_page(tmp_path, port), argv=(), address=f"127.0.0.1:{port}", external_setting="MY_PAGE")
+
+    def own_page() -> state.ComponentState:
+        return next(one for one in state.read(tmp_path) if one.name == "page")
+
+    def stop_and_continue(_supervisor: Supervisor) -> None:
+        assert own_page().pid is None
+        assert (own_page().state, own_page().external_setting) == ("ready", "MY_PAGE")
+        own.send_signal(signal.SIGSTOP)
+        assert eventually(lambda: any("does not respond" in line for line in told))
+        assert own_page().state == "not responding"
+        own.send_signal(signal.SIGCONT)
+        assert eventually(lambda: any("ready again" in line for line in told))
+
+    try:
+        run(installation(tmp_path, page, listener("after", tmp_path, "page")), told, stop_and_continue)
+        assert told[0] == f"page   ready  127.0.0.1:{port}  (yours: MY_PAGE)"
+        assert own.poll() is None
+    finally:
+        own.kill()
+        own.wait()
+
+
+def test_what_is_the_user_s_own_and_not_there_is_named_with_its_setting(tmp_path: Path) -> None:
+    page = replace(web_page(tmp_path, free_port()), argv=(), address="127.0.0.1:1", external_setting="MY_PAGE", start_deadline_s=0.5)
+    with pytest.raises(StartFailed, match=r"page at 127.0.0.1:1, which MY_PAGE names, did not respond .* unset MY_PAGE"):
+        run(installation(tmp_path, page), [], lambda _: None)

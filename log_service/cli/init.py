@@ -1,0 +1,22 @@
+"""``tidelog init``: becomes the platform's program that writes a project; without the extra it says how to get it."""
+
+import os
+import sys
+from importlib.util import find_spec
+
+import click
+
+from log_service.common.errors import ConfigError
+
+
+@click.command()
+@click.argument("directory", metavar="NAME")
+def init(directory: str) -> None:
+    """Write a new project: a topic, a transform, a mart, a test and settings, ready for `tidelog up`.
+
+    NAME is the directory, which must be new or empty.
+    """
+    if find_spec("dagster") is None:
+        raise ConfigError("a project needs the platform: pip install 'tidelog[platform]'")
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "orchestration.new_project", directory])  # noqa: S606

@@ -1,0 +1,117 @@
+"""``tidelog up`` as its user meets it: a new project works at once, what hangs comes back, and what is the user's own is left alone."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from log_service.client import BlockingAdmin, BlockingProducer
+from log_service.supervisor import state
+from orchestration.new_project import write_project
+from orchestration.services import SPARK, free_port
+from orchestration.settings import load_settings
+from orchestration.spark.server import SparkServer
+from orchestration.tables import Lake
+from orchestration.warehouse import Warehouse
+from tests.helpers.broker_process import BrokerProcess
+from tests.integration.client_clusters import apache_kafka
+from tests.integration.kafka_node import KAFKA_LIBS
+from tests.platform.installation import Installation, running, wait_until
+
+pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(600)]
+PATIENCE_S = 180.0
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    write_project(tmp_path / "shop")
+    return tmp_path / "shop"
+
+
+def produce(bootstrap_servers: str, first: int, count: int) -> None:
+    with BlockingProducer(bootstrap_servers) as producer:
+        for number in range(first, first + count):
+            producer.send("orders", value=json.dumps({"id": number, "amount": 2.5, "country": "NZ"}).encode())
+        producer.flush()
+
+
+def row_count(installation: Installation) -> int:
+    snapshot = Lake(installation.data / "lake").snapshot("clean_orders")
+    return snapshot.row_count if snapshot else 0
+
+
+def revenue(installation: Installation) -> list[float]:
+    warehouse = Warehouse(installation.data / "warehouse", Lake(installation.data / "lake"))
+    if "revenue_by_country" not in warehouse.names():
+        return []
+    return [row["revenue"] for row in warehouse.query("SELECT revenue FROM revenue_by_country").to_pylist()]
+
+
+def test_a_new_project_works_at_once_and_takes_changes_and_a_spark_that_hangs_comes_back(tmp_path: Path, project: Path) -> None:
+    with running(tmp_path / "data", project, "--watch") as installation:
+        with BlockingAdmin(installation.bootstrap_servers) as admin:
+            assert admin.describe_topics(["orders"])["orders"].partition_count == 4, "declared topics are there before anybody produces"
+        produce(installation.bootstrap_servers, 0, 10)
+        wait_until(lambda: revenue(installation) == [25.0], PATIENCE_S, installation.explain)
+
+        module = project / "assets" / "orders.py"
+        module.write_text(module.read_text().replace("sum(amount) AS revenue", "sum(amount) * 2 AS revenue"))
+        log = installation.data / "logs" / "code.log"
+        wait_until(lambda: "the project changed" in log.read_text(), PATIENCE_S, installation.explain)
+        produce(installation.bootstrap_servers, 10, 10)
+        wait_until(lambda: revenue(installation) == [100.0], PATIENCE_S, installation.explain)
+
+        spark = installation.component(SPARK)
+        assert spark is not None
+        spark.send_signal(signal.SIGSTOP)
+        produce(installation.bootstrap_servers, 20, 10)
+        wait_until(lambda: "spark    did not respond" in installation.output, PATIENCE_S, installation.explain)
+        wait_until(lambda: revenue(installation) == [150.0], PATIENCE_S, installation.explain)
+        assert row_count(installation) == 30
+
+
+@contextmanager
+def somebody_s_kafka(directory: Path) -> Iterator[str]:
+    """Apache Kafka where it can be run, else a broker of ours that nobody supervises."""
+    if os.environ.get(KAFKA_LIBS):
+        with apache_kafka(directory, {}) as address:
+            yield address
+    else:
+        with BrokerProcess(directory) as broker:
+            yield broker.bootstrap
+
+
+@contextmanager
+def somebody_s_spark(directory: Path) -> Iterator[str]:
+    settings = load_settings({"TIDELOG_DATA": str(directory), "TIDELOG_SPARK_MASTER": "local[2]", "TIDELOG_SPARK_DRIVER_MEMORY": "1g"})
+    server = SparkServer(settings=settings, port=free_port())
+    with (directory / "spark.log").open("wb") as output:
+        process = subprocess.Popen(
+            server.argv(), env=server.environment(os.environ), stdout=output, stderr=output, cwd=directory, start_new_session=True
+        )
+        try:
+            yield server.url
+            assert process.poll() is None, "it was stopped by somebody else"
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_a_cluster_and_a_spark_of_the_user_s_own_are_used_and_left_alone(tmp_path: Path, project: Path) -> None:
+    (tmp_path / "kafka").mkdir()
+    (tmp_path / "spark").mkdir()
+    with somebody_s_kafka(tmp_path / "kafka") as bootstrap, somebody_s_spark(tmp_path / "spark") as remote:
+        settings = {"TIDELOG_BOOTSTRAP_SERVERS": bootstrap, "TIDELOG_SPARK_REMOTE": remote}
+        with running(tmp_path / "data", project, **settings) as installation:
+            owners = {one.name: (one.external_setting, one.pid) for one in state.read(installation.data)}
+            assert owners["broker"] == ("TIDELOG_BOOTSTRAP_SERVERS", None)
+            assert owners["spark"] == ("TIDELOG_SPARK_REMOTE", None)
+            assert not (installation.data / "broker").exists()
+            produce(bootstrap, 0, 10)
+            wait_until(lambda: revenue(installation) == [25.0], PATIENCE_S, installation.explain)
+        produce(bootstrap, 10, 1)  # the cluster goes on without us
