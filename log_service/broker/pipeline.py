@@ -15,7 +15,7 @@ from typing import Any
 
 from log_service.broker.call import Api, Authorizer, Call, Deferred, Nothing, Quotas, Reply, Route, Side, StartTask
 from log_service.broker.handlers.api_versions import unsupported_version_response
-from log_service.broker.handlers.repeated_produce import RepeatedProduces
+from log_service.broker.handlers.repeated_produce import FIRST_VERSION, RepeatedProduces
 from log_service.broker.node import Node
 from log_service.common.errors import KafkaError, ProtocolError
 from log_service.metrics.request_meter import RequestMeter
@@ -24,8 +24,10 @@ from log_service.protocol.api_versions import ApiKey, request_class, response_cl
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode
 from log_service.protocol.frames import UnsupportedVersionError, encode_response, parse_request_header
 
-VERSION_POSITION = 3
-"""Of the low byte of a request's version."""
+KEY_POSITION, VERSION_POSITION = 1, 3
+"""Of the low bytes of a request's API key and version."""
+
+PRODUCE = int(ApiKey.PRODUCE)
 
 Meters = Mapping[ApiKey, RequestMeter]
 """What was counted of each API's requests, on all listeners of a node."""
@@ -49,7 +51,7 @@ class Pipeline:
         self._meters = meters
         self._apis = {key: api for key, api in apis.items() if side in api.sides}
         self._routes: dict[ApiKey, Route] = {}
-        self._repeated_produces = RepeatedProduces(node)
+        self._repeated_produces = RepeatedProduces()
 
     def __repr__(self) -> str:
         return f"<Pipeline {self._side.value} apis={len(self._apis)}>"
@@ -61,19 +63,16 @@ class Pipeline:
             ProtocolError: the connection must be closed.
         """
         started_ns = self._now_ns()
-        is_free = self.authorizer is None and self.quotas is None
-        answer = self._repeated_produces.answer(context, frame) if is_free else None
-        if answer is not None:
-            self._meters[ApiKey.PRODUCE].note_at_once(frame[VERSION_POSITION], self._now_ns() - started_ns)
-            return answer
         try:
             call = self._decode(context, frame)
         except UnsupportedVersionError as error:
             return _step_down(error)
         try:
-            self._authorize(call)
-            self._find_quota(call, len(frame))
-            reply = self._handle(call)
+            if self.authorizer is not None:
+                self.authorizer.authorize(call)
+            if self.quotas is not None:
+                call.account = self.quotas.account_of(call, len(frame))
+            reply = call.route.handle(self._node, call, call.request)
         except KafkaError as error:
             reply = call.refusal(error)
         return self._respond(call, reply, started_ns)
@@ -81,24 +80,17 @@ class Pipeline:
     def connection_closed(self, context: ConnectionContext) -> None:
         """Nothing is kept per connection: promised responses have their own ``on_discard``."""
 
-    # The steps
-
     def _decode(self, context: ConnectionContext, frame: memoryview) -> Call:
+        may_repeat = len(frame) > VERSION_POSITION and frame[KEY_POSITION] == PRODUCE and frame[VERSION_POSITION] >= FIRST_VERSION
+        if may_repeat and (known := self._repeated_produces.recall(context, frame)) is not None:
+            return known
         header, body = parse_request_header(frame)
         route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
         request, _ = decode(route.request_type, header.api_version, frame, body, max_elements=MAX_REQUEST_ELEMENTS)
-        return Call(route, header.api_version, header.correlation_id, header.client_id, context, request)
-
-    def _authorize(self, call: Call) -> None:
-        if self.authorizer is not None:
-            self.authorizer.authorize(call)
-
-    def _find_quota(self, call: Call, request_bytes: int) -> None:
-        if self.quotas is not None:
-            call.account = self.quotas.account_of(call, request_bytes)
-
-    def _handle(self, call: Call) -> Reply:
-        return call.route.handle(self._node, call, call.request)
+        call = Call(route, header.api_version, header.correlation_id, header.client_id, context, request)
+        if may_repeat and route.api.key is ApiKey.PRODUCE:
+            self._repeated_produces.learn(call, frame)
+        return call
 
     def _respond(self, call: Call, reply: Reply, started_ns: int) -> Answer:
         meter = call.route.meter
@@ -109,8 +101,6 @@ class Pipeline:
             call.charge(None)
         else:
             answer = call.respond(reply)
-            if call.route.api.key is ApiKey.PRODUCE:
-                self._repeated_produces.learn(call, reply, answer)
         meter.note_at_once(call.version, self._now_ns() - started_ns)
         return answer
 

@@ -3,14 +3,12 @@
 Decides nothing: rules of access and the logins that make principals are for the rooms above. KIP-11.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """Who is behind a connection. Two principals are the same when their types and names are."""
+class Principal(NamedTuple):
+    """Who is behind a connection. Two principals are the same when their types and names are. A tuple, because it is a key."""
 
     type: str
     name: str

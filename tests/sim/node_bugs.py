@@ -71,7 +71,7 @@ def planted(bug: Bug) -> Iterator[None]:
 # The wrong decisions
 
 _append_partition, _note_synced, _await = Partition._append, Partition.note_synced, _Awaited.__init__
-_append_request = produce._Appending.append
+_append_request = produce.Appending.append
 _recover, _roll, _write = Segment.recover, Log._roll, Log._write
 _replace_log = FutureLogs._replace
 _replay_batch = Shards._replay_batch
@@ -227,7 +227,7 @@ def _has_more_bytes(_self: DelayedFetch, awaited: Any) -> bool:
 
 
 BUGS = (
-    Bug(name="acknowledged before the sync", replacements=((produce._Appending, "append", _append_without_waiting),)),
+    Bug(name="acknowledged before the sync", replacements=((produce.Appending, "append", _append_without_waiting),)),
     Bug(name="high watermark past what is synced", replacements=((partition_state.PartitionState, "note_append", _append_as_if_synced),)),
     Bug(name="producers not rebuilt after a crash", replacements=((log_reader, "reload_producers", _forget_producers),)),
     Bug(name="repetitions not noticed", replacements=((ProducerState, "check", _take_any_sequence),)),

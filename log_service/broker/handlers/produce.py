@@ -13,14 +13,15 @@ advertised and refused (KAFKA-18659).
 Not here yet: transactional records get INVALID_REQUEST.
 """
 
+from typing import NamedTuple
 from uuid import UUID
 
 from log_service.broker.call import NOTHING, Call, Deferred, Nothing
-from log_service.broker.cluster_view import broker_addresses, is_internal
+from log_service.broker.cluster_view import INTERNAL_TOPICS, broker_addresses
 from log_service.broker.echo import Items, echoing
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
-from log_service.common.types import NO_TOPIC_ID, TopicPartition
+from log_service.common.types import NO_TOPIC_ID, Buffer, TopicPartition
 from log_service.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -116,15 +117,22 @@ class DelayedProduce:
 
 def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred | Nothing:
     """Append what the request carries, and answer now, later or never."""
-    appending = _Appending(node.replicas, request, node.clock.wall_ms(), call.version)
+    appending = Appending(node.replicas, terms_of(request, call.version), node.clock.wall_ms())
     response = ProduceResponse()
     topics = request.topic_data
     if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
         topics = _each_once(topics)
     for topic in topics:
-        answers = [appending.append(topic, wanted) for wanted in topic.partition_data]
+        answers = [appending.append(topic, wanted.index, wanted.records) for wanted in topic.partition_data]
         if answers:
             response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    return respond(node, call, request, response, appending)
+
+
+def respond(
+    node: Node, call: Call, request: ProduceRequest, response: ProduceResponse, appending: "Appending"
+) -> ProduceResponse | Deferred | Nothing:
+    """Announce what was appended; give back the response, now, when all of it is safe, or never."""
     if appending.moved:
         node.replicas.announce(appending.moved)
     if request.acks == ACKS_NONE:
@@ -154,19 +162,6 @@ def refuse_produce(call: Call, error: KafkaError) -> Message:
     return _echo(call, error)
 
 
-def refusal_of_one(node: Node, told: tuple[int, str], topic: TopicProduceData, partition: Partition, error: KafkaError) -> ProduceResponse:
-    """Return the response to a request for one partition that did not take its records.
-
-    ``told`` is (version, listener) of the request; ``topic`` names the partition.
-    """
-    version, listener_name = told
-    appending = _Appending(node.replicas, ProduceRequest(), 0, version)
-    refused = appending.refuse(topic.partition_data[0].index, partition, error)
-    responses = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[refused])
-    endpoints = _endpoints(node, listener_name, appending.leaders) if appending.leaders else []
-    return ProduceResponse(responses=[responses], node_endpoints=endpoints)
-
-
 def _endpoints(node: Node, listener_name: str, leaders: list[int]) -> list[NodeEndpoint]:
     return [
         NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
@@ -189,68 +184,82 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
     ]
 
 
-def _refusal(request: ProduceRequest) -> tuple[ErrorCode, str] | None:
-    """Say why nothing of a request can be appended to what there is, None if something can."""
+class Terms(NamedTuple):
+    """What a request says that holds for each of its partitions."""
+
+    acks: int
+    refusal: tuple[ErrorCode, str] | None
+    """Why nothing of the request can be appended to what there is."""
+    is_by_id: bool
+    knows_zstd: bool
+    tells_leader: bool
+
+
+def terms_of(request: ProduceRequest, version: int) -> Terms:
+    """Return what holds for each partition of a request."""
+    refusal = None
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {request.acks}"
-    if request.transactional_id is not None:
-        return ErrorCode.INVALID_REQUEST, "transactions are not supported by this broker"
-    return None
+        refusal = ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {request.acks}"
+    elif request.transactional_id is not None:
+        refusal = ErrorCode.INVALID_REQUEST, "transactions are not supported by this broker"
+    return Terms(
+        acks=request.acks,
+        refusal=refusal,
+        is_by_id=version >= FIRST_VERSION_BY_ID,
+        knows_zstd=version >= FIRST_VERSION_WITH_ZSTD,
+        tells_leader=version >= FIRST_VERSION_WITH_LEADER,
+    )
 
 
-class _Appending:
-    """One request on its way into the logs: what was appended, what of it is not safe yet, and which leaders its answer names."""
+class Appending:
+    """One request on its way into the logs: what was appended, what of it is not safe yet, and which leaders its response names."""
 
-    __slots__ = ("_acks", "_is_by_id", "_knows_zstd", "_now_ms", "_refusal", "_replicas", "_tells_leader", "leaders", "moved", "waiting")
+    __slots__ = ("_now_ms", "_replicas", "_terms", "leaders", "moved", "waiting")
 
-    def __init__(self, replicas: ReplicaManager, request: ProduceRequest, now_ms: int, version: int) -> None:
+    def __init__(self, replicas: ReplicaManager, terms: Terms, now_ms: int) -> None:
         self._replicas = replicas
-        self._acks = request.acks
-        self._refusal = _refusal(request)
+        self._terms = terms
         self._now_ms = now_ms
-        self._is_by_id = version >= FIRST_VERSION_BY_ID
-        self._knows_zstd = version >= FIRST_VERSION_WITH_ZSTD
-        self._tells_leader = version >= FIRST_VERSION_WITH_LEADER
         self.waiting: list[_Waiting] = []
         self.moved: list[Partition] = []
         self.leaders: list[int] = []
 
-    def append(self, topic: TopicProduceData, wanted: PartitionProduceData) -> PartitionProduceResponse:
-        """Append one partition's batch and return its answer, which is final unless it is in ``waiting``."""
-        records = wanted.records
+    def append(self, topic: TopicProduceData, index: int, records: Buffer | None) -> PartitionProduceResponse:
+        """Append one partition's batch and return its response, which is final unless it is in ``waiting``."""
+        terms = self._terms
         partition: Partition | None = None
         try:
-            partition = self._replicas.find(topic.name, topic.topic_id, wanted.index)
+            partition = self._replicas.find(topic.name, topic.topic_id, index)
             if not isinstance(records, memoryview):
-                return _failed(wanted.index, ErrorCode.INVALID_RECORD, "the request carries no records for the partition")
-            if not self._knows_zstd:
+                return _failed(index, ErrorCode.INVALID_RECORD, "the request carries no records for the partition")
+            if not terms.knows_zstd:
                 _refuse_zstd(records)
-            if self._refusal is not None:
-                return _failed(wanted.index, *self._refusal)
-            if is_internal(partition.topic_partition.topic):
-                return _failed(wanted.index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
-            result = self._replicas.append(partition, records, acks=self._acks, now_ms=self._now_ms)
+            if terms.refusal is not None:
+                return _failed(index, *terms.refusal)
+            if partition.topic_partition.topic in INTERNAL_TOPICS:
+                return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
+            result = self._replicas.append(partition, records, acks=terms.acks, now_ms=self._now_ms)
         except KafkaError as error:
             if partition is not None:
-                return self.refuse(wanted.index, partition, error)
-            names_nothing = self._is_by_id and topic.topic_id == NO_TOPIC_ID
-            return _failed(wanted.index, ErrorCode.UNKNOWN_TOPIC_ID if names_nothing else error.code, str(error))
+                return self.refuse(index, partition, error)
+            names_nothing = terms.is_by_id and topic.topic_id == NO_TOPIC_ID
+            return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID if names_nothing else error.code, str(error))
         self.moved.append(partition)
         answer = PartitionProduceResponse(
-            index=wanted.index,
+            index=index,
             base_offset=result.base_offset,
             log_append_time_ms=result.append_time_ms,
             log_start_offset=result.log_start_offset,
         )
         if not partition.state.is_safe_at_once:
-            self.waiting.append(_Waiting(partition, result.last_offset + 1, answer, needs_all=self._acks == ACKS_ALL))
+            self.waiting.append(_Waiting(partition, result.last_offset + 1, answer, needs_all=terms.acks == ACKS_ALL))
         return answer
 
     def refuse(self, index: int, partition: Partition, error: KafkaError) -> PartitionProduceResponse:
         """Return the answer of a partition that did not take what it was sent, and count it."""
         partition.failed_append_count += error.code not in _EXPECTED
         answer = _answer_error(index, error, partition)
-        if error.code in _STALE_LEADER and self._tells_leader:
+        if error.code in _STALE_LEADER and self._terms.tells_leader:
             answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
             self.leaders.append(partition.leader)
         return answer

@@ -1,4 +1,4 @@
-"""A request that comes again takes a short way: with the answers of the ordinary one, which it takes wherever something differs."""
+"""A request that comes again is recognized without decoding it, and answered as one that was decoded."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,6 +13,7 @@ from log_service.broker.handlers.repeated_produce import RepeatedProduces
 from log_service.broker.node import Node
 from log_service.broker.pipeline import Pipeline
 from log_service.broker.registry import REGISTRY
+from log_service.common.access import ANONYMOUS, Principal
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId, TopicId
 from log_service.protocol.api_versions import ApiKey
@@ -211,6 +212,49 @@ def test_what_is_unusual_is_served_and_not_learned(unusual: Callable[[Producer],
     tell(story)
 
 
+@pytest.mark.parametrize("is_in_header", [True, False])
+def test_a_request_with_tags_is_served_and_never_learned(
+    is_in_header: bool, ordinary: list[ProduceRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tags that no version knows yet do not have the broker learn the request anew each time it comes."""
+    learned: list[Call] = []
+    compile_known = repeated_produce._known
+
+    def counting(call: Call, request: ProduceRequest) -> Any:
+        learned.append(call)
+        return compile_known(call, request)
+
+    monkeypatch.setattr(repeated_produce, "_known", counting)
+    tags = b"\1\x63\2ab"  # one: number 99, two bytes
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        request = produce_request("a", batch(b"x"))
+        whole = b"".join(map(bytes, encode_request(RequestHeader(ApiKey.PRODUCE, BY_NAME, 1, "me"), request)))[4:]  # type: ignore[arg-type]
+        tagged = whole[:12] + tags + whole[13:] if is_in_header else whole[:-1] + tags
+        for _ in range(3):
+            await node.client.send_bytes(len(tagged).to_bytes(4, "big") + tagged)
+            await node.client.receive_frame()
+        assert (len(ordinary), len(known(node)), len(learned)) == (3, 0, 0)
+        assert node.broker.replicas.partitions["a", 0].high_watermark == 3
+
+    tell(story)
+
+
+def test_the_same_bytes_are_another_request_from_another_listener_or_principal(ordinary: list[ProduceRequest]) -> None:
+    async def story(node: Story) -> None:
+        producer = await producer_of(node)
+        context = next(iter(node.broker._servers[0]._connections)).context
+        for number, (listener_name, principal) in enumerate(
+            [("PLAINTEXT", Principal("User", "alice")), ("INSIDE", Principal("User", "alice")), ("PLAINTEXT", ANONYMOUS)]
+        ):
+            context.listener_name, context.principal = listener_name, principal
+            assert [(await producer.ask(batch(b"x"))).error_code for _ in range(2)] == [0, 0]
+            assert len(ordinary) == min(number + 2, 3)
+
+    tell(story)
+
+
 def test_a_topic_name_of_two_length_bytes_is_served_and_not_learned(ordinary: list[ProduceRequest]) -> None:
     async def story(node: Story) -> None:
         producer = Producer(node.client, await node.create_topic("a" * 127), version=BY_NAME, topic="a" * 127)
@@ -327,7 +371,7 @@ def test_a_partition_that_is_led_elsewhere_says_so(version: int, ordinary: list[
         answer = await producer.ask(batch(b"x"))
         assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (answer.current_leader is None) == (version < 10)
-        assert len(ordinary) == 2
+        assert len(ordinary) == 1
 
     tell(story)
 
@@ -360,7 +404,7 @@ def test_a_partition_that_is_synced_first_from_now_on_waits_for_its_sync(ordinar
         log = node.broker.replicas.partitions["a", 0].log
         assert log is not None
         assert log.recovery_point == 3
-        assert len(ordinary) == 3
+        assert len(ordinary) == 1
 
     tell(story)
 
@@ -420,7 +464,7 @@ def test_a_frame_with_one_other_byte_has_the_same_outcome_both_ways(version: int
         outcomes.append(found)
 
     tell(story)
-    monkeypatch.setattr(RepeatedProduces, "answer", lambda *_: None)
+    monkeypatch.setattr(RepeatedProduces, "recall", lambda *_: None)
     tell(story)
     assert outcomes[0] == outcomes[1]
     assert None in outcomes[0]
