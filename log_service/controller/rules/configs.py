@@ -1,7 +1,7 @@
 """AlterConfigs and IncrementalAlterConfigs: changes of dynamic configuration of topics, brokers, groups and client metrics.
 
-Decides for each resource of a request by itself: all its changes or none. Knows no log, and no logger: the levels of loggers are no
-metadata, a broker keeps them for itself. KIP-133, KIP-339.
+The controller decides on each resource of a request by itself: it makes all changes of the resource, or none. The levels of loggers are not
+decided here: they are no metadata, each broker keeps its own. KIP-133, KIP-339.
 
 Invariants: what is written was accepted by its key, together with everything else that its resource has; a value that stays the same is not
 written again.
@@ -41,8 +41,8 @@ from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataR
 
 MAX_VALUE_BYTES = 2**15 - 1
 
-Answer = TypeVar("Answer")
-"""What is said of one resource: the class of the one API's response, or of the other's."""
+ResourceResponse = TypeVar("ResourceResponse")
+"""The part of a response about one resource: AlterConfigs and IncrementalAlterConfigs have a class each."""
 
 
 class Operation(IntEnum):
@@ -93,8 +93,8 @@ def incremental_alter_configs(
         )
         for each in request.resources
     ]
-    records, answers = _decide(image, asked, static_texts, AlterConfigsResourceResponse)
-    return [] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=answers)
+    records, responses = _decide(image, asked, static_texts, AlterConfigsResourceResponse)
+    return [] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=responses)
 
 
 def alter_configs(
@@ -109,16 +109,16 @@ def alter_configs(
         )
         for each in request.resources
     ]
-    records, answers = _decide(image, asked, static_texts, AlterResourceResponse)
-    return [] if request.validate_only else records, AlterConfigsResponse(responses=answers)
+    records, responses = _decide(image, asked, static_texts, AlterResourceResponse)
+    return [] if request.validate_only else records, AlterConfigsResponse(responses=responses)
 
 
 def _decide(
-    image: MetadataImage, asked: Sequence[_Asked], static_texts: Mapping[str, str], answer: Callable[..., Answer]
-) -> tuple[list[MetadataRecord], list[Answer]]:
-    """Return the records of the resources that may change, and an ``answer`` to each resource that was asked for."""
+    image: MetadataImage, asked: Sequence[_Asked], static_texts: Mapping[str, str], respond: Callable[..., ResourceResponse]
+) -> tuple[list[MetadataRecord], list[ResourceResponse]]:
+    """Return the records of the resources that may change, and a response about each resource of the request."""
     records: list[MetadataRecord] = []
-    answers: list[Answer] = []
+    responses: list[ResourceResponse] = []
     counts = Counter(each.resource for each in asked)
     for each in asked:
         code, text = ErrorCode.NONE, None
@@ -128,8 +128,8 @@ def _decide(
             records += _alter(image, each, static_texts)
         except KafkaError as error:
             code, text = error.code, str(error)
-        answers.append(answer(error_code=code, error_message=text, resource_type=each.resource.type, resource_name=each.resource.name))
-    return records, answers
+        responses.append(respond(error_code=code, error_message=text, resource_type=each.resource.type, resource_name=each.resource.name))
+    return records, responses
 
 
 def _alter(image: MetadataImage, asked: _Asked, static_texts: Mapping[str, str]) -> list[MetadataRecord]:
