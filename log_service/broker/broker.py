@@ -11,6 +11,7 @@ cannot be trusted any more, and the connections with it at once, however long a 
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from uuid import UUID
@@ -372,7 +373,8 @@ class Broker:
         for config, listener in zip(self._config.listeners, self._listeners, strict=True):
             await self._serve_one(pipeline, config, listener)
         if self._config.controller_listener is not None and self._controller_listener is not None:
-            pipeline = Pipeline(node, Side.CONTROLLER, self._background.start_soon, REGISTRY, meters)
+            controller_node = replace(node, controller=self._controller)  # a request here is for this node alone
+            pipeline = Pipeline(controller_node, Side.CONTROLLER, self._background.start_soon, REGISTRY, meters)
             await self._serve_one(pipeline, self._config.controller_listener, self._controller_listener)
 
     async def _serve_one(self, pipeline: Pipeline, config: ListenerConfig, listener: Listener) -> None:

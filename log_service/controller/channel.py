@@ -1,10 +1,10 @@
 """The way from a broker to the active controller, wherever that is.
 
 Decides only where a request goes: to the controller in this process while it is the active one, else over the network to the node that
-leads the quorum. A node that answers NOT_CONTROLLER, or cannot be reached, is forgotten, and the leader is looked for again, until the
+leads the quorum. After NOT_CONTROLLER, and where that node cannot be reached, the channel looks for the leader again, until the
 request's time is over. The messages are the same both ways; in process they are not encoded.
 
-A request whose connection broke may have been decided: it is sent again only where that does no harm (``may_repeat``).
+A request whose connection broke after it was sent may have been decided: it is sent again only where that does no harm (``REPEATABLE``).
 """
 
 from collections.abc import Callable
@@ -84,7 +84,12 @@ class ActiveController:
         endpoint = self.find()
         if endpoint is None:
             raise not_controller()
-        response = await self.pool.request(endpoint, request, response_type, waits_ms=timeout_ms)
+        try:
+            connection = await self.pool.connect(endpoint)
+        except KafkaError as error:
+            text = f"the active controller cannot be reached: {error}"
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, text) from error
+        response = await connection.request(request, response_type, waits_ms=timeout_ms)
         raise_refusal(response)
         return response
 

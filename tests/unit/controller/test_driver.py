@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.timers import TimerQueue
-from log_service.common.types import BrokerEpoch, NodeId
+from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
 from log_service.controller.driver import ControllerDriver
 from log_service.controller.rules.table import ControllerConfig
 from log_service.metadata.features import SUPPORTED_FEATURES as FEATURES
@@ -308,5 +308,55 @@ def test_a_broker_that_leads_very_many_partitions_is_fenced_in_several_batches(m
             assert {partition.leader for partition in process.image.topics.by_name["orders"].partitions.values()} == {-1}
         async with started(machine) as process:
             assert {partition.leader for partition in process.image.topics.by_name["orders"].partitions.values()} == {1}
+
+    run(main)
+
+
+def registration(process: Process, node_id: int, incarnation: int) -> BrokerRegistrationRequest:
+    return BrokerRegistrationRequest(
+        broker_id=node_id,
+        cluster_id=process.cluster_id,
+        incarnation_id=UUID(int=incarnation),
+        log_dirs=[UUID(int=500 + node_id)],
+        features=[Feature(name=name, min_supported_version=low, max_supported_version=high) for name, (low, high) in FEATURES.items()],
+        rack=None,
+    )
+
+
+def test_a_registration_that_the_log_refuses_begins_no_session() -> None:
+    """A broker is heard of once its record is appended: one that was refused must not keep another process out."""
+
+    async def main() -> None:
+        async with started(Machine()) as process:
+            await process.controller.request(registration(process, 2, 1), BrokerRegistrationResponse)
+            await trio.sleep(9)
+            process.timers.fire_due(process.env.clock.monotonic_ms())
+            process.machine.files.fail_next("append", error=errno.ENOSPC)
+            with pytest.raises(KafkaError) as raised:
+                await process.controller.request(registration(process, 2, 2), BrokerRegistrationResponse)
+            assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+            await process.controller.request(registration(process, 2, 3), BrokerRegistrationResponse)
+
+    run(main)
+
+
+def test_requests_end_with_the_epoch_that_they_were_decided_in() -> None:
+    async def main() -> None:
+        async with started(Machine()) as process:
+            process.machine.files.sync_seconds = (60.0, 60.0)
+            codes: list[ErrorCode] = []
+
+            async def create(name: str) -> None:
+                with pytest.raises(KafkaError) as raised:
+                    await process.create(name)
+                codes.append(raised.value.code)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(create, "orders")
+                nursery.start_soon(create, "planes")
+                await trio.sleep(1)
+                process.controller.on_leader_change(NodeId(2), LeaderEpoch(process.raft.epoch + 1))
+            assert codes == [ErrorCode.NOT_CONTROLLER] * 2
+            assert not process.controller.is_active
 
     run(main)
