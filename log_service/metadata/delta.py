@@ -132,7 +132,7 @@ class MetadataDelta:
         self.changed_features[KRAFT_VERSION] = level
 
     def build(self, *, offset: int, epoch: int) -> MetadataImage:
-        """Return the image after the last record, which lies at ``offset``."""
+        """Return the image after the last record, which lies at ``offset``. The delta takes no records any more."""
         transaction = self._transaction
         return MetadataImage(
             cluster=self._build_cluster(),

@@ -32,7 +32,14 @@ _key_of = itemgetter(0)
 
 
 def sorted_map(entries: Mapping[K, V]) -> Mapping[K, V]:
-    """Return the entries as a map in key order. The keys must be comparable with each other."""
+    """Return the entries as a map in key order. The keys must be comparable with each other.
+
+    A small dictionary that is in order becomes the map itself: the caller must not change it any more.
+    """
+    if len(entries) <= CHUNK_SIZE and isinstance(entries, dict):
+        keys: list[Any] = list(entries)
+        if len(keys) <= 1 or keys == sorted(keys):
+            return entries
     ordered = sorted(entries.items(), key=_key_of)
     if len(ordered) <= CHUNK_SIZE:
         return dict(ordered)

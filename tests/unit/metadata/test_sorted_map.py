@@ -32,7 +32,7 @@ class Changes(RuleBasedStateMachine):
 
     def change(self, changes: dict[int, int | None]) -> None:
         before, copy = self.found, dict(self.found)
-        self.found = changed_map(before, changes)
+        self.found = changed_map(before, dict(changes))
         self.expected = {key: value for key, value in {**self.expected, **changes}.items() if value is not None}
         assert dict(before) == copy, "the map before stays as it was"
         check(self.found, self.expected)
