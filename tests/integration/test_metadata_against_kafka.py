@@ -3,15 +3,8 @@
 Needs Java and a folder with Apache Kafka's jars in ``TIDELOG_KAFKA_LIBS``; without them the tests skip and say so.
 """
 
-import json
 import os
-import re
 import shutil
-import signal
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +14,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from tests.helpers.broker_process import DEFAULTS, BrokerProcess
-from tests.helpers.ports import free_ports
-from tests.integration.kafka_node import java, java_command
+from tests.helpers.broker_process import DEFAULTS
+from tests.integration.metadata_node import CLUSTER_ID, Node, dump
 
 LIBS = os.environ.get("TIDELOG_KAFKA_LIBS", "")
 JAVA = shutil.which("java") or ""
-CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 FIRST_SNAPSHOT = "00000000000000000000-0000000000.checkpoint"
-METADATA = "__cluster_metadata-0"
-START_SECONDS = 60
 TOPIC, BROKER = ConfigResource.Type.TOPIC, ConfigResource.Type.BROKER
 DEFAULTS_OF_OUR_OWN = {
     "log.dir",
@@ -48,77 +37,6 @@ pytestmark = [
         not LIBS or not JAVA, reason="set TIDELOG_KAFKA_LIBS to a folder with Apache Kafka's jars, and have java on the PATH"
     ),
 ]
-
-
-def dump(path: Path) -> list[tuple[str, Any]]:
-    """Return (kind, fields) of every record that Kafka's dump tool finds in a metadata segment or snapshot."""
-    printed = java("org.apache.kafka.tools.DumpLogSegments", "--cluster-metadata-decoder", "--files", str(path), cwd=path.parent)
-    assert "isvalid: false" not in printed
-    records: list[tuple[str, Any]] = []
-    for line in printed.splitlines():
-        match = re.search(r"headerKeys: \[\] (?:payload: )?([A-Za-z]*):? ?(\{.*\})$", line)
-        if match is not None:
-            fields = json.loads(match[2])
-            records.append((match[1], fields) if match[1] else (fields["type"], fields["data"]))
-    return records
-
-
-class Node:
-    """One node's file of properties and its data, for either software."""
-
-    def __init__(self, root: Path) -> None:
-        root.mkdir(parents=True, exist_ok=True)
-        self.root = root
-        self.port, self.controller_port = free_ports(2)
-        self.data = root / "data"
-        self.address = f"127.0.0.1:{self.port}"
-        self.properties = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
-            "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "log.dirs": str(self.data),
-            "offsets.topic.replication.factor": "1",
-        }
-        self.file = root / "node.properties"
-        self.file.write_text("".join(f"{name}={value}\n" for name, value in self.properties.items()))
-
-    def metadata(self, name: str) -> Path:
-        return self.data / METADATA / name
-
-    def format_by_kafka(self) -> None:
-        java("kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(self.file), cwd=self.root)
-
-    @contextmanager
-    def tidelog(self) -> Iterator[BrokerProcess]:
-        with BrokerProcess(self.root, port=self.port, properties={**self.properties, "cluster.id": CLUSTER_ID}) as broker:
-            yield broker
-
-    @contextmanager
-    def kafka(self) -> Iterator[AdminClient]:
-        with (self.root / "kafka.log").open("ab") as output:
-            command = [*java_command(), "kafka.Kafka", str(self.file)]
-            process = subprocess.Popen(command, cwd=self.root, stdout=output, stderr=output)
-        try:
-            admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-            deadline = time.monotonic() + START_SECONDS
-            while not is_answering(admin):
-                assert process.poll() is None, (self.root / "kafka.log").read_text()
-                assert time.monotonic() < deadline, "Kafka did not answer in time"
-                time.sleep(0.2)
-            yield admin
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
-
-
-def is_answering(admin: AdminClient) -> bool:
-    try:
-        return bool(admin.list_topics(timeout=1).brokers)
-    except Exception:  # noqa: BLE001 - the client has one exception for everything
-        return False
 
 
 def leaders(admin: AdminClient, topic: str) -> dict[int, int]:
