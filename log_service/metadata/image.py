@@ -121,12 +121,21 @@ class TopicsById(Mapping[TopicId, TopicImage]):
         return default if name is None else self._by_name[name]
 
 
+def colliding_key(name: str) -> str | None:
+    """Return what a topic's name shares with the names it collides with, None for a name that collides with no other.
+
+    Metrics write a dot as an underscore, so that names which differ in these alone would be one.
+    """
+    return name.replace(".", "_") if "." in name or "_" in name else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsImage:
-    """All topics, by name and by id."""
+    """All topics, by name and by id. ``by_colliding_key`` has the names that may collide with a new one."""
 
     by_name: Mapping[str, TopicImage] = field(default_factory=dict)
     by_id: TopicsById = field(default_factory=lambda: TopicsById({}, {}))
+    by_colliding_key: Mapping[str, str] = field(default_factory=dict)
 
     def partition(self, name: str, index: int) -> PartitionRegistration | None:
         """Return a partition by its topic's name, or None."""

@@ -61,7 +61,7 @@ def changed_map(base: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K
 
 
 def _changed_chunk(chunk: Mapping[K, V], changes: Mapping[K, V | None]) -> dict[K, V]:
-    merged: dict[K, V | None] = dict(chunk.items())
+    merged = cast("dict[K, V | None]", chunk.copy() if isinstance(chunk, dict) else dict(chunk.items()))
     merged.update(changes)
     if len(merged) == len(chunk) and None not in changes.values():
         return cast("dict[K, V]", merged)  # no key is new or gone, so that the order is right

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from log_service.common.types import TopicId
 from log_service.metadata.errors import MetadataError
-from log_service.metadata.image import TopicImage, TopicsById, TopicsImage
+from log_service.metadata.image import TopicImage, TopicsById, TopicsImage, colliding_key
 from log_service.metadata.partition import PartitionRegistration, changed_partition, partition_of
 from log_service.metadata.sorted_map import changed_map, sorted_map
 from log_service.protocol.stored.metadata_records import (
@@ -124,17 +124,24 @@ class TopicsDelta:
         """Return the topics after the last record."""
         by_name: dict[str, TopicImage | None] = {topic.name: None for topic in self.deleted.values()}
         names: dict[int, str | None] = {topic_id.int: None for topic_id in self.deleted}
+        by_key: dict[str, str | None] = {key: None for topic in self.deleted.values() if (key := colliding_key(topic.name))}
         for topic_id, changes in self._topics.items():
             if changes.base is not None and not changes.partitions:
                 continue
             topic = by_name[changes.name] = changes.build()
             if changes.base is None:
                 names[topic_id.int] = changes.name
+                if key := colliding_key(changes.name):
+                    by_key[key] = changes.name
             self.changed[topic_id] = ChangedTopic(topic=topic, changed_partitions=changes.partitions, is_new=changes.base is None)
         if not by_name:
             return self.base
         next_by_name = changed_map(self.base.by_name, by_name)
-        return TopicsImage(by_name=next_by_name, by_id=TopicsById(changed_map(self.base.by_id.names, names), next_by_name))
+        return TopicsImage(
+            by_name=next_by_name,
+            by_id=TopicsById(changed_map(self.base.by_id.names, names), next_by_name),
+            by_colliding_key=changed_map(self.base.by_colliding_key, by_key),
+        )
 
     def _id_of(self, name: str) -> TopicId | None:
         if name in self._ids_by_name:

@@ -58,7 +58,7 @@ class SecuredNode(Node):
                 "listener.name.users.plain.sasl.jaas.config": f'{plain} username="admin" password="secret" user_admin="secret";',
             },
         )
-        for name, more in (
+        for name, more in (  # of a property that a file has twice Kafka takes the later one
             ("listeners", f",USERS://127.0.0.1:{self.users_port}"),
             ("listener.security.protocol.map", ",USERS:SASL_PLAINTEXT"),
         ):

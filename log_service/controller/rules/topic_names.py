@@ -5,9 +5,9 @@ topic; and no two names that differ only in dots and underscores, because metric
 """
 
 import re
-from collections.abc import Iterable
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.metadata.image import TopicsImage, colliding_key
 
 MAX_NAME_LENGTH = 249
 NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -32,33 +32,23 @@ def validate_topic_name(name: str) -> None:
     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
 
 
-def colliding_key(name: str) -> str | None:
-    """Return what a name shares with the names it collides with, None for a name that collides with nothing."""
-    return name.replace(".", "_") if "." in name or "_" in name else None
-
-
 class TakenNames:
-    """The names of all topics by what they collide on; looked at only when a new name has a dot or an underscore."""
+    """The names of topics by what they collide on: those that exist, and those that a request has just created."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = names
-        self._by_key: dict[str, str] | None = None
+    def __init__(self, topics: TopicsImage) -> None:
+        self._existing = topics.by_colliding_key
+        self._created: dict[str, str] = {}
 
     def collision(self, name: str) -> str | None:
         """Return the topic that ``name`` collides with, None where there is none."""
         key = colliding_key(name)
         if key is None:
             return None
-        taken = self._known().get(key)
+        taken = self._created.get(key) or self._existing.get(key)
         return taken if taken != name else None
 
     def take(self, name: str) -> None:
         """Count a name that was just given."""
         key = colliding_key(name)
         if key is not None:
-            self._known().setdefault(key, name)
-
-    def _known(self) -> dict[str, str]:
-        if self._by_key is None:
-            self._by_key = {key: name for name in self._names if (key := colliding_key(name)) is not None}
-        return self._by_key
+            self._created[key] = name

@@ -61,7 +61,7 @@ def create_topics(
     records: list[MetadataRecord] = []
     results: list[CreatableTopicResult] = []
     counts = Counter(topic.name for topic in request.topics)
-    taken = TakenNames(image.topics.by_name)
+    taken = TakenNames(image.topics)
     partition_total = _partition_total(request.topics, rules.defaults)
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:

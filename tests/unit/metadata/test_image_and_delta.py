@@ -119,6 +119,13 @@ def test_a_name_may_return_with_another_id_in_the_same_delta() -> None:
     assert list(delta.deleted_topics) == [topic_id(1)]
 
 
+def test_names_that_may_collide_are_found_by_what_metrics_write() -> None:
+    image = image_of(*topic("a.b", 1), *topic("plain", 2), *topic("c_d", 3))
+    assert image.topics.by_colliding_key == {"a_b": "a.b", "c_d": "c_d"}
+    image = image_of(RemoveTopicRecord(topic_id=topic_id(1)), *topic("a_b", 4), RemoveTopicRecord(topic_id=topic_id(3)), base=image)
+    assert image.topics.by_colliding_key == {"a_b": "a_b"}
+
+
 def test_a_topic_that_came_and_went_in_one_delta_was_never_there() -> None:
     delta = delta_of(*topic("orders", 1), RemoveTopicRecord(topic_id=topic_id(1)))
     after = delta.build(offset=9, epoch=1)
