@@ -17,6 +17,7 @@ import psutil
 from benchmarks import consume, footprint, groups, latency, produce, rounds, table
 from benchmarks.canned import with_floor
 from benchmarks.clients import clients
+from benchmarks.decisions import decisions
 from benchmarks.partitions import partitions
 from benchmarks.rounds import Bench, Family, Results, imported, of_new_brokers, of_shared_brokers
 
@@ -28,6 +29,7 @@ NODE: Mapping[str, Family] = {
     "footprint": of_new_brokers(footprint.measure),
     "partitions": partitions,
     "clients": clients,
+    "decisions": decisions,
 }
 PLATFORM: Mapping[str, Family] = {
     name: imported(f"benchmarks.{name}", name) for name in ("backlog", "marts", "to_table", "freshness", "empty_run")
