@@ -19,7 +19,7 @@ from log_service.common.access import Permission
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.coordinator.group_service import RequestClient
 from log_service.metrics.request_meter import RequestMeter
-from log_service.network.server import Chunk, ConnectionContext, PendingAnswer
+from log_service.network.server import Chunk, ConnectionContext, PendingResponse
 from log_service.protocol.api_versions import KNOWN, ApiKey, ApiSpec
 from log_service.protocol.frames import encode_response
 from log_service.protocol.schema import Message
@@ -50,7 +50,7 @@ class Deferred:
 
     def __init__(self, call: "Call") -> None:
         self._call = call
-        self.response = PendingAnswer()
+        self.response = PendingResponse()
         self.on_responded: Callable[[], None] | None = None
 
     def on_discard(self, callback: Callable[[], None]) -> None:
@@ -67,9 +67,18 @@ class Deferred:
             return
         try:
             chunks = self._call.respond(make_response())
-        except Exception:
-            logger.exception(FAILED, self._call.route.api.key.name, self._call.connection.peer_host)
-            chunks = [NO_RESPONSE]
+        except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
+            self.fail(error)
+            return
+        self._complete(chunks)
+
+    def fail(self, error: Exception) -> None:
+        """Close the connection of the request: there is no response, because of a bug."""
+        if not self.response.is_done:
+            logger.error(FAILED, self._call.route.api.key.name, self._call.connection.peer_host, exc_info=error)
+            self._complete([NO_RESPONSE])
+
+    def _complete(self, chunks: list[Chunk]) -> None:
         self.response.complete(chunks)
         if self.on_responded is not None:
             self.on_responded()

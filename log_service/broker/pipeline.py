@@ -19,7 +19,7 @@ from log_service.broker.handlers.repeated_produce import FIRST_VERSION, Repeated
 from log_service.broker.node import Node
 from log_service.common.errors import KafkaError, ProtocolError
 from log_service.metrics.request_meter import RequestMeter
-from log_service.network.server import Answer, ConnectionContext
+from log_service.network.server import ConnectionContext, Response
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode
 from log_service.protocol.frames import UnsupportedVersionError, encode_response, parse_request_header
@@ -56,8 +56,8 @@ class Pipeline:
     def __repr__(self) -> str:
         return f"<Pipeline {self._side.value} apis={len(self._apis)}>"
 
-    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Answer:
-        """Answer one request.
+    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
+        """Respond to one request.
 
         Raises:
             ProtocolError: the connection must be closed.
@@ -92,7 +92,7 @@ class Pipeline:
             self._repeated_produces.learn(call, frame)
         return call
 
-    def _respond(self, call: Call, reply: Reply, started_ns: int) -> Answer:
+    def _respond(self, call: Call, reply: Reply, started_ns: int) -> Response:
         meter = call.route.meter
         if isinstance(reply, Deferred):
             return self._respond_later(meter, call.version, reply, started_ns)
@@ -104,7 +104,7 @@ class Pipeline:
         meter.note_at_once(call.version, self._now_ns() - started_ns)
         return answer
 
-    def _respond_later(self, meter: RequestMeter, version: int, deferred: Deferred, started_ns: int) -> Answer:
+    def _respond_later(self, meter: RequestMeter, version: int, deferred: Deferred, started_ns: int) -> Response:
         duration_ns = self._now_ns() - started_ns
         if deferred.response.is_done:
             meter.note_at_once(version, duration_ns)
@@ -138,7 +138,7 @@ class Pipeline:
 
 
 def _step_down(error: UnsupportedVersionError) -> list[Any]:
-    """Answer ApiVersions of an unknown version in version 0; any other API closes the connection."""
+    """Respond to ApiVersions of an unknown version in version 0; any other API closes the connection."""
     if error.header.api_key is not ApiKey.API_VERSIONS:
         raise error
     return encode_response(ApiKey.API_VERSIONS, 0, error.header.correlation_id, unsupported_version_response())

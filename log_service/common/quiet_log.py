@@ -1,8 +1,8 @@
-"""Log lines that do not flood: the same thing is said once per interval, and how often it was kept back is said with the next line.
+"""Log lines that do not flood: a few of a kind in an interval, and how many were kept back is said with the next one.
 
-Decides which lines are let through; the text and its level are the caller's. Knows no clients.
+Decides which lines are let through; the text and its level are the caller's. Knows neither clients nor peers.
 
-Invariant: what it remembers is bounded; the oldest is forgotten first.
+Invariant: what it remembers is bounded; the oldest kind is forgotten first.
 """
 
 import logging
@@ -15,29 +15,36 @@ MAX_REMEMBERED = 256
 class QuietLogger:
     """A part's logger for lines that may come by the thousand."""
 
-    def __init__(self, logger: logging.Logger, now_ms: Callable[[], int], interval_ms: int = INTERVAL_MS) -> None:
+    def __init__(self, logger: logging.Logger, now_ms: Callable[[], int], interval_ms: int = INTERVAL_MS, max_lines: int = 1) -> None:
         self._logger = logger
         self._now_ms = now_ms
         self._interval_ms = interval_ms
-        self._said: dict[Hashable, tuple[int, int]] = {}
+        self._max_lines = max_lines
+        self._said: dict[Hashable, tuple[int, int, int]] = {}
 
     def info(self, what: Hashable, text: str, *args: object) -> None:
-        """Say ``text % args`` unless ``what`` was said within the interval."""
+        """Say ``text % args`` unless ``what`` was said often enough within the interval."""
         self._say(logging.INFO, what, text, args)
 
     def warning(self, what: Hashable, text: str, *args: object) -> None:
         """The same, as a warning."""
         self._say(logging.WARNING, what, text, args)
 
-    def _say(self, level: int, what: Hashable, text: str, args: tuple[object, ...]) -> None:
+    def error(self, what: Hashable, text: str, *args: object, error: BaseException | None = None) -> None:
+        """The same, as an error, with the traceback of ``error``."""
+        self._say(logging.ERROR, what, text, args, error)
+
+    def _say(self, level: int, what: Hashable, text: str, args: tuple[object, ...], error: BaseException | None = None) -> None:
         now_ms = self._now_ms()
-        said_ms, kept_back = self._said.pop(what, (-self._interval_ms, 0))
-        if now_ms - said_ms < self._interval_ms:
-            self._said[what] = said_ms, kept_back + 1
+        began_ms, said_count, kept_back = self._said.pop(what, (now_ms, 0, 0))
+        if now_ms - began_ms >= self._interval_ms:
+            began_ms, said_count = now_ms, 0
+        if said_count >= self._max_lines:
+            self._said[what] = began_ms, said_count, kept_back + 1
             return
         if len(self._said) >= MAX_REMEMBERED:
             del self._said[next(iter(self._said))]
-        self._said[what] = now_ms, 0
+        self._said[what] = began_ms, said_count + 1, 0
         if kept_back:
             text, args = text + " (and %d times more before)", (*args, kept_back)
-        self._logger.log(level, text, *args)
+        self._logger.log(level, text, *args, exc_info=error)

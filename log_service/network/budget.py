@@ -1,7 +1,7 @@
-"""What all listeners of a node share: how many connections there are, and how much memory requests and held answers may take.
+"""What all listeners of a node share: how many connections there are, and how much memory requests and held responses may take.
 
 Decides whether a connection may enter and when a large frame may be received; decides nothing about what is in a frame. The memory counted
-is what connections cannot bound by themselves: frames larger than their buffer, and ready answers that wait behind an unfinished one.
+is what connections cannot bound by themselves: frames larger than their buffer, and ready responses that wait behind an unfinished one.
 
 Invariants: whoever waits for memory is served in order; one large frame is always allowed, so that an exhausted budget delays and never
 fails; every granted byte is given back exactly once.
@@ -50,7 +50,7 @@ class ServerBudget:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of large frames under way and of answers held back."""
+        """Bytes of large frames under way and of responses held back."""
         return self._frame_bytes + self._held_bytes
 
     @property
@@ -133,12 +133,12 @@ class ServerBudget:
         self._frame_bytes -= size_bytes
         self._grant()
 
-    def hold_answer(self, size_bytes: int) -> None:
-        """Count a ready answer that cannot be sent yet; never waits, but may exhaust the budget."""
+    def hold_response(self, size_bytes: int) -> None:
+        """Count a ready response that cannot be sent yet; never waits, but may exhaust the budget."""
         self._held_bytes += size_bytes
 
-    def release_answer(self, size_bytes: int) -> None:
-        """An answer that was held is on its way, or dropped."""
+    def release_response(self, size_bytes: int) -> None:
+        """A response that was held is on its way, or dropped."""
         self._held_bytes -= size_bytes
         self._grant()
 

@@ -1,8 +1,8 @@
-"""One accepted connection: bytes in, frames to the handler, answers out in the order of their requests.
+"""One accepted connection: bytes in, frames to the handler, responses out in the order of their requests.
 
 Decides when to read, when to send and when to hold back; knows neither what a frame means nor how long things may take (the server's
 sweeper looks at the counters here). One task reads, and usually sends too: each wake-up handles every complete frame in the buffer and
-sends the answers that are ready with one call. A second task is started by the first answer that must wait, and sends those that become
+sends the responses that are ready with one call. A second task is started by the first response that must wait, and sends those that become
 complete later. Frames larger than the buffer are received straight into memory of their own, once the buffer is full of them.
 
 Invariants: at most one task is sending (``is_sending``); ``_ready`` is empty whenever the reading task waits for anything but that
@@ -21,13 +21,21 @@ from log_service.common.env import Connection
 from log_service.common.errors import ProtocolError
 from log_service.common.types import Buffer
 from log_service.config.views import NetworkLimits
-from log_service.network.answers import BUFFER_TYPES, AnswerQueue, Chunk, ConnectionContext, FrameHandler, PendingAnswer, release_slices
 from log_service.network.budget import ServerBudget
+from log_service.network.responses import (
+    BUFFER_TYPES,
+    Chunk,
+    ConnectionContext,
+    FrameHandler,
+    PendingResponse,
+    ResponseQueue,
+    release_slices,
+)
 
 SIZE_BYTES = 4
-JOIN_BYTES = 256 << 10  # ready answers are sent once they are this many bytes, so that one wake-up cannot pile up more
+JOIN_BYTES = 256 << 10  # ready responses are sent once they are this many bytes, so that one wake-up cannot pile up more
 SMALL_SLICE_BYTES = 128 << 10  # up to this many, reading a slice and sending it with its neighbours is cheaper than a sendfile
-COPY_BYTES = 8 << 10  # up to this many, copying answers into one buffer is cheaper than handing the kernel many
+COPY_BYTES = 8 << 10  # up to this many, copying responses into one buffer is cheaper than handing the kernel many
 INITIAL_BUFFER_BYTES = 4 << 10  # grows when it was too small once: ten thousand idle connections cost what they need
 
 logger = logging.getLogger(__name__)
@@ -39,7 +47,7 @@ class _Next(enum.Enum):
 
     RECEIVE = enum.auto()  # the rest of a frame has not arrived
     RECEIVE_LARGE = enum.auto()  # ... and will not fit into the buffer
-    SEND = enum.auto()  # enough answers are ready
+    SEND = enum.auto()  # enough responses are ready
     WAIT = enum.auto()  # enough requests are unanswered
     PAUSE = enum.auto()  # the handler muted the connection
 
@@ -51,7 +59,6 @@ class ServerConnection:
     """A connection that a listener accepted, from its first byte until it is closed."""
 
     __slots__ = (
-        "_answers",
         "_budget",
         "_buffer",
         "_end",
@@ -69,6 +76,7 @@ class ServerConnection:
         "_reader_lot",
         "_ready",
         "_ready_bytes",
+        "_responses",
         "_start_task",
         "_stream",
         "_view",
@@ -110,8 +118,8 @@ class ServerConnection:
         self._ready: list[Chunk] = []
         self._ready_bytes = 0
         self._has_slices = False  # among what is ready
-        self._queue = AnswerQueue(budget, self._wake_writer)
-        self._answers = self._queue.answers
+        self._queue = ResponseQueue(budget, self._wake_writer)
+        self._responses = self._queue.responses
         self._has_writer = False
         self._is_held = False  # the reading task waits for room among the unanswered requests
         self._is_stopping = False
@@ -122,7 +130,7 @@ class ServerConnection:
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "sending" if self.is_sending else "open"
-        return f"<ServerConnection {self.context.connection_id} {self.context.peer_host} {state} queued={len(self._answers)}>"
+        return f"<ServerConnection {self.context.connection_id} {self.context.peer_host} {state} queued={len(self._responses)}>"
 
     @property
     def bytes_sent(self) -> int:
@@ -135,16 +143,16 @@ class ServerConnection:
         return self._mute_scope is not None
 
     @property
-    def queued_answer_count(self) -> int:
+    def queued_response_count(self) -> int:
         """Requests that are not answered yet."""
-        return len(self._answers)
+        return len(self._responses)
 
     async def serve(self) -> None:
         """Read until the peer leaves, the connection is closed or stopped, or bytes make no sense.
 
         Raises:
             OSError: the peer is gone, or ``close`` was called.
-            ProtocolError: from the handler, or a frame's size is out of bounds; ready answers before it were sent.
+            ProtocolError: from the handler, or a frame's size is out of bounds; ready responses before it were sent.
         """
         receive_into = self._stream.receive_into
         while not self._is_stopping:
@@ -216,7 +224,7 @@ class ServerConnection:
             if frame_end > end:
                 needed_bytes = SIZE_BYTES + size
                 break
-            if self._answers and self._is_full():
+            if self._responses and self._is_full():
                 following = WAIT
                 break
             if self._handle(view[start + SIZE_BYTES : frame_end]):
@@ -235,26 +243,26 @@ class ServerConnection:
         return following
 
     def _handle(self, frame: memoryview) -> bool:
-        """Hand one frame over and keep its answer; return whether enough is ready to be sent."""
-        answer = self._handle_frame(self.context, frame)
+        """Hand one frame over and keep its response; return whether enough is ready to be sent."""
+        response = self._handle_frame(self.context, frame)
         self.request_count += 1
-        if answer is None:
+        if response is None:
             return False
-        if isinstance(answer, PendingAnswer):
-            if self._answers or self.is_sending or not answer.is_done:
-                self._queue.append(answer)
+        if isinstance(response, PendingResponse):
+            if self._responses or self.is_sending or not response.is_done:
+                self._queue.append(response)
                 self._start_writer()
                 return False
-            answer = answer.take()
-        elif self._answers or self.is_sending:
-            self._queue.append_ready(answer)
+            response = response.take()
+        elif self._responses or self.is_sending:
+            self._queue.append_ready(response)
             return False
-        for chunk in answer:
+        for chunk in response:
             if isinstance(chunk, BUFFER_TYPES):
                 self._ready_bytes += len(chunk)
             else:
                 self._has_slices = True
-        self._ready += answer
+        self._ready += response
         return self._ready_bytes >= JOIN_BYTES
 
     def _keep_rest(self, start: int, end: int, needed_bytes: int) -> None:
@@ -324,14 +332,14 @@ class ServerConnection:
             raise _closed()
 
     def _is_full(self) -> bool:
-        return len(self._answers) >= self._max_unanswered_count or self._budget.is_exhausted
+        return len(self._responses) >= self._max_unanswered_count or self._budget.is_exhausted
 
     async def _wait_for_room(self) -> None:
-        while self._answers and self._is_full():
+        while self._responses and self._is_full():
             await self._hold()
 
     async def _wait_until_drained(self) -> None:
-        while self._answers or self.is_sending:
+        while self._responses or self.is_sending:
             await self._hold()
 
     async def _hold(self) -> None:
@@ -353,7 +361,7 @@ class ServerConnection:
             self._writer_lot.unpark()
 
     async def _write_completed(self) -> None:
-        """Send answers that become complete while the reading task waits for something else."""
+        """Send responses that become complete while the reading task waits for something else."""
         try:
             while not self.is_closed:
                 if self._queue.is_head_ready and not self.is_sending:
@@ -364,11 +372,11 @@ class ServerConnection:
         except OSError:
             self.close()
         except Exception:  # a bug of ours: this connection pays, the others go on
-            logger.exception("Closing the connection from %s: sending its answers failed", self.context.peer_host)
+            logger.exception("Closing the connection from %s: sending its responses failed", self.context.peer_host)
             self.close()
 
     def _close_if_drained(self) -> None:
-        if self._is_stopping and not self._answers and not self.is_sending and not self._is_held:
+        if self._is_stopping and not self._responses and not self.is_sending and not self._is_held:
             self.close()
 
     async def _send_ready(self) -> None:
@@ -386,7 +394,7 @@ class ServerConnection:
                     await self._stream.send_gathered(chunks)  # type: ignore[arg-type]
                 if self._is_held:
                     self._reader_lot.unpark_all()
-                if not self._answers or not self._queue.is_head_ready:
+                if not self._responses or not self._queue.is_head_ready:
                     break
                 chunks, has_slices = self._queue.take_ready(JOIN_BYTES), True
         finally:

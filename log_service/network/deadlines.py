@@ -1,4 +1,4 @@
-"""When a connection has taken too long: half a frame, an answer that the peer does not read, nothing at all.
+"""When a connection has taken too long: half a frame, a response that the peer does not read, nothing at all.
 
 Decides by comparing a connection's counters at two sweeps, so that the path of a frame pays nothing for its deadline: a counter that did
 not move since it was first seen that way is a wait that began at or after that sweep. Hence a deadline fires late by at most one sweep
@@ -36,7 +36,7 @@ class Watched(Protocol):
         """Whether the connection is in a pause that its quota asked for."""
 
     @property
-    def queued_answer_count(self) -> int:
+    def queued_response_count(self) -> int:
         """Requests that are not answered yet."""
 
 
@@ -56,7 +56,7 @@ class ConnectionWatch:
         """Look at the counters; return why the connection must be closed, or None."""
         has_sent = connection.bytes_sent != self.bytes_sent
         has_received = connection.bytes_received != self.bytes_received
-        if has_sent or has_received or connection.queued_answer_count or connection.is_muted:
+        if has_sent or has_received or connection.queued_response_count or connection.is_muted:
             self.active_ms = now_ms
         if not connection.is_sending:
             self.sending_ms = None
@@ -75,7 +75,7 @@ class ConnectionWatch:
         if self.frame_ms is not None and now_ms - self.frame_ms >= deadline_ms:
             return f"a frame was not complete after {deadline_ms} ms"
         if self.sending_ms is not None and now_ms - self.sending_ms >= deadline_ms:
-            return f"the peer read nothing of its answers for {deadline_ms} ms"
+            return f"the peer read nothing of its responses for {deadline_ms} ms"
         if now_ms - self.active_ms >= self.limits.idle_timeout_ms:
             return f"it was idle for {self.limits.idle_timeout_ms} ms"
         return None

@@ -13,17 +13,20 @@ import trio
 
 from log_service.common.env import Connection, Env, Listener
 from log_service.common.errors import ProtocolError
+from log_service.common.quiet_log import QuietLogger
 from log_service.config.views import ListenerConfig, NetworkLimits
-from log_service.network.answers import Answer, Chunk, ConnectionContext, FrameHandler, PendingAnswer
 from log_service.network.budget import ServerBudget
 from log_service.network.connection import ServerConnection
 from log_service.network.deadlines import ConnectionWatch, sweep_interval_ms
-from log_service.network.log_limiter import LogLimiter
+from log_service.network.responses import Chunk, ConnectionContext, FrameHandler, PendingResponse, Response
 
-__all__ = ["Answer", "Chunk", "ConnectionContext", "FrameHandler", "PendingAnswer", "Server", "ServerBudget"]
+__all__ = ["Chunk", "ConnectionContext", "FrameHandler", "PendingResponse", "Response", "Server", "ServerBudget"]
 
 MIN_ACCEPT_PAUSE_S = 0.05
 MAX_ACCEPT_PAUSE_S = 1.0
+LOG_WINDOW_MS = 60_000
+MAX_LINES_PER_WINDOW = 20
+"""Of each kind that peers can provoke."""
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +45,7 @@ class Server:
         self._limits = limits
         self._handler = handler
         self._budget = shared
-        self._log = LogLimiter(logger, env.clock)
+        self._log = QuietLogger(logger, env.clock.monotonic_ms, LOG_WINDOW_MS, MAX_LINES_PER_WINDOW)
         self._connections: dict[ServerConnection, ConnectionWatch] = {}
         self._closed_request_count = 0
         self._closed_bytes_received = 0
@@ -94,7 +97,7 @@ class Server:
             self._listener.close()
 
     async def drain(self, deadline_ms: int) -> None:
-        """Stop accepting, answer what was received, close; what is not done after ``deadline_ms`` is closed as it is."""
+        """Stop accepting, response what was received, close; what is not done after ``deadline_ms`` is closed as it is."""
         self._is_draining = True
         if self._listener is not None:
             self._listener.close()
@@ -121,7 +124,7 @@ class Server:
             except OSError as error:
                 if self._is_draining:
                     return
-                self._log.log(logging.ERROR, "accept", "Listener %s cannot accept: %s; trying again", self._config.name, error)
+                self._log.error("accept", "Listener %s cannot accept: %s; trying again", self._config.name, error)
                 await trio.sleep(pause_s)
                 pause_s = min(pause_s * 2, MAX_ACCEPT_PAUSE_S)
                 continue
@@ -143,7 +146,7 @@ class Server:
         refusal = "it is stopping" if self._is_draining else self._budget.add_connection(stream.peer_host, self._config.name)
         if refusal is not None:
             self.refused_count += 1
-            self._log.log(logging.WARNING, "refused", "Listener %s refused %s: %s", self._config.name, stream.peer_host, refusal)
+            self._log.warning("refused", "Listener %s refused %s: %s", self._config.name, stream.peer_host, refusal)
             stream.close()
             return
         self.accepted_count += 1
@@ -165,11 +168,9 @@ class Server:
         except OSError as error:
             logger.debug("%r ended: %s", connection, error)
         except ProtocolError as error:
-            self._log.log(logging.WARNING, "protocol", "Closing the connection from %s: %s", connection.context.peer_host, error)
+            self._log.warning("protocol", "Closing the connection from %s: %s", connection.context.peer_host, error)
         except Exception as error:  # noqa: BLE001 - one peer's request found a bug of ours: the others go on
-            self._log.log(
-                logging.ERROR, "bug", "Closing the connection from %s: its request failed", connection.context.peer_host, error=error
-            )
+            self._log.error("bug", "Closing the connection from %s: its request failed", connection.context.peer_host, error=error)
         finally:
             self._forget(connection)
 
@@ -186,7 +187,7 @@ class Server:
         try:
             self._handler.connection_closed(connection.context)
         except Exception as error:  # noqa: BLE001 - as above
-            self._log.log(logging.ERROR, "bug", "Closing the connection from %s failed", connection.context.peer_host, error=error)
+            self._log.error("bug", "Closing the connection from %s failed", connection.context.peer_host, error=error)
 
     async def _sweep_forever(self) -> None:
         interval_s = sweep_interval_ms(self._limits) / 1000
@@ -198,5 +199,5 @@ class Server:
         for connection, watch in list(self._connections.items()):
             reason = watch.overdue(connection, now_ms)
             if reason is not None:
-                self._log.log(logging.INFO, "overdue", "Closing the connection from %s: %s", connection.context.peer_host, reason)
+                self._log.info("overdue", "Closing the connection from %s: %s", connection.context.peer_host, reason)
                 connection.close()

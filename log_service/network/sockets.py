@@ -72,7 +72,7 @@ class SocketConnection:
 
     async def send_gathered(self, buffers: Sequence[Buffer]) -> None:
         """Send all buffers, in order, with as few system calls as possible."""
-        if len(buffers) == 1:  # by far the most common: an answer, or several that were joined
+        if len(buffers) == 1:  # by far the most common: a response, or several that were joined
             try:
                 sent = self._socket.send(buffers[0])
             except BlockingIOError:
@@ -219,7 +219,7 @@ class SocketNetwork:
         return SocketListener(listening)
 
     async def connect(self, host: str, port: int) -> SocketConnection:
-        """Connect to the first address of ``host`` that answers (RFC 8305); the caller sets the deadline.
+        """Connect to the first address of ``host`` that responses (RFC 8305); the caller sets the deadline.
 
         Raises:
             OSError: refused, unreachable, unknown host.

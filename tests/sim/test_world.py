@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from log_service.config.views import ListenerConfig, NetworkLimits
-from log_service.network.server import Answer, ConnectionContext, Server, ServerBudget
+from log_service.network.server import ConnectionContext, Response, Server, ServerBudget
 from log_service.rpc.channel import open_channel
 from tests.sim import Crashed, World
 from tests.sim.world import sim_run, sim_world
@@ -20,7 +20,7 @@ class Digester:
     def connection_closed(self, context: ConnectionContext) -> None:
         pass
 
-    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Answer:
+    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
         digest = hashlib.sha256(frame[8:]).digest()
         return [struct.pack(">i", 4 + len(digest)), bytes(frame[4:8]), digest]
 

@@ -144,6 +144,13 @@ class DelayedFetch:
 
     def is_ready(self, key: TopicPartition) -> bool:
         """Whether enough can be read, or the partition is not the one it was: gone, offline, led elsewhere or anew."""
+        try:
+            return self._is_ready(key)
+        except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
+            self.deferred.fail(error)  # what was appended meanwhile is another request's
+            return True
+
+    def _is_ready(self, key: TopicPartition) -> bool:
         awaited = self._awaited[key]
         partition = awaited.partition
         state = partition.state

@@ -99,6 +99,13 @@ class DelayedProduce:
 
     def is_ready(self, key: TopicPartition) -> bool:
         """Whether ``key`` was the last partition that was not settled."""
+        try:
+            return self._is_ready(key)
+        except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
+            self._deferred.fail(error)  # what was appended meanwhile is another request's
+            return True
+
+    def _is_ready(self, key: TopicPartition) -> bool:
         item = self._waiting.get(key)
         if item is not None and item.maybe_finish():
             del self._waiting[key]

@@ -14,6 +14,8 @@ import trio
 import trio.lowlevel
 
 from log_service.broker.call import Api, Call, Deferred, Handler, Nothing, Reply
+from log_service.broker.handlers.fetch import DelayedFetch
+from log_service.broker.handlers.produce import DelayedProduce
 from log_service.broker.node import Node
 from log_service.broker.registry import REGISTRY, OnDemand
 from log_service.broker.warm_up import warm_up
@@ -23,7 +25,7 @@ from log_service.protocol.frames import RequestHeader, encode_request
 from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.describe_cluster import DescribeClusterRequest
 from log_service.protocol.messages.metadata import MetadataRequest
-from tests.unit.broker.context import Story, batch, fetch_request, tell, values_of
+from tests.unit.broker.context import Story, batch, fetch_request, produce_request, tell, values_of
 from tests.unit.broker.test_every_version import least_request
 
 
@@ -188,6 +190,43 @@ def test_a_promised_answer_that_cannot_be_made_costs_its_own_connection(
         assert values_of((await node.fetch("a", 0)).records) == [b"one"]
 
     tell(story)
+
+
+@pytest.mark.parametrize("is_produce", [False, True])
+def test_a_bug_of_a_request_that_waits_costs_its_own_connection(
+    is_produce: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The request whose append has it asked is answered, and the node goes on."""
+
+    def fails(*_arguments: Any, **_named: Any) -> bool:
+        raise ZeroDivisionError
+
+    async def story(node: Story) -> None:
+        await node.create_topic("a", flush_messages="1")
+        unlucky = await node.connect()
+        if is_produce:
+            monkeypatch.setattr(node.broker.replicas.syncs, "request", lambda _: None)
+            await unlucky.send(produce_request("a", batch(b"zero"), timeout_ms=60_000), 9)
+        else:
+            await unlucky.send(fetch_request("a", 0, max_wait_ms=60_000), 12)
+        await trio.sleep(1)
+        monkeypatch.undo()
+        waiting: Any = DelayedProduce if is_produce else DelayedFetch
+        with monkeypatch.context() as bug:
+            unlucky_operation = next(iter(_operations(node)))
+            bug.setattr(waiting, "_is_ready", lambda operation, key: fails() if operation is unlucky_operation else True)
+            assert (await node.produce("a", batch(b"one"))).error_code == 0
+        assert await unlucky.is_closed()
+        assert any(record.exc_info for record in caplog.records)
+        assert values_of((await node.fetch("a", 0)).records)[-1] == b"one"
+
+    tell(story)
+
+
+def _operations(node: Story) -> list[object]:
+    replicas = node.broker.replicas
+    watched = [*replicas.delayed_produces._watches.values(), *replicas.delayed_fetches._watches.values()]
+    return [watch.operation for watches in watched for watch in watches]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from log_service.common.env import Connection, Env, FileSlice
 from log_service.common.errors import ProtocolError
 from log_service.config.views import ListenerConfig, NetworkLimits
-from log_service.network.server import Answer, Chunk, ConnectionContext, PendingAnswer, Server, ServerBudget
+from log_service.network.server import Chunk, ConnectionContext, PendingResponse, Response, Server, ServerBudget
 from tests.sim import MemoryNetwork, VirtualClock
 
 
@@ -26,18 +26,18 @@ class ScriptedHandler:
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
-        self.pending: list[PendingAnswer] = []
+        self.pending: list[PendingResponse] = []
         self.discarded_count = 0
         self.closed: list[ConnectionContext] = []
         self.slices: dict[bytes, FileSlice] = {}
         self.pending_is_complete = False
 
-    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Answer:
+    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
         content = bytes(frame)
         self.frames.append(content)
         frame[:] = bytes(len(frame))  # the frame is writable, and nothing of it is read later
         if content.startswith(b"wait"):
-            answer = PendingAnswer(self._discarded)
+            answer = PendingResponse(self._discarded)
             self.pending.append(answer)
             if self.pending_is_complete:
                 answer.complete([framed(b"done")])

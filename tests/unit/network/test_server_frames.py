@@ -9,8 +9,8 @@ import pytest
 import trio
 
 from log_service.common.types import Buffer
-from log_service.network.answers import Chunk
 from log_service.network.connection import JOIN_BYTES, SMALL_SLICE_BYTES
+from log_service.network.responses import Chunk
 from tests.sim import MemoryFiles, MemoryNetwork, Weather
 from tests.sim.network import MemoryConnection
 from tests.unit.network.harness import Stage, framed, play

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from log_service.config.views import ConnectionLimits
-from log_service.network.log_limiter import MAX_LINES_PER_WINDOW
+from log_service.network.server import MAX_LINES_PER_WINDOW
 from tests.sim import MemoryNetwork, Weather
 from tests.unit.network.harness import Peer, Stage, framed, play
 
@@ -140,7 +140,7 @@ def test_lines_about_refusals_are_bounded(log: Log) -> None:
 
     play(scene, connections=ConnectionLimits(max_count=0))
     assert len(log.messages) == MAX_LINES_PER_WINDOW + 1
-    assert "80 more lines like this were left out" in log.messages[-1]
+    assert "(and 80 times more before)" in log.messages[-1]
 
 
 @pytest.mark.parametrize("started", [b"\0\0\x10", struct.pack(">i", 1_000) + bytes(50), struct.pack(">i", 100_000) + bytes(50)])
@@ -199,7 +199,7 @@ def test_peer_that_does_not_read_its_answers_is_closed(log: Log) -> None:
 
     play(scene, network=network, frame_deadline_ms=8_000)
     assert len(log.messages) == 1
-    assert "the peer read nothing of its answers for 8000 ms" in log.messages[0]
+    assert "the peer read nothing of its responses for 8000 ms" in log.messages[0]
 
 
 def test_peer_that_does_not_read_late_answers_is_closed_and_its_slices_released() -> None:

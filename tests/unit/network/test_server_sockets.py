@@ -9,7 +9,7 @@ import trio
 from log_service.common.clock import SystemClock
 from log_service.common.env import Env
 from log_service.config.views import ListenerConfig, NetworkLimits
-from log_service.network.server import Answer, Chunk, ConnectionContext, PendingAnswer, Server, ServerBudget
+from log_service.network.server import Chunk, ConnectionContext, PendingResponse, Response, Server, ServerBudget
 from log_service.network.sockets import SocketNetwork
 from log_service.rpc.channel import open_channel
 from log_service.storage.files import RealFiles
@@ -26,18 +26,18 @@ class FileHandler:
         self._nursery = nursery
         self.closed_count = 0
 
-    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Answer:
+    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
         key, _, correlation_id, size = struct.unpack_from(">hhii", frame)
         if key == 0:
             return self._answer(correlation_id, size)
-        answer = PendingAnswer()
+        answer = PendingResponse()
         self._nursery.start_soon(self._complete, answer, correlation_id, size)
         return answer
 
     def connection_closed(self, context: ConnectionContext) -> None:
         self.closed_count += 1
 
-    async def _complete(self, answer: PendingAnswer, correlation_id: int, size: int) -> None:
+    async def _complete(self, answer: PendingResponse, correlation_id: int, size: int) -> None:
         await trio.lowlevel.checkpoint()
         answer.complete(self._answer(correlation_id, size))
 

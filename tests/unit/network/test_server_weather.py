@@ -9,7 +9,7 @@ import trio
 
 from log_service.common.errors import ProtocolError
 from log_service.config.views import ListenerConfig, NetworkLimits
-from log_service.network.server import Answer, Chunk, ConnectionContext, PendingAnswer, Server, ServerBudget
+from log_service.network.server import Chunk, ConnectionContext, PendingResponse, Response, Server, ServerBudget
 from tests.sim import MemoryFiles, Weather, World, sim_run
 from tests.unit.network.harness import Peer, framed
 
@@ -34,7 +34,7 @@ class MoodyHandler:
         self._file = self.files.open(Path("/segment"))
         self._file.append_gathered([bytes(200_000)])
 
-    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Answer:
+    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
         self.open_contexts.add(context.connection_id)
         number, mood = struct.unpack_from(">ic", frame)
         if mood == b"x":
@@ -42,7 +42,7 @@ class MoodyHandler:
         if mood == b"n":
             return None
         if mood == b"l":
-            answer = PendingAnswer()
+            answer = PendingResponse()
             self._nursery.start_soon(self._complete_later, answer, number)
             return answer
         return self._answer(number)
@@ -50,7 +50,7 @@ class MoodyHandler:
     def connection_closed(self, context: ConnectionContext) -> None:
         self.open_contexts.discard(context.connection_id)
 
-    async def _complete_later(self, answer: PendingAnswer, number: int) -> None:
+    async def _complete_later(self, answer: PendingResponse, number: int) -> None:
         await trio.sleep(self.rng.choice([0, 0.001, 0.1, 2]))
         answer.complete(self._answer(number))
 

@@ -1,10 +1,10 @@
-"""What a handler gives back for a frame, and the queue in which answers wait for their turn.
+"""What a handler gives back for a frame, and the queue in which responses wait for their turn.
 
-Answers leave in the order of their requests. One that is ready while nothing waits before it never enters the queue; one that must wait
-is a ``PendingAnswer``, and what comes after it queues behind it.
+Responses leave in the order of their requests. One that is ready while nothing waits before it never enters the queue; one that must wait
+is a ``PendingResponse``, and what comes after it queues behind it.
 
-Invariants: a pending answer is completed once; after it was discarded completing it only releases the file slices it was given; the bytes
-of ready answers in the queue are counted in the shared budget until they are taken or dropped.
+Invariants: a pending response is completed once; after it was discarded completing it only releases the file slices it was given; the bytes
+of ready responses in the queue are counted in the shared budget until they are taken or dropped.
 """
 
 import logging
@@ -45,8 +45,8 @@ class ConnectionContext:
         self.muted_until_s = max(self.muted_until_s, trio.current_time() + pause_ms / 1000)
 
 
-class PendingAnswer:
-    """An answer that must wait for something: records, replicas, a group's members, the disk."""
+class PendingResponse:
+    """A response that must wait for something: records, replicas, a group's members, the disk."""
 
     __slots__ = ("_chunks", "_on_done", "is_discarded", "is_done", "on_discard", "size_bytes")
 
@@ -56,21 +56,21 @@ class PendingAnswer:
         self.is_discarded = False
         self.size_bytes = 0
         self._chunks: list[Chunk] = []
-        self._on_done: Callable[[PendingAnswer], None] | None = None
+        self._on_done: Callable[[PendingResponse], None] | None = None
 
     def __repr__(self) -> str:
         state = "discarded" if self.is_discarded else "done" if self.is_done else "waiting"
-        return f"<PendingAnswer {state}>"
+        return f"<PendingResponse {state}>"
 
     def complete(self, chunks: list[Chunk] | None) -> None:
-        """Answer with ``chunks``, or with nothing; from any task of the same trio run, never blocks.
+        """Respond with ``chunks``, or with nothing; from any task of the same trio run, never blocks.
 
         Once; ignored after the connection has gone, then slices are released here.
         """
         if self.is_discarded:
             release_slices(chunks or ())
             return
-        assert not self.is_done, "an answer was completed twice"
+        assert not self.is_done, "a response was completed twice"
         self.is_done = True
         self._chunks = chunks or []
         self.size_bytes = memory_bytes(self._chunks)
@@ -78,7 +78,7 @@ class PendingAnswer:
             self._on_done(self)
 
     def discard(self) -> None:
-        """The connection has gone: release what is held and tell ``on_discard``, unless the answer was complete."""
+        """The connection has gone: release what is held and tell ``on_discard``, unless the response was complete."""
         was_done, self.is_discarded = self.is_done, True
         self.is_done = True
         release_slices(self._chunks)
@@ -87,10 +87,10 @@ class PendingAnswer:
             try:
                 self.on_discard()
             except Exception:
-                logger.exception("discarding an answer failed")
+                logger.exception("discarding a response failed")
 
-    def watch(self, on_done: Callable[["PendingAnswer"], None]) -> None:
-        """Tell ``on_done`` when the answer is complete; for the queue that it waits in."""
+    def watch(self, on_done: Callable[["PendingResponse"], None]) -> None:
+        """Tell ``on_done`` when the response is complete; for the queue that it waits in."""
         self._on_done = on_done
 
     def take(self) -> list[Chunk]:
@@ -99,78 +99,78 @@ class PendingAnswer:
         return chunks
 
 
-Answer = list[Chunk] | PendingAnswer | None
+Response = list[Chunk] | PendingResponse | None
 
 
 class FrameHandler(Protocol):
-    """What stands above the network: answers frames, and is told when a connection has gone."""
+    """What stands above the network: responses frames, and is told when a connection has gone."""
 
-    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Answer:
-        """Answer one frame, given without its size; the view is writable and valid only during the call.
+    def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
+        """Respond to one frame, given without its size; the view is writable and valid only during the call.
 
         Raises:
             ProtocolError: the frame makes no sense; the connection is closed with one log line.
         """
 
     def connection_closed(self, context: ConnectionContext) -> None:
-        """The connection is gone; called once, after its pending answers were discarded."""
+        """The connection is gone; called once, after its pending responses were discarded."""
 
 
-class AnswerQueue:
-    """Answers in the order of their requests, from the first that was not ready. Bounded by whoever fills it.
+class ResponseQueue:
+    """Responses in the order of their requests, from the first that was not ready. Bounded by whoever fills it.
 
-    ``answers`` is for looking: whether there are any, and how many.
+    ``responses`` is for looking: whether there are any, and how many.
     """
 
-    __slots__ = ("_budget", "_on_head_ready", "answers")
+    __slots__ = ("_budget", "_on_head_ready", "responses")
 
     def __init__(self, budget: ServerBudget, on_head_ready: Callable[[], None]) -> None:
-        self.answers: deque[PendingAnswer] = deque()
+        self.responses: deque[PendingResponse] = deque()
         self._budget = budget
         self._on_head_ready = on_head_ready
 
     @property
     def is_head_ready(self) -> bool:
-        """Whether the answer whose turn it is can be sent."""
-        return bool(self.answers) and self.answers[0].is_done
+        """Whether the response whose turn it is can be sent."""
+        return bool(self.responses) and self.responses[0].is_done
 
     def append_ready(self, chunks: list[Chunk]) -> None:
-        """Queue an answer that only waits for its turn."""
-        answer = PendingAnswer()
-        answer.complete(chunks)
-        self.append(answer)
+        """Queue a response that only waits for its turn."""
+        response = PendingResponse()
+        response.complete(chunks)
+        self.append(response)
 
-    def append(self, answer: PendingAnswer) -> None:
-        """Queue an answer, complete or not."""
-        self.answers.append(answer)
-        if answer.is_done:
-            self._budget.hold_answer(answer.size_bytes)
+    def append(self, response: PendingResponse) -> None:
+        """Queue a response, complete or not."""
+        self.responses.append(response)
+        if response.is_done:
+            self._budget.hold_response(response.size_bytes)
         else:
-            answer.watch(self._completed)
+            response.watch(self._completed)
 
     def take_ready(self, max_bytes: int) -> list[Chunk]:
-        """Take complete answers from the head, in order, until they have ``max_bytes`` in memory."""
+        """Take complete responses from the head, in order, until they have ``max_bytes`` in memory."""
         chunks: list[Chunk] = []
         size_bytes = 0
-        while self.answers and self.answers[0].is_done and size_bytes < max_bytes:
-            answer = self.answers.popleft()
-            size_bytes += answer.size_bytes
-            chunks += answer.take()
+        while self.responses and self.responses[0].is_done and size_bytes < max_bytes:
+            response = self.responses.popleft()
+            size_bytes += response.size_bytes
+            chunks += response.take()
         if size_bytes:
-            self._budget.release_answer(size_bytes)
+            self._budget.release_response(size_bytes)
         return chunks
 
     def discard(self) -> None:
         """Drop everything, complete or not."""
-        while self.answers:
-            answer = self.answers.popleft()
-            if answer.is_done:
-                self._budget.release_answer(answer.size_bytes)
-            answer.discard()
+        while self.responses:
+            response = self.responses.popleft()
+            if response.is_done:
+                self._budget.release_response(response.size_bytes)
+            response.discard()
 
-    def _completed(self, answer: PendingAnswer) -> None:
-        self._budget.hold_answer(answer.size_bytes)
-        if self.answers and self.answers[0] is answer:
+    def _completed(self, response: PendingResponse) -> None:
+        self._budget.hold_response(response.size_bytes)
+        if self.responses and self.responses[0] is response:
             self._on_head_ready()
 
 
