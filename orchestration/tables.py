@@ -202,19 +202,22 @@ def offset_transactions(ranges: OffsetRanges, leader_epochs: Mapping[int, int]) 
 
 
 def overwrite_ranges(
-    snapshot: TableSnapshot, rows: pa.Table, ranges: OffsetRanges, *, notes: Mapping[str, str] | None = None
+    snapshot: TableSnapshot, rows: pa.Table, ranges: OffsetRanges, *, is_evolving: bool = False, notes: Mapping[str, str] | None = None
 ) -> TableSnapshot:
     """Replace exactly the rows that came from ``ranges`` by ``rows``, in one commit that moves no checkpoint.
 
+    ``is_evolving`` lets the rows bring new columns, and leave columns out.
+
     :raises CommitConflictError: the table changed since ``snapshot``. :raises SchemaConflictError: the rows do not fit the table.
     """
-    fitting, _ = conform(rows, snapshot.name, snapshot.arrow_schema)
+    fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
     properties = commit_properties({"replay": str(ranges), "topic": ranges.topic, **(notes or {})}, {})
     with _conflicts_translated(snapshot.name):
         write_deltalake(
             snapshot.delta,
             fitting,
             mode="overwrite",
+            schema_mode=mode,
             predicate=ranges_predicate(ranges),
             commit_properties=properties,
         )

@@ -6,7 +6,7 @@ cannot be evaluated is an outcome that is not met and says why.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,11 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Suite:
-    """Expectations about one table. ``sample_rows`` bounds what a run looks at; None means every row, evaluated by Spark."""
+    """Expectations about one table.
+
+    A blocking expectation sees every row of what is to be committed. ``sample_rows`` bounds what a run looks at for the others; None means
+    every row, evaluated by Spark.
+    """
 
     expectations: tuple[Expectation, ...]
     sample_rows: int | None
@@ -48,10 +52,24 @@ class Suite:
         object.__setattr__(self, "expectations", expectations)
         object.__setattr__(self, "sample_rows", sample_rows)
 
+    def parts(self) -> tuple["Suite", "Suite"]:
+        """Return the blocking expectations and the others, each as a suite."""
+        blocking = (one for one in self.expectations if one.is_blocking)
+        others = (one for one in self.expectations if not one.is_blocking)
+        return Suite(*blocking, sample_rows=self.sample_rows), Suite(*others, sample_rows=self.sample_rows)
+
+    def in_order(self, outcomes: Sequence["Outcome"]) -> tuple["Outcome", ...]:
+        """Return the outcomes in the order in which the expectations were declared."""
+        found = {one.expectation.check_name: one for one in outcomes}
+        return tuple(found[one.check_name] for one in self.expectations)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one expectation: whether it is met, and what was observed (numbers and short texts)."""
+    """What became of one expectation: whether it is met, and what was observed (numbers and short texts).
+
+    Where it looked at a sample, ``observed`` holds ``rows``, their number, and ``of_rows``, the number of all.
+    """
 
     expectation: Expectation
     is_met: bool

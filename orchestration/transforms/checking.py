@@ -1,6 +1,11 @@
-"""A table's suite on a result that is not committed yet. Decides on what the suite looks: a sample in pandas, or every row in Spark."""
+"""A table's suite on a result that is not committed yet.
+
+Decides on what the suite looks. What can forbid a commit looks at every row. The rest looks at a sample in pandas, and its outcome says how
+many rows of how many that were; or at every row in Spark, where the suite asks for it.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,12 +16,15 @@ from orchestration.transforms.results import Result, chosen_rows
 
 
 def evaluate_suite(session: Any, suite: Suite, rows: pa.Table, *, table: str) -> tuple[Outcome, ...]:
-    """Run ``suite`` on ``rows``, or on a sample of them that is the same for the same rows. Without rows there is nothing to look at."""
+    """Run ``suite`` on ``rows``; a sample is the same for the same rows. Without rows there is nothing to look at."""
     if not suite.expectations or rows.num_rows == 0:
         return ()
     if suite.sample_rows is None:
         return run_suite(suite, session.createDataFrame(rows), table=table)
-    return run_suite(suite, sample(rows, suite.sample_rows).to_pandas(), table=table)
+    blocking, others = suite.parts()
+    whole = run_suite(blocking, rows.to_pandas(), table=table) if blocking.expectations else ()
+    looked = sample(rows, suite.sample_rows)
+    return suite.in_order([*whole, *_sampled(others, looked, rows.num_rows, table)])
 
 
 def evaluate_result(suite: Suite, result: Result, *, table: str) -> tuple[Outcome, ...]:
@@ -25,7 +33,18 @@ def evaluate_result(suite: Suite, result: Result, *, table: str) -> tuple[Outcom
         return ()
     if suite.sample_rows is None:
         return run_suite(suite, result.frame(), table=table)
-    return run_suite(suite, result.sample(suite.sample_rows).to_pandas(), table=table)
+    blocking, others = suite.parts()
+    whole = run_suite(blocking, result.whole(), table=table) if blocking.expectations else ()
+    looked = result.sample(suite.sample_rows) if others.expectations else pa.table({})
+    return suite.in_order([*whole, *_sampled(others, looked, result.row_count, table)])
+
+
+def _sampled(suite: Suite, looked: pa.Table, row_count: int, table: str) -> list[Outcome]:
+    """Run ``suite`` on the rows that were drawn of ``row_count``, and say in each outcome how many of how many that were."""
+    outcomes = run_suite(suite, looked.to_pandas(), table=table)
+    if looked.num_rows == row_count:
+        return list(outcomes)
+    return [replace(one, observed={**one.observed, "rows": looked.num_rows, "of_rows": row_count}) for one in outcomes]
 
 
 def sample(rows: pa.Table, size: int) -> pa.Table:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from orchestration.checkpoints import clip_replay, plan_replay
 from orchestration.dead_letters import DeadLetters, Origin
 from orchestration.offsets import OffsetRange
+from orchestration.schemas import conform
 from orchestration.tables import CommitConflictError, overwrite_ranges, ranges_predicate
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
@@ -77,8 +78,10 @@ def _attempt(table: TopicTable, context: RunContext, request: ReplayRequest) -> 
         rejected = dead_letter_rows(origin, source, result.batch.rejections, context.now())
     finally:
         source.release()
+    conform(result.batch.rows, table.name, state.snapshot.arrow_schema, is_evolving=table.is_evolving)
     letters.add_replayed(letters_snapshot, origin, ranges, rejected)
-    committed = overwrite_ranges(state.snapshot, result.batch.rows, ranges, notes={"run_id": context.run_id})
+    notes = {"run_id": context.run_id}
+    committed = overwrite_ranges(state.snapshot, result.batch.rows, ranges, is_evolving=table.is_evolving, notes=notes)
     letters.settle_replayed(origin, ranges, rejected)
     return replace(result, kind="replay", version=committed.version)
 

@@ -47,6 +47,10 @@ class Result(Protocol):
         """Return it as a Spark DataFrame."""
         ...
 
+    def whole(self) -> Any:
+        """Return every row for checks: in pandas what is in memory, else a Spark DataFrame."""
+        ...
+
     def replace(self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]) -> TableSnapshot:
         """Make it the whole table, in one commit."""
         ...
@@ -101,6 +105,10 @@ class RowsResult:
         """Return it as a Spark DataFrame."""
         return self.session.createDataFrame(self.rows)
 
+    def whole(self) -> Any:
+        """Return every row, in pandas."""
+        return self.rows.to_pandas()
+
     def replace(self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]) -> TableSnapshot:
         """Make it the whole table."""
         return replace_all(snapshot, self.rows, transactions, notes)
@@ -139,6 +147,10 @@ class FilesResult:
     def frame(self) -> Any:
         """Return it as a Spark DataFrame."""
         return self.session.read.parquet(*(str(file) for file in self.files.files))
+
+    def whole(self) -> Any:
+        """Return every row, as a Spark DataFrame."""
+        return self.frame()
 
     def replace(self, snapshot: TableSnapshot, transactions: Mapping[str, int], notes: Mapping[str, str]) -> TableSnapshot:
         """Make it the whole table."""

@@ -15,6 +15,7 @@ from orchestration.tables import Lake, replace_all
 from orchestration.transforms.declarations import DerivedTable
 from orchestration.transforms.derived_run import DerivedRunResult, run_derived_table
 from orchestration.transforms.errors import TransformError
+from orchestration.transforms.results import chosen_rows
 
 pytestmark = pytest.mark.platform
 Run = Callable[..., DerivedRunResult]
@@ -111,6 +112,16 @@ def test_failed_checks_leave_the_table_as_it_was(lake: Lake, run: Run) -> None:
     blocked = run(suite=suite)
     assert blocked.failures[0].startswith("expectation seats_column_values_to_be_between: element_count 3, unexpected_count 1")
     assert lake.existing("joined").version == version
+
+
+def test_a_blocking_expectation_sees_every_row_of_a_derived_table(lake: Lake, run: Run) -> None:
+    unseen = next(number for number in range(3) if number not in chosen_rows(3, 2))
+    store(lake, "planes", {"tail": ["a", "b", "c"], "seats": [-1 if number == unseen else 1 for number in range(3)]})
+    store(lake, "flights", {"tail": ["a", "b", "c"], "id": [1, 2, 3]})
+    suite = Suite(expect("expect_column_values_to_be_between", column="seats", min_value=0, is_blocking=True), sample_rows=2)
+    blocked = run(suite=suite)
+    assert "unexpected_count 1" in blocked.failures[0]
+    assert lake.snapshot("joined") is None
 
 
 def test_columns_that_no_table_can_hold_are_refused(lake: Lake, run: Run) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from orchestration.checkpoints import ProgressError
 from orchestration.offsets import OffsetRange
+from orchestration.schemas import SchemaConflictError
 from orchestration.tables import Lake
 from orchestration.transforms.replay_run import ReplayRequest, run_replay
 from orchestration.transforms.topic_run import run_topic_table
@@ -78,3 +79,27 @@ def test_ranges_that_were_never_committed_or_are_gone_are_refused(log: MemoryLog
     run_replay(orders_table(), context, ReplayRequest(is_of_dead_letters=True))
     assert "no longer in the log" in context.reporter.notes[0]  # type: ignore[attr-defined]
     assert len(letters_of(lake_root)) == 4
+
+
+def with_currency(records: Any) -> Any:
+    return clean_orders(records).selectExpr("* EXCEPT (note)", "'EUR' AS currency")
+
+
+def test_a_replay_into_an_evolving_table_brings_columns_and_leaves_columns_out(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    request = ReplayRequest(ranges=(OffsetRange(partition=1, start=3, end=5),))
+    run_replay(orders_table(function=with_currency, is_evolving=True), run_context(log, lake_root, spark), request)
+    assert rows_of(lake_root, columns=("_partition", "_offset", "currency"))[-4:] == [
+        (1, 2, None),
+        (1, 3, "EUR"),
+        (1, 4, "EUR"),
+        (1, 5, None),
+    ]
+    assert versions(lake_root) == [6, 6]
+
+
+def test_a_replay_whose_columns_do_not_fit_changes_nothing(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    before, letters = amounts(lake_root), letters_of(lake_root)
+    request = ReplayRequest(ranges=(OffsetRange(partition=1, start=0, end=5),))
+    with pytest.raises(SchemaConflictError, match=r"currency \(string\) is in the result and not in the table"):
+        run_replay(orders_table(function=with_currency), run_context(log, lake_root, spark), request)
+    assert (amounts(lake_root), letters_of(lake_root)) == (before, letters)

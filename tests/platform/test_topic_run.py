@@ -8,7 +8,7 @@ import pytest
 
 from orchestration.checkpoints import ProgressError
 from orchestration.offsets import OffsetRange, OffsetRanges
-from orchestration.quality import quarantine
+from orchestration.quality import Suite, expect, quarantine
 from orchestration.schemas import SchemaConflictError
 from orchestration.spark.source import RecordBatchFrame
 from orchestration.tables import Lake
@@ -18,6 +18,7 @@ from orchestration.transforms.following import follow
 from orchestration.transforms.intake import Intake
 from orchestration.transforms.parsing import parse
 from orchestration.transforms.reading import read_batch
+from orchestration.transforms.results import chosen_rows
 from orchestration.transforms.topic_run import run_topic_table
 from tests.platform.pipeline import SUITE, Notes, letters_of, order, orders_table, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
@@ -293,3 +294,30 @@ def test_all_ways_of_reading_give_the_same_records_and_leave_nothing(
     for one in (inline, by_file, by_workers):
         one.release()
     assert list(tmp_path.glob("*.parquet")) == []
+
+
+@pytest.mark.parametrize("is_blocking", [True, False])
+def test_a_blocking_expectation_sees_every_row_and_a_sample_says_that_it_is_one(
+    log: MemoryLog, lake_root: Path, spark: Any, *, is_blocking: bool
+) -> None:
+    suite = Suite(
+        expect("expect_column_values_to_be_between", column="amount", max_value=100, name="small", is_blocking=is_blocking),
+        expect("expect_column_values_to_not_be_null", column="id", name="has_id"),
+        sample_rows=5,
+    )
+    unseen = next(number for number in range(50) if number not in chosen_rows(50, 5))
+    for number in range(50):
+        log.topics["orders"].partitions[0].append(order(f"o-{number}", 500 if number == unseen else 1))
+    result = run_topic_table(orders_table(suite=suite), run_context(log, lake_root, spark))
+    small, has_id = result.outcomes
+    assert [one.expectation.check_name for one in result.outcomes] == ["small", "has_id"]
+    assert (has_id.observed["rows"], has_id.observed["of_rows"]) == (5, 50)
+    if is_blocking:
+        assert result.failures == (
+            "expectation small: element_count 50, unexpected_count 1, unexpected_percent 2.0, missing_count 0, unexpected_values 500",
+        )
+        assert Lake(lake_root).snapshot("clean_orders") is None
+    else:
+        assert small.is_met
+        assert (small.observed["rows"], small.observed["of_rows"]) == (5, 50)
+        assert result.failures == ()
