@@ -98,7 +98,7 @@ class Admin:
         await topics_and_configs.delete_topics(self.cluster, arguments.names(names, "topics"), self._limit(timeout_ms))
 
     async def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
-        """Grow each topic to that many partitions, and return once the new ones have leaders. INVALID_PARTITIONS where it has as many."""
+        """Give each topic that many partitions, and return once the new ones have leaders. INVALID_PARTITIONS where it has as many."""
         await topics_and_configs.create_partitions(self.cluster, counts, self._limit(timeout_ms))
 
     async def list_topics(self, *, is_internal_included: bool = False, timeout_ms: int | None = None) -> list[TopicListing]:

@@ -86,7 +86,7 @@ async def list_offsets(
 
 
 async def describe(cluster: ClusterMetadata, topics: Iterable[str]) -> None:
-    """See to it that the view has the topics.
+    """Make sure that the view has the topics.
 
     Raises:
         ItemsFailed: UNKNOWN_TOPIC_OR_PARTITION and others: the cluster refuses some of them.

@@ -135,7 +135,7 @@ async def _await_gone(cluster: ClusterMetadata, deleted: Mapping[str, TopicId]) 
 
 
 async def create_partitions(cluster: ClusterMetadata, counts: Mapping[str, int], timeout_ms: int) -> None:
-    """Grow topics; see ``Admin.create_partitions``."""
+    """Add partitions to topics; see ``Admin.create_partitions``."""
     left_ms = cluster.countdown(timeout_ms)
     remaining = dict(counts)
     collected = Collected()

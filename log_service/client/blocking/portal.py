@@ -98,7 +98,7 @@ class Portal(Generic[C]):
             raise failure
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Run an async function over there and return its result, or raise what it raised; Ctrl-C cancels it.
+        """Run an async function in the trio thread and return its result, or raise what it raised; Ctrl-C cancels it.
 
         Raises:
             KafkaError: INVALID_REQUEST, the client is closed, of another process, or the caller is its own thread.
@@ -106,14 +106,14 @@ class Portal(Generic[C]):
         return self._begin(function).result()
 
     def _begin(self, function: Callable[[], Awaitable[T]]) -> "_Call[T]":
-        """Run an async function over there, and return without waiting for it. Raises as ``call``."""
+        """Run an async function in the trio thread, and return without waiting for it. Raises as ``call``."""
         self.require_other_thread()
         begun: _Call[T] = _Call(self._submit)
         self.submit(partial(self._spawn, function, begun.future, begun.scope))
         return begun
 
     def call_sync(self, function: Callable[[], T]) -> T:
-        """Run a plain function over there and return its result, or raise what it raised. Raises as ``call``."""
+        """Run a plain function in the trio thread and return its result, or raise what it raised. Raises as ``call``."""
 
         async def run() -> T:
             await trio.lowlevel.checkpoint()
@@ -122,7 +122,7 @@ class Portal(Generic[C]):
         return self.call(run)
 
     def submit(self, function: Callable[[], None]) -> None:
-        """Run a plain function over there, soon; it must not raise.
+        """Run a plain function in the trio thread, soon; it must not raise.
 
         Raises:
             KafkaError: INVALID_REQUEST, the client is closed.
@@ -132,7 +132,7 @@ class Portal(Generic[C]):
             raise _closed()
 
     def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
-        """Yield what an async generator over there yields; it is closed over there, also when the iteration is given up.
+        """Yield what an async generator yields that runs in the trio thread; it is closed there, also when the iteration is given up.
 
         While the caller looks at one item, the next is made.
         """
@@ -249,7 +249,7 @@ def blocking_sync(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenat
 
 
 class _Call(Generic[T]):
-    """A function that runs over there, and the place where its result arrives."""
+    """A function that runs in the trio thread, and the place where its result arrives."""
 
     def __init__(self, submit: Callable[[Callable[[], None]], bool]) -> None:
         self.future: Future[T] = Future()

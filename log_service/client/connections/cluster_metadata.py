@@ -235,7 +235,7 @@ class ClusterMetadata:
     async def refresh(self, topics: Iterable[str] | None = (), *, is_creating: bool = False) -> ClusterView:
         """Ask any broker for what is watched and ``topics`` (None: all topics of the cluster) and return the new view.
 
-        With ``is_creating`` only ``topics`` are asked for, and the broker may create them, if the client allows it: a refresh by the way
+        With ``is_creating`` only ``topics`` are asked for, and the broker may create them, if the client allows it: any other refresh
         must never bring back a topic that was deleted.
 
         Raises:

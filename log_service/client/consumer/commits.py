@@ -1,4 +1,4 @@
-"""Committing offsets for one consumer: with or without waiting, by hand or every so often.
+"""Committing offsets for one consumer: with or without waiting, when the application asks or every so often.
 
 Decides which offsets are worth a request, and what a refusal means to the caller and to the membership. Commits of one consumer leave one
 after the other, so that an older offset never overwrites a newer one.
@@ -104,7 +104,7 @@ class Committer:
         await self._commit_now(offsets, left_ms)
 
     def commit_soon(self, offsets: Offsets, on_commit: CommitCallback | None) -> None:
-        """Commit after all commits before, without waiting; what has not left yet goes out as one request. Nothing is nothing to do."""
+        """Commit after all commits before, without waiting; what has not left yet goes out as one request."""
         if not offsets and on_commit is None:
             return
         if not self._soon:

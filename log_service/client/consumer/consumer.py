@@ -1,4 +1,4 @@
-"""The consumer: reads records of partitions that were assigned by hand or by a group, and commits how far it came.
+"""The consumer: reads records of partitions that the application or a group assigned, and commits how far it came.
 
 Decides what one ``poll`` does and in which order: it heeds the group, returns what is ready, else waits. Fetching, finding positions,
 joining and heartbeats go on in tasks of their own. They never change the assignment: that happens inside ``poll`` only.

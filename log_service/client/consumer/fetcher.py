@@ -145,7 +145,7 @@ class Fetcher:
         return taken
 
     async def end_sessions(self) -> None:
-        """Say goodbye to the brokers."""
+        """Tell the brokers that they may forget this consumer."""
         await self._exchange.end_sessions()
 
     async def run(self) -> None:

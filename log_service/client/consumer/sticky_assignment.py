@@ -71,7 +71,7 @@ class StickyAssignment:
         return {member_id: sorted(each for kind in held.values() for each in kind) for member_id, held in self._held.items()}
 
     def _not_kept(self) -> list[TopicPartition]:
-        """Let owners have what they own; return the others, those first that few want, and few near.
+        """Let owners keep what they own. Return the other partitions: first those that few members may hold, and few of them near.
 
         Where all want the same, no member keeps more than a fair share, near ones first: it would go in the next step, one by one.
         """

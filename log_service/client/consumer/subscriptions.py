@@ -109,7 +109,7 @@ class PartitionState:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """What was fetched and found out for another position holds no more."""
+        """Forget what was fetched and found out for another position."""
         self.version += 1
         self.buffered_bytes = 0
         self.hold = None

@@ -54,7 +54,7 @@ class PartitionQueue:
 
     @property
     def oldest_ms(self) -> int:
-        """When the oldest batch was begun; far away if there is none."""
+        """When the oldest batch was begun; ``NEVER_MS`` if there is none."""
         first = min((each.created_ms for each in self.in_flight), default=NEVER_MS)
         return min(first, self.waiting[0].created_ms) if self.waiting else first
 
@@ -349,7 +349,7 @@ class Accumulator:
         self._active[queue.topic_partition] = self._active.pop(queue.topic_partition)  # the others come first next time
 
     def _put_back(self, queue: PartitionQueue, batches: tuple[ProducerBatch, ...]) -> None:
-        """Keep the order of creation, which is the order of sequences; what was in flight when the partition began anew does so, too."""
+        """Keep the order of creation, which is the order of sequences. A batch of an earlier numbering is numbered anew."""
         for batch in batches:
             if batch.has_sequence and queue.sequence.identity != (batch.producer_id, batch.producer_epoch):
                 batch.base_sequence = NO_SEQUENCE

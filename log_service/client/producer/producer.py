@@ -110,7 +110,7 @@ class Producer:
         partition: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> Delivery:
-        """Take a record and return its receipt. Waits only while the buffer is full or the topic is not known yet.
+        """Take a record and return its receipt. Waits only while the buffer is full, or the topic or partition is not known yet.
 
         Raises:
             KafkaError: REQUEST_TIMED_OUT, no room within ``max_block_ms``; UNKNOWN_TOPIC_OR_PARTITION, no such topic or no such partition
@@ -306,7 +306,7 @@ class Producer:
         size_bytes: int,
         on_delivery: DeliveryCallback | None,
     ) -> tuple[Delivery, int]:
-        """Put a record into a batch, for which there is room. Returns its receipt, and when the sender has to look at the latest.
+        """Put a record into a batch, for which there is room. Returns its receipt, and the time at which the sender has to look.
 
         Raises:
             KafkaError: INVALID_TIMESTAMP, INVALID_PARTITIONS.

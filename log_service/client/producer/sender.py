@@ -107,7 +107,7 @@ class Sender:
         self._wakeup.set()
 
     def is_late_for(self, due_ms: int) -> bool:
-        """Whether it would sleep beyond ``due_ms``; may be asked from any thread."""
+        """Whether the sender would sleep beyond ``due_ms``; may be asked from any thread."""
         return due_ms < self._asleep_until_ms
 
     async def wait_settled(self) -> None:
@@ -335,7 +335,7 @@ class Sender:
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 
     async def _refresh(self) -> None:
-        """Refresh the view once; the pause before the next time grows while refreshing does not help."""
+        """Refresh the view once, and pause before the next time."""
         try:
             self._is_refresh_needed = False
             await self._cluster.refresh()

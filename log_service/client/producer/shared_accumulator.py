@@ -43,51 +43,51 @@ class SharedAccumulator(Accumulator):
         return self.lock
 
     def drain(self, now_ms: int, leader_of: Callable[[TopicPartition], int], has_capacity: Callable[[int], bool]) -> Drained:
-        """As the one that is not shared."""
+        """As in ``Accumulator``, under the lock."""
         with self.lock:
             return super().drain(now_ms, leader_of, has_capacity)
 
     def is_idle(self, topic: str, since_ms: int) -> bool:
-        """As the one that is not shared."""
+        """As in ``Accumulator``, under the lock."""
         with self.lock:
             return super().is_idle(topic, since_ms)
 
     def seal(self, batch: ProducerBatch) -> None:
-        """As the one that is not shared; other threads go on meanwhile."""
+        """As in ``Accumulator``; other threads go on while the batch is built."""
         size_bytes = len(batch.encoded())
         with self.lock:
             self._resize(batch, size_bytes)
 
     def unsettled(self) -> list[ProducerBatch]:
-        """As the one that is not shared."""
+        """As in ``Accumulator``, under the lock."""
         with self.lock:
             return super().unsettled()
 
     def expired(self, now_ms: int) -> list[ProducerBatch]:
-        """As the one that is not shared."""
+        """As in ``Accumulator``, under the lock."""
         with self.lock:
             taken = super().expired(now_ms)
             self._tell_room()
             return taken
 
     def settle(self, batch: ProducerBatch) -> None:
-        """As the one that is not shared; threads that wait for room look again."""
+        """As in ``Accumulator``, under the lock; threads that wait for room look again."""
         with self.lock:
             super().settle(batch)
             self._tell_room()
 
     def retry(self, batch: ProducerBatch, not_before_ms: int) -> None:
-        """As the one that is not shared."""
+        """As in ``Accumulator``, under the lock."""
         with self.lock:
             super().retry(batch, not_before_ms)
 
     def split(self, batch: ProducerBatch) -> None:
-        """As the one that is not shared."""
+        """As in ``Accumulator``, under the lock."""
         with self.lock:
             super().split(batch)
 
     def take_all(self, *, is_in_flight_included: bool) -> list[ProducerBatch]:
-        """As the one that is not shared."""
+        """As in ``Accumulator``, under the lock."""
         with self.lock:
             taken = super().take_all(is_in_flight_included=is_in_flight_included)
             self._tell_room()
