@@ -31,7 +31,7 @@ HOST = "127.0.0.1"
 
 SERVE = "import sys; from log_service.broker.main import serve; sys.exit(serve(None, sys.argv[1:]))"
 END_WITH_PARENT = "import os, threading; threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start(); "
-"""Nobody writes to the broker's standard input: reading it returns when the process that holds the other end is gone."""
+"""Nothing is written to the broker's standard input: reading it returns when the process that holds the other end is gone."""
 READY = re.compile(r"is ready on \S+?:(\d+)")
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -86,7 +86,7 @@ class BrokerProcess:
         return self._process.pid
 
     def start(self) -> Self:
-        """Start, and wait until connections are answered."""
+        """Start, and wait until it takes connections."""
         assert self._process is None, "it runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
         offset = len(self.log)

@@ -237,7 +237,7 @@ class FilesContract:
 
         run(main)
 
-    def test_work_in_the_pool_is_done_although_nobody_waits(self, files: Files, root: Path) -> None:
+    def test_work_in_the_pool_is_done_although_no_task_waits(self, files: Files, root: Path) -> None:
         def work() -> None:
             time.sleep(0.02)
             files.write_atomically(root / "done", b"yes")
@@ -246,7 +246,7 @@ class FilesContract:
             with trio.move_on_after(0.005):
                 await files.run_in_pool(work)
             with trio.fail_after(10):
-                while not files.exists(root / "done"):  # noqa: ASYNC110 - the pool tells nobody
+                while not files.exists(root / "done"):  # noqa: ASYNC110 - the pool tells no task
                     await trio.sleep(0.001)
 
         run(main)

@@ -44,7 +44,7 @@ class Page:
 
 
 def ask(broker: BrokerThread, path: str = "/metrics", method: str = "GET") -> tuple[int, str, http.client.HTTPMessage]:
-    """Return status, text and fields of the answer to one request."""
+    """Return status, text and fields of the response to one request."""
     assert broker.broker.metrics_address is not None
     connection = http.client.HTTPConnection(*broker.broker.metrics_address, timeout=10)
     connection.request(method, path)

@@ -39,7 +39,7 @@ async def receive_exactly(connection: Connection, size_bytes: int) -> bytes:
 
 async def send_for_a_while(connection: Connection) -> None:
     for _ in range(100):
-        await connection.send_gathered([b"anybody?"])
+        await connection.send_gathered([b"hello?"])
         await trio.sleep(0.001)
 
 
@@ -150,7 +150,7 @@ class NetworkContract:
 
         play(network, scene)
 
-    def test_closing_wakes_whoever_waits(self, network: Network) -> None:
+    def test_closing_wakes_all_that_wait(self, network: Network) -> None:
         async def scene(ours: Connection, theirs: Connection) -> None:
             async def receive() -> None:
                 with pytest.raises(OSError, match="closed on our side"):

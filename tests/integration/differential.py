@@ -1,10 +1,10 @@
-"""The same requests to tidelog and to Apache Kafka, and their answers compared: what clients would see, without what differs by nature.
+"""The same requests to tidelog and to Apache Kafka, and their responses compared: what clients would see, without what differs by nature.
 
     def test_a_taken_name_is_refused(duel: Duel) -> None:
         duel.create_topic("taken")
         duel.compare(CreateTopicsRequest(topics=[CreatableTopic(name="taken")]), 7)
 
-Each test runs twice. ``recorded`` holds tidelog to the answers of Apache Kafka 4.3.1 that lie in ``recorded/<module>.json`` beside the
+Each test runs twice. ``recorded`` holds tidelog to the responses of Apache Kafka 4.3.1 that lie in ``recorded/<module>.json`` beside the
 tests: it never needs Java. ``apache-kafka`` asks a real one as well (``TIDELOG_KAFKA_LIBS``, see ``client_clusters``; skipped loudly
 without) and checks that what was recorded still holds; with ``TIDELOG_RECORD=1`` it writes the recordings instead.
 
@@ -59,7 +59,7 @@ class Cluster:
         return self.topic_ids[name]
 
     def ask(self, request: Request, version: int) -> Any:
-        """The answer of this side.
+        """The response of this side.
 
         Raises:
             ConnectionError: it closed the connection instead.
@@ -86,28 +86,28 @@ class Clusters:
 
 
 class Recording:
-    """Kafka's answers to one module's tests, by test and in the order of the questions."""
+    """Kafka's responses to one module's tests, by test and in the order of the questions."""
 
     def __init__(self, module: str) -> None:
         self._path = RECORDINGS / f"{module}.json"
-        self._answers: dict[str, list[Any]] = json.loads(self._path.read_text()) if self._path.exists() else {}
+        self._responses: dict[str, list[Any]] = json.loads(self._path.read_text()) if self._path.exists() else {}
 
-    def answers(self, test: str) -> list[Any]:
+    def responses(self, test: str) -> list[Any]:
         """What was recorded for a test; nothing where it never was."""
-        return self._answers.get(test, [])
+        return self._responses.get(test, [])
 
-    def keep(self, test: str, answers: list[Any]) -> None:
-        """Write the answers of a test down."""
-        self._answers[test] = answers
+    def keep(self, test: str, responses: list[Any]) -> None:
+        """Write the responses of a test down."""
+        self._responses[test] = responses
         self._path.parent.mkdir(exist_ok=True)
-        self._path.write_text(one_answer_a_line(self._answers))
+        self._path.write_text(one_response_a_line(self._responses))
 
 
-def one_answer_a_line(answers: dict[str, list[Any]]) -> str:
-    """Return JSON in which each answer has a line, so that what changed can be seen."""
+def one_response_a_line(responses: dict[str, list[Any]]) -> str:
+    """Return JSON in which each response has a line, so that what changed can be seen."""
     tests = []
-    for test, told in sorted(answers.items()):
-        lines = ",\n".join(json.dumps(answer, sort_keys=True, separators=(",", ":")) for answer in told)
+    for test, told in sorted(responses.items()):
+        lines = ",\n".join(json.dumps(response, sort_keys=True, separators=(",", ":")) for response in told)
         tests.append(f"{json.dumps(test)}: [\n{lines}\n]")
     return "{\n" + ",\n".join(tests) + "\n}\n"
 
@@ -119,20 +119,20 @@ class Duel:
         self.clusters = clusters
         self._recording = recording
         self._test = test
-        self._answers: list[Any] = []
+        self._responses: list[Any] = []
         self._is_recording = clusters.kafka is not None and bool(os.environ.get(RECORD))
 
     def compare(self, request: Request, version: int, *, ignore: Collection[str] = (), ordered: bool = False) -> Any:
-        """Ask both, fail where their answers differ, and return tidelog's own answer (unmasked).
+        """Ask both, fail where their responses differ, and return tidelog's own response (unmasked).
 
         ``ignore`` names fields that differ by nature; a test says why.
         """
         ours: list[Any] = []
 
         def tell(cluster: Cluster) -> Any:
-            answer = cluster.ask(request, version)
-            ours.append(answer)
-            return normalise(answer, ignore=ignore, ordered=ordered)
+            response = cluster.ask(request, version)
+            ours.append(response)
+            return normalise(response, ignore=ignore, ordered=ordered)
 
         self.compare_told(tell)
         return ours[0]
@@ -142,44 +142,44 @@ class Duel:
         shown = tell(self.clusters.tidelog)
         if self.clusters.kafka is not None:
             theirs = tell(self.clusters.kafka)
-            self._answers.append(theirs)
-            assert shown == theirs, self._difference("Apache Kafka answers", theirs, shown)
+            self._responses.append(theirs)
+            assert shown == theirs, self._difference("Apache Kafka responds", theirs, shown)
         else:
-            self._answers.append(shown)
+            self._responses.append(shown)
         if not self._is_recording:
             self._check_recorded(shown)
 
     def _check_recorded(self, shown: Any) -> None:
-        recorded = self._recording.answers(self._test)
-        position = len(self._answers) - 1
+        recorded = self._recording.responses(self._test)
+        position = len(self._responses) - 1
         assert position < len(recorded), (
-            f"answer {position} of {self._test} was never recorded: run it once with TIDELOG_KAFKA_LIBS=... {RECORD}=1"
+            f"response {position} of {self._test} was never recorded: run it once with TIDELOG_KAFKA_LIBS=... {RECORD}=1"
         )
-        assert shown == recorded[position], self._difference("Apache Kafka answered", recorded[position], shown)
+        assert shown == recorded[position], self._difference("Apache Kafka responded", recorded[position], shown)
 
     def _difference(self, title: str, theirs: Any, ours: Any) -> str:
         expected, shown = (json.dumps(said, indent=1, sort_keys=True).splitlines() for said in (theirs, ours))
-        lines = unified_diff(expected, shown, title, "tidelog answers", n=12, lineterm="")
-        return "\n".join([f"question {len(self._answers) - 1}", *lines])
+        lines = unified_diff(expected, shown, title, "tidelog responds", n=12, lineterm="")
+        return "\n".join([f"question {len(self._responses) - 1}", *lines])
 
     def finish(self) -> None:
         """Write the recording, where that is wanted."""
         if self._is_recording:
-            self._recording.keep(self._test, self._answers)
+            self._recording.keep(self._test, self._responses)
 
     # What tests need on both sides
 
     def on_both(self, request: Request, version: int) -> None:
-        """Ask both without looking at the answers."""
+        """Ask both without looking at the responses."""
         for cluster in self.clusters.sides():
             cluster.ask(request, version)
 
     def until(self, request: Request, version: int, is_there: Callable[[Any], bool]) -> None:
-        """Ask each side again until its answer is as it should be: Kafka answers before everything of a change is in place."""
+        """Ask each side again until its response is as it should be: Kafka responds before everything of a change is in place."""
         for cluster in self.clusters.sides():
             deadline = time.monotonic() + READY_SECONDS
-            while not is_there(answer := cluster.ask(request, version)):
-                assert time.monotonic() < deadline, f"{cluster.bootstrap} never got there: {answer}"
+            while not is_there(response := cluster.ask(request, version)):
+                assert time.monotonic() < deadline, f"{cluster.bootstrap} never got there: {response}"
                 time.sleep(0.05)
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
@@ -191,7 +191,7 @@ class Duel:
             assert created.error_code == 0, created
             cluster.topic_ids[name] = created.topic_id
         wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-        self.until(wanted, 12, lambda answer: _has_leaders(answer.topics[0], partitions))
+        self.until(wanted, 12, lambda response: _has_leaders(response.topics[0], partitions))
 
 
 def _has_leaders(topic: Any, partitions: int) -> bool:
@@ -199,7 +199,7 @@ def _has_leaders(topic: Any, partitions: int) -> bool:
 
 
 def normalise(value: Any, *, ignore: Collection[str] = (), ordered: bool = False) -> Any:
-    """Return an answer as plain values that JSON knows, without what differs from one cluster to the next."""
+    """Return a response as plain values that JSON knows, without what differs from one cluster to the next."""
     if dataclasses.is_dataclass(value):
         names = [item.name for item in dataclasses.fields(value) if item.name not in LEFT_OUT and item.name not in ignore]
         return {name: _masked(name, normalise(getattr(value, name), ignore=ignore, ordered=ordered)) for name in names}

@@ -9,8 +9,8 @@
     def test_it(duel: Duel) -> None:
         duel.compare_told(told(rebalance))
 
-Every answer goes into the story's transcript; ids that the coordinator made up are numbered in the order in which they appear. A request
-that is answered later is ``send``-ed now and heard with ``hear``.
+Every response goes into the story's transcript; ids that the coordinator made up are numbered in the order in which they appear. A request
+whose response comes later is ``send``-ed now and heard with ``hear``.
 """
 
 import json
@@ -47,9 +47,9 @@ Protocols = Sequence[tuple[str, bytes]]
 
 def coordinators_are_there(duel: Duel) -> None:
     """Wait until both sides serve every group: the internal topic is made when somebody asks first, and loaded."""
-    duel.until(FindCoordinatorRequest(coordinator_keys=["any"]), 4, lambda answer: answer.coordinators[0].error_code == 0)
+    duel.until(FindCoordinatorRequest(coordinator_keys=["any"]), 4, lambda response: response.coordinators[0].error_code == 0)
     groups = [f"probe-{number}" for number in range(16)]
-    duel.until(DescribeGroupsRequest(groups=groups), 5, lambda answer: not any(group.error_code for group in answer.groups))
+    duel.until(DescribeGroupsRequest(groups=groups), 5, lambda response: not any(group.error_code for group in response.groups))
 
 
 def told(story: Callable[["Cast"], None]) -> Callable[[Cluster], Any]:
@@ -83,13 +83,13 @@ class Cast:
         """A new member on a connection of its own; ``habits`` are what its joins say where nothing else is said."""
         return Player(self, self._stack.enter_context(Wire(self.cluster.bootstrap)), habits)
 
-    def note(self, answer: Any) -> Any:
-        """Write an answer down."""
-        self.transcript.append(in_order(self._numbered(normalise(answer, ordered=True))))
-        return answer
+    def note(self, response: Any) -> Any:
+        """Write a response down."""
+        self.transcript.append(in_order(self._numbered(normalise(response, ordered=True))))
+        return response
 
     def settle(self) -> None:
-        """Let what was answered be stored: Kafka tells an id before it stores the group."""
+        """Let what Kafka told be stored: it tells an id before it stores the group."""
         time.sleep(5 * ARRIVAL_SECONDS)
 
     def ask(self, request: Any, version: int) -> Any:
@@ -113,7 +113,7 @@ class Cast:
         return self.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self.group, topics=wanted)]), version)
 
     def delete(self, version: int = 2) -> Any:
-        """Delete the group and note the answer."""
+        """Delete the group and note the response."""
         return self.ask(DeleteGroupsRequest(groups_names=[self.group]), version)
 
     def _numbered(self, value: Any) -> Any:
@@ -170,13 +170,13 @@ class Player:
         time.sleep(ARRIVAL_SECONDS)
 
     def hear_join(self, version: int = 9) -> Any:
-        """Note the answer to a join, and take id and generation from it."""
-        answer = self.cast.note(self.wire.receive(ApiKey.JOIN_GROUP, version))
-        if answer.error_code in (0, 79):
-            self.member_id = answer.member_id
-        if answer.error_code == 0:
-            self.generation_id = answer.generation_id
-        return answer
+        """Note the response to a join, and take id and generation from it."""
+        response = self.cast.note(self.wire.receive(ApiKey.JOIN_GROUP, version))
+        if response.error_code in (0, 79):
+            self.member_id = response.member_id
+        if response.error_code == 0:
+            self.generation_id = response.generation_id
+        return response
 
     def ask_id(self, version: int = 9, **said: Any) -> None:
         """Join without an id and note the id that is to be used."""
@@ -184,7 +184,7 @@ class Player:
         self.hear_join(version)
 
     def join(self, version: int = 9, **said: Any) -> Any:
-        """Join, after asking for an id where that is needed, and note the answers."""
+        """Join, after asking for an id where that is needed, and note the responses."""
         if not self.member_id and version >= 4 and self.instance_id is None:
             self.ask_id(version, **said)
         self.send_join(version, **said)
@@ -208,16 +208,16 @@ class Player:
         self._send(request, version)
 
     def hear_sync(self, version: int = 5) -> Any:
-        """Note the answer to a sync."""
+        """Note the response to a sync."""
         return self.cast.note(self.wire.receive(ApiKey.SYNC_GROUP, version))
 
     def sync(self, assignments: dict["Player", bytes] | None = None, version: int = 5, **said: Any) -> Any:
-        """Sync and note the answer."""
+        """Sync and note the response."""
         self.send_sync(assignments, version, **said)
         return self.hear_sync(version)
 
     def heartbeat(self, version: int = 4, **said: Any) -> int:
-        """Heartbeat and note the answer."""
+        """Heartbeat and note the response."""
         request = HeartbeatRequest(
             group_id=self.cast.group,
             generation_id=said.get("generation_id", self.generation_id),
@@ -227,7 +227,7 @@ class Player:
         return int(self.cast.note(self.wire.ask(request, version)).error_code)
 
     def leave(self, version: int = 5, members: list[MemberIdentity] | None = None) -> Any:
-        """Leave (or have others leave) and note the answer."""
+        """Leave (or have others leave) and note the response."""
         mine = [MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id, reason="done" if version >= 5 else None)]
         request = LeaveGroupRequest(group_id=self.cast.group)
         if version < 3:
@@ -237,7 +237,7 @@ class Player:
         return self.cast.note(self.wire.ask(request, version))
 
     def commit(self, offset: int, topic: str = "orders", partition: int = 0, version: int = 9, **said: Any) -> Any:
-        """Commit one position and note the answer."""
+        """Commit one position and note the response."""
         position = OffsetCommitRequestPartition(
             partition_index=partition,
             committed_offset=offset,

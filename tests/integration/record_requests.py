@@ -112,4 +112,4 @@ def ready_topic(duel: Duel, name: str, partitions: int = 1, **configs: str) -> N
     """Create a topic and wait until every partition can be read: Kafka tells a leader before it leads."""
     duel.create_topic(name, partitions, {key.replace("_", "."): value for key, value in configs.items()})
     asked = fetch_request(name, *(wanted(index) for index in range(partitions)))
-    duel.until(asked, 11, lambda answer: not any(partition.error_code for partition in answer.responses[0].partitions))
+    duel.until(asked, 11, lambda response: not any(partition.error_code for partition in response.responses[0].partitions))

@@ -15,7 +15,7 @@ WAIT_SECONDS = 20.0
 
 
 class Wire:
-    """A connection; ``with`` closes it. Answers come in the order of the requests."""
+    """A connection; ``with`` closes it. Responses come in the order of the requests."""
 
     def __init__(self, bootstrap: str, *, receive_buffer_bytes: int | None = None) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -36,7 +36,7 @@ class Wire:
         self._socket.close()
 
     def finish(self) -> None:
-        """Say that nothing more will be sent; answers may still come."""
+        """Say that nothing more will be sent; responses may still come."""
         with suppress(OSError):  # the other side may have gone already
             self._socket.shutdown(socket.SHUT_WR)
 
@@ -99,7 +99,7 @@ class Wire:
         return content
 
     def is_closed_by_broker(self, seconds: float = WAIT_SECONDS) -> bool:
-        """Whether the broker closes the connection, without an answer, within a time."""
+        """Whether the broker closes the connection, without a response, within a time."""
         self._socket.settimeout(seconds)
         deadline = time.monotonic() + seconds
         try:

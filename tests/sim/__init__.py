@@ -11,7 +11,7 @@ Whole nodes and their clients in that world, one run per seed (``make sim SEEDS=
 - ``node_host``: ``NodeHost`` starts, stops and kills a node, ``ClusterHost`` holds those of a cluster; ``node_faults``: what goes wrong,
   and who starts a node again.
 - ``node_clients`` do their work and write a ``node_history``; ``node_checker`` and ``node_metadata_checker`` judge it from outside,
-  ``node_audit`` looks at the disk, ``node_answers`` at every refusal, ``node_waits`` at how long a response takes that could be made.
+  ``node_audit`` looks at the disk, ``node_refusals`` at every refusal, ``node_waits`` at how long a response takes that could be made.
 - ``node_bugs`` are planted to prove that they are noticed; ``node_guard`` proves that nothing of the real world is touched.
 """
 

@@ -276,7 +276,7 @@ class _Pipe:
         return taken
 
     def drop(self) -> None:
-        """Nobody receives here any more."""
+        """Receive nothing any more: what is sent here is lost."""
         self.is_broken = True
         self._chunks.clear()
         self.changed.unpark_all()

@@ -1,7 +1,8 @@
 """Looks at the disk of a simulated node at each death and each start: what recovery left of the logs, and whether indexes are true.
 
-Decides from bytes alone what a log holds; asks the dying node only how far it believed to be durable. After a kill every whole batch is
-still there; after a loss of power a prefix is, and everything that was synced, or below the high watermark of a log that is synced first.
+The auditor decides from bytes alone what a log holds. It asks the dying node only how far the node believed its logs to be durable. After a
+kill every whole batch is still there. After a loss of power a prefix is, which holds everything that was synced, and everything below the
+high watermark of a log that is synced first.
 
 Invariants: looking changes nothing, neither on the disk nor in the node's memory.
 """
@@ -186,7 +187,7 @@ def _records_of(batches: list[StoredBatch]) -> dict[int, tuple[bytes | None, byt
 
 
 def _is_compacted(incarnation: Incarnation, partition: TopicPartition) -> bool:
-    """Whether a log may have holes; of one whose partition is gone and whose directory is not yet, nobody knows any more."""
+    """Whether a log may have holes. A log whose partition is gone and whose directory is not yet may have some."""
     if partition.topic == CLUSTER_METADATA_TOPIC:
         return False
     found = incarnation.broker.replicas.partitions.get(partition)
@@ -308,7 +309,7 @@ def _check_time_index(disk: Disk, segment: Segment, headers: list, *, is_finishe
 
 
 def _offset_entries(disk: Disk, segment: Segment) -> list[tuple[int, int]] | None:
-    """The entries in memory, or those of the file; None where nobody would believe it."""
+    """The entries in memory, or those of the file; None where the node would not believe the file."""
     indexes = segment._indexes
     if indexes.is_loaded:
         return list(indexes.offset_index)

@@ -4,11 +4,11 @@
     python -m tests.sim.node_boundaries --moving     the same with a story of logs that move between two log directories
     python -m tests.sim.node_boundaries --at 211 --ending torn     one again, with its trace
 
-The story has everything that writes: topics made, grown, cut and deleted, records of an idempotent producer over several segments, commits,
-retention, snapshots of the metadata, a stop in order and a start. It is played once to count the operations that change the disk (write,
-sync, rename, create, remove, truncate) and then once for each of them and each ``Ending``: the node dies before that operation takes
-effect. A second death strikes while it recovers, at an operation that goes round with the first. Then it has to serve, and the checker
-judges.
+The story has everything that writes: topics created, given partitions, cut and deleted, records of an idempotent producer over several
+segments, commits, retention, snapshots of the metadata, a stop in order and a start. It is played once to count the operations that change
+the disk (write, sync, rename, create, remove, truncate) and then once for each of them and each ``Ending``: the node dies before that
+operation takes effect. A second death strikes while it recovers, at an operation that goes round with the first. Then it has to serve, and
+the checker judges.
 """
 
 # ruff: noqa: T201 - a command
@@ -33,16 +33,16 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from tests.sim.disk import Disk
 from tests.sim.network import Weather
-from tests.sim.node_answers import check_refusals, refusals_noted
 from tests.sim.node_audit import Auditor
 from tests.sim.node_checker import Violation, check
 from tests.sim.node_clients import GROUP, TIMEOUTS, Clients
 from tests.sim.node_faults import START_LIMIT_SECONDS
-from tests.sim.node_history import Create, Delete, DeleteRecords, Died, Grow, History, Send, TopicPlan
+from tests.sim.node_history import Create, CreatePartitions, Delete, DeleteRecords, Died, History, Send, TopicPlan
 from tests.sim.node_host import BOOTSTRAP, DATA_DIRECTORIES, HOST, Death, NodeHost, node_config
 from tests.sim.node_metadata_checker import check_metadata
 from tests.sim.node_moves import Mover, check_places, copied_in_steps
 from tests.sim.node_plan import NodePlan, Plan, draw_plan
+from tests.sim.node_refusals import check_refusals, refusals_noted
 from tests.sim.node_runs import described, exceptions_noted
 from tests.sim.world import World, sim_world
 
@@ -206,7 +206,7 @@ class Story:
     async def _create_topics(self) -> None:
         try:
             await self.clients.create_topics()
-        except ItemsFailed as failed:  # the answer was lost, and the question asked again
+        except ItemsFailed as failed:  # the response was lost, and the client asked again
             self.world.log("create", failed)
             if {error.code for error in failed.errors.values()} != {ErrorCode.TOPIC_ALREADY_EXISTS}:
                 raise
@@ -232,12 +232,12 @@ class Story:
                     self.history.end(send)
 
     async def _administer(self) -> None:
-        """Make, grow, alter, cut and delete; what is not answered may have happened, as the history says."""
+        """Create a topic, add a partition, cut and delete; what got no response may have happened, as the history says."""
         clients, cut = self.clients, TopicPartition("cut", 0)
         async with Admin(BOOTSTRAP, env=self.clients.env("admin"), **TIMEOUTS) as admin:
             operations: tuple[Callable[[], Awaitable[None]], ...] = (
                 lambda: clients._create(admin, Create(topic=PASSING, partition_count=1, retention_ms="100000000")),
-                lambda: clients._note([Grow(topic=PASSING, partition_count=2)], lambda: admin.create_partitions({PASSING: 2})),
+                lambda: clients._note([CreatePartitions(topic=PASSING, partition_count=2)], lambda: admin.create_partitions({PASSING: 2})),
                 lambda: clients._note([DeleteRecords(partition=cut, before=6)], lambda: admin.delete_records({cut: 6})),
                 lambda: clients._note([Delete(topic=PASSING)], lambda: admin.delete_topics([PASSING])),
             )

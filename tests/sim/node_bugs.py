@@ -1,6 +1,6 @@
 """Bugs that are planted into the product, to prove that the simulation finds what it is there for.
 
-Each replaces one decision of the product by the wrong one, in the way in which somebody could have got it wrong, while ``planted`` is open.
+Each replaces one decision of the product by a wrong one that a programmer could have made, while ``planted`` is open.
 ``seed_limit`` is how many seeds the simulation gets to notice, of those that have the fault which the bug is about.
 """
 
@@ -84,9 +84,9 @@ def _append_as_if_synced(self: partition_state.PartitionState, log_end_offset: i
 
 
 def _append_without_waiting(self: Any, *arguments: Any) -> Any:
-    answer = _append_request(self, *arguments)
+    result = _append_request(self, *arguments)
     self.waiting.clear()
-    return answer
+    return result
 
 
 def _forget_producers(producers: ProducerState, _snapshots: object, _segments: object, _log_start_offset: int, end_offset: int) -> None:
@@ -245,7 +245,7 @@ BUGS = (
     Bug(name="directory not synced after a roll", replacements=((Log, "_roll", _roll_without_directory),)),
     Bug(name="batch refused that a new segment would hold", replacements=((Log, "_write", _refuse_what_would_roll),)),
     Bug(name="retention takes too much", replacements=((log_module, "count_deletable", _keep_only_the_active_segment),)),
-    Bug(name="change answered and not recorded", replacements=((table, "incremental_alter_configs", _alter_without_a_record),)),
+    Bug(name="change acknowledged and not recorded", replacements=((table, "incremental_alter_configs", _alter_without_a_record),)),
     Bug(name="commit of a record that was not read", replacements=((commits, "commit_request", _commit_one_too_many),)),
     Bug(
         name="compaction takes the latest too",

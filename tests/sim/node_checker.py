@@ -1,8 +1,7 @@
 """Judges a history, in the manner of Jepsen's checker of Kafka: what no client may ever see.
 
-Decides with nothing but what clients asked and were told, and when the node died. Every rule is a function that yields ``Violation``; a
-rule says in its docstring what is promised and what is excused. Losing power excuses what was not synced before it; a kill excuses
-nothing.
+The checker knows nothing but what clients asked and were told, and when a node died. Every rule is a function that yields ``Violation``;
+its docstring says what is promised and what is excused. A loss of power excuses what was not synced before it. A kill excuses nothing.
 """
 
 from collections import defaultdict
@@ -77,7 +76,7 @@ class Case:
         return self.history.topics[name]
 
     def is_idempotent(self, value: str) -> bool:
-        """Whether a record's producer numbers what it sends; nobody's records count as such."""
+        """Whether a record's producer numbers what it sends; true of a record that no producer sent."""
         send = self.sends_by_value.get(value)
         return send is None or send.is_idempotent
 
@@ -113,7 +112,7 @@ class Case:
         return {(partition, record.value): record.offset for _, partition, record, _ in self.seen()}
 
     def seen(self) -> Iterator[tuple[int, TopicPartition, SeenRecord, str]]:
-        """Every record that anybody got: where in the history, of which partition, and who got it."""
+        """Every record that a reader got: where in the history, of which partition, and the reader."""
         for poll in self.polls:
             for record in poll.records:
                 yield poll.at, poll.partition, record, poll.consumer
@@ -158,7 +157,7 @@ def nothing_from_nowhere(case: Case) -> Iterator[Violation]:
 
 
 def no_duplicate(case: Case) -> Iterator[Violation]:
-    """A record of an idempotent producer is in the log once; where records survive, nobody ever saw it at two offsets."""
+    """A record of an idempotent producer is in the log once; where records survive, no reader ever saw it at two offsets."""
     for final in case.finals:
         offsets: dict[str, int] = {}
         for record in final.records:
@@ -199,7 +198,7 @@ def log_is_whole(case: Case) -> Iterator[Violation]:
         if epochs != sorted(epochs):
             yield Violation("log is whole", f"{final.partition}: leader epochs fall: {epochs}")
         if final.log_start_offset and not case.topic(final.partition.topic).is_trimmed:
-            yield Violation("log is whole", f"{final.partition} begins at {final.log_start_offset}, and nobody asked for that")
+            yield Violation("log is whole", f"{final.partition} begins at {final.log_start_offset}, and no client asked for that")
 
 
 def one_value_per_offset(case: Case) -> Iterator[Violation]:
@@ -261,7 +260,7 @@ def group_reads_everything(case: Case) -> Iterator[Violation]:
 
 
 def commits_stay(case: Case) -> Iterator[Violation]:
-    """A committed offset never goes back: who asks gets at least what was acknowledged before the question, and nothing nobody sent."""
+    """A committed offset never goes back: a client is told at least what was acknowledged before it asked, and only what was committed."""
     commits: dict[tuple[str, TopicPartition], list[Commit]] = defaultdict(list)
     for commit in case.history.of(Commit):
         commits[commit.group, commit.partition].append(commit)
@@ -280,7 +279,7 @@ def commits_stay(case: Case) -> Iterator[Violation]:
 def _is_commit_safe(case: Case, commit: Commit, until: int) -> bool:
     """Whether an acknowledged commit stands: it was synced, or power never went since.
 
-    Who has to begin anew may commit less: where records went, or the log's start moved, which a crash may undo.
+    A member that has to begin anew may commit less: where records went, or the log's start moved, which a crash may undo.
     """
     is_kept = case.history.are_offsets_synced or not case.has_lost_power(since=commit.ended_time, until=until)
     return is_kept and case.is_lossless(commit.partition.topic, until=until) and not case.topic(commit.partition.topic).is_trimmed
@@ -320,7 +319,7 @@ def _safe_commit(case: Case, commits: list[Commit], before: int, until: int) -> 
 
 
 def deleted_stays_within_bounds(case: Case) -> Iterator[Violation]:
-    """The log's start moves no further than somebody asked for, where only DeleteRecords moves it."""
+    """The log's start moves no further than a client asked for, where only DeleteRecords moves it."""
     asked: dict[TopicPartition, int] = defaultdict(int)
     for delete in case.history.of(DeleteRecords):
         asked[delete.partition] = max(asked[delete.partition], delete.before)

@@ -1,7 +1,7 @@
 """The clients of a simulated node: producers, members of a group, readers by hand, and those who administer.
 
-Decides what each asks for, and writes down what it asked and was told. Knows neither faults nor rules. A client that is cancelled has died;
-whoever runs it starts another one under a new name.
+Each client decides what it asks for, and writes down what it asked and what it was told. Clients know neither faults nor rules. A client
+that is cancelled has died; its run starts another one under a new name.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,11 +22,11 @@ from tests.sim.node_history import (
     Commit,
     Committed,
     Create,
+    CreatePartitions,
     Delete,
     DeleteRecords,
     Described,
     Final,
-    Grow,
     History,
     Operation,
     Poll,
@@ -295,7 +295,7 @@ class Clients:
         await self._note([delete], lambda: admin.delete_records({partition: before}, timeout_ms=8_000))
 
     async def churn(self, name: str) -> None:
-        """Create, grow, change, describe and delete one topic of its own."""
+        """Create one topic of its own, add partitions, change, describe and delete it."""
         env, count = self.env(name), 1
         rng = env.rng
         async with Admin(self.bootstrap, env=env, **TIMEOUTS) as admin:
@@ -311,13 +311,13 @@ class Clients:
 
     async def _change(self, admin: Admin, name: str, count: int, rng: Random) -> int:
         retention_ms = str(rng.randint(10**8, 10**9))
-        operation: Create | Grow | Alter | Delete
-        match rng.choice(["create", "create", "grow", "alter", "delete"]):
+        operation: Create | CreatePartitions | Alter | Delete
+        match rng.choice(["create", "create", "add", "alter", "delete"]):
             case "create":
                 await self._create(admin, Create(topic=name, partition_count=1, retention_ms=retention_ms))
                 return 1
-            case "grow":
-                operation = Grow(topic=name, partition_count=count + 1)
+            case "add":
+                operation = CreatePartitions(topic=name, partition_count=count + 1)
                 await self._note([operation], lambda: admin.create_partitions({name: count + 1}, timeout_ms=8_000))
                 return count + 1
             case "alter":
@@ -387,7 +387,7 @@ class Clients:
             await self._read_range(partition, start, end)
 
     async def _read_range(self, partition: TopicPartition, start: int, end: int) -> None:
-        """Read the same once more, as whoever wants exactly one range of offsets does."""
+        """Read the same once more, as an exact range of offsets."""
         seen: list[SeenRecord] = []
         async with Admin(self.bootstrap, env=self.env("range"), **TIMEOUTS) as admin:
             async for batches in read_range(admin, partition, start, end):

@@ -18,7 +18,7 @@ CLOCKS: dict[str, Callable[..., Any]] = {"time.time": time.time, "time.monotonic
 
 
 class RealWorldTouched(BaseException):
-    """Something reached past the injected world; not an Exception, so that nobody takes it for a failure of the disk."""
+    """Something reached past the injected world; not an Exception, so that no handler takes it for a failure of the disk."""
 
 
 class _Switch:
@@ -65,4 +65,4 @@ def real_world_closed() -> Iterator[None]:
         finally:
             _Switch.is_on = False
         if random.getstate() != shared_random:
-            raise RealWorldTouched("somebody drew from the module random")
+            raise RealWorldTouched("the module random was drawn from")

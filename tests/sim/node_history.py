@@ -36,7 +36,7 @@ class Operation(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Send(Operation):
-    """One record of one producer; ``number`` rises per producer and partition. ``offset`` is -1 where nobody told.
+    """One record of one producer; ``number`` rises per producer and partition. ``offset`` is -1 where the producer was not told.
 
     ``value`` names the record, also where it is a tombstone, which carries it in a header.
 
@@ -74,7 +74,7 @@ class Committed(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class Create(Operation):
-    """A topic's creation with one of its configurations; ``topic_id`` is empty where the answer was that it exists."""
+    """A topic's creation with one of its configurations; ``topic_id`` is empty where the response said that the topic exists."""
 
     topic: str
     partition_count: int
@@ -90,7 +90,7 @@ class Delete(Operation):
 
 
 @dataclass(slots=True, kw_only=True)
-class Grow(Operation):
+class CreatePartitions(Operation):
     """More partitions for a topic."""
 
     topic: str
@@ -165,7 +165,7 @@ class DiskFault(Entry):
 
 @dataclass(slots=True, kw_only=True)
 class Refused(Entry):
-    """An answer, or a part of one, with an error code; ``text`` is what it said, or was."""
+    """A response, or a part of one, with an error code; ``text`` is its message, or the part itself."""
 
     api_key: int
     code: ErrorCode

@@ -1,8 +1,8 @@
 """A machine that runs one incarnation of a node after the other: starts it, stops it, kills it, cuts its power, also between two operations
 of its disk. A ``ClusterHost`` holds the machines of one cluster; a world holds any number of them.
 
-Decides only what a death is: the disk is fenced first, then the connections break, then the tasks are cancelled, so that a dead node can
-neither write nor speak. Knows no workload and no checks; ``on_death`` and ``on_started`` let others look at the disk.
+A death goes in this order: the disk is fenced, then the connections break, then the tasks are cancelled, so that a dead node can neither
+write nor speak. A machine knows no workload and no checks; ``on_death`` and ``on_started`` let an auditor look at the disk.
 
 Invariants: at most one incarnation of a node lives; an incarnation that ends by itself is told apart from one that was killed.
 """

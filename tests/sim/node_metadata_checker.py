@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.sim.node_checker import Violation
-from tests.sim.node_history import Alter, Create, Delete, Described, Entry, Grow, History, Operation
+from tests.sim.node_history import Alter, Create, CreatePartitions, Delete, Described, Entry, History, Operation
 
 ABSENT = "absent"
 
 
 @dataclass(slots=True)
 class Known:
-    """What must be true of a topic; None where nobody knows. ``topic_id`` is ``ABSENT`` for one that does not exist."""
+    """What must be true of a topic; None where that is unknown. ``topic_id`` is ``ABSENT`` for one that does not exist."""
 
     topic_id: str | None = ABSENT
     partition_count: int | None = None
@@ -29,7 +29,7 @@ def check_metadata(history: History) -> Iterator[Violation]:
     """Yield what contradicts an acknowledged change."""
     topics: dict[str, Known] = {}
     for entry in _in_order_of_ends(history):
-        if isinstance(entry, Create | Delete | Grow | Alter | Described):
+        if isinstance(entry, Create | Delete | CreatePartitions | Alter | Described):
             known = topics.setdefault(entry.topic, Known())
             if isinstance(entry, Described):
                 if entry.is_ok:
@@ -45,10 +45,10 @@ def _in_order_of_ends(history: History) -> list[Entry]:
     return sorted(history.entries, key=lambda entry: entry.ended_at if isinstance(entry, Operation) else entry.at)
 
 
-def _learn(known: Known, entry: Create | Delete | Grow | Alter) -> None:
+def _learn(known: Known, entry: Create | Delete | CreatePartitions | Alter) -> None:
     if isinstance(entry, Delete):
         known.topic_id, known.partition_count, known.retention_ms = ABSENT, None, None
-    elif isinstance(entry, Grow):
+    elif isinstance(entry, CreatePartitions):
         known.partition_count = entry.partition_count
     elif isinstance(entry, Alter):
         known.retention_ms = entry.retention_ms

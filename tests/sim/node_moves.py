@@ -79,7 +79,7 @@ class Mover:
 
 @contextmanager
 def copied_in_steps(chunk_bytes: int, quiet_bytes: int) -> Iterator[None]:
-    """Have logs that are smaller by far than anybody's be copied in as many steps; ``quiet_bytes`` is what is left for the last one."""
+    """Have small logs be copied in as many steps as large ones; ``quiet_bytes`` is what is left for the last step."""
     with mock.patch.multiple(future_logs, CHUNK_BYTES=chunk_bytes, QUIET_BYTES=quiet_bytes):
         yield
 

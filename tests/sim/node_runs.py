@@ -27,7 +27,6 @@ import trio
 from log_service.common.errors import KafkaError, TidelogError
 from log_service.common.types import TopicPartition
 from tests.sim.disk import Disk
-from tests.sim.node_answers import check_refusals, refusals_noted
 from tests.sim.node_audit import Auditor, check_lookups
 from tests.sim.node_checker import Violation, check
 from tests.sim.node_clients import Clients
@@ -37,6 +36,7 @@ from tests.sim.node_host import ClusterHost, NodeHost
 from tests.sim.node_metadata_checker import check_metadata
 from tests.sim.node_moves import Mover, check_places, copied_in_steps
 from tests.sim.node_plan import NodePlan, Plan, draw_plan
+from tests.sim.node_refusals import check_refusals, refusals_noted
 from tests.sim.node_waits import Waiters, check_waits
 from tests.sim.world import World, sim_world
 

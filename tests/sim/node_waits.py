@@ -1,8 +1,8 @@
-"""Judges how long the node keeps a request once it could be answered: what waits is woken.
+"""Judges how long the node keeps a request once it could respond: what waits is woken.
 
 ``Visibility`` looks at a node whenever virtual time is about to pass and notes since when each offset can be read. ``Waiters`` ask for what
 is not there yet (a fetch or a poll at the end of a log, a produce that waits for a sync, a topic that is being created or deleted) and
-note when it could be answered and when it was. They live on quiet hosts, so that no time passes on the network, and one request of theirs
+note when the node could respond and when it did. They live on quiet hosts, so that no time passes on the network, and one request of theirs
 is under way on a connection at a time.
 
 A response is due at the moment at which it could be made, or at which its request came, whichever is later; it may be one tick late.
@@ -119,7 +119,7 @@ def check_waits(history: History) -> Iterator[Violation]:
     """What waits is woken: no response comes later than a tick after it could."""
     for waited in history.of(Waited):
         if waited.late_seconds > TICK_SECONDS:
-            yield Violation("what waits is woken", f"{waited.what} was answered {waited.late_seconds:.3f} s after it could be")
+            yield Violation("what waits is woken", f"the response to {waited.what} came {waited.late_seconds:.3f} s after it could")
 
 
 class RefusedError(OSError):
@@ -250,7 +250,7 @@ class Waiters:
                 place.offset = part.high_watermark
 
     async def _end_of(self, line: Line, partition: TopicPartition) -> int:
-        """The end of what can be read; -1 where nobody tells."""
+        """The end of what can be read; -1 where the node does not tell."""
         wanted = ListOffsetsPartition(partition_index=partition.partition, timestamp=LATEST)
         request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=partition.topic, partitions=[wanted])])
         offset: int = (await line.ask(request, LIST_OFFSETS)).topics[0].partitions[0].offset

@@ -1,6 +1,6 @@
 """Bits that change under a stopped node: what the disk gives back wrong is told, or does not matter; it is never served as good.
 
-Below the recovery point nobody reads a segment at a start, in Apache Kafka neither: the client's checksum is what stands between a flipped
+Below the recovery point no start reads a segment, in Apache Kafka neither: the client's checksum is what stands between a flipped
 bit and its reader. Outside the checksum are, by Kafka's format, only a batch's base offset, its size, its magic and its leader epoch.
 """
 
@@ -107,7 +107,7 @@ def test_a_flipped_bit_in_a_batch_is_told_and_not_served(seed: int) -> None:
             position, bit = rng.randrange(CHECKSUMMED_FROM, size), rng.randrange(8)
             flip(log, position, bit)
             told = await judge(world, host, f"bit {bit} of byte {position}")
-            assert told, f"bit {bit} of byte {position} of a batch is flipped, and nobody is told"
+            assert told, f"bit {bit} of byte {position} of a batch is flipped, and no reader is told"
             flip(log, position, bit)
 
     on_a_stopped_node(story)

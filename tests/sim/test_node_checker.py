@@ -11,12 +11,12 @@ from tests.sim.node_history import (
     Commit,
     Committed,
     Create,
+    CreatePartitions,
     Delete,
     DeleteRecords,
     Described,
     Died,
     Final,
-    Grow,
     History,
     Poll,
     Positioned,
@@ -44,7 +44,7 @@ class Told:
         }
 
     def send(self, value: str, offset: int | None, partition: TopicPartition = SYNCED, producer: str = "p", number: int = 0) -> None:
-        """``offset`` None: nobody told what became of it."""
+        """``offset`` None: the producer was never told."""
         number = number or len(list(self.history.of(Send))) + 1
         send = self.history.add(Send(producer=producer, partition=partition, number=number, value=value, timestamp_ms=0))
         if offset is not None:
@@ -65,7 +65,7 @@ class Told:
 
     def commit(self, offset: int, partition: TopicPartition = SYNCED, *, is_ok: bool = True) -> None:
         commit = self.history.add(Commit(group="g", partition=partition, offset=offset))
-        self.history.end(commit, None if is_ok else "no answer")
+        self.history.end(commit, None if is_ok else "no response")
 
     def committed(self, offset: int, partition: TopicPartition = SYNCED) -> None:
         self.history.end(self.history.add(Committed(group="g", partition=partition, offset=offset)))
@@ -145,7 +145,7 @@ def somewhere_else_than_told(told: Told) -> None:
 
 
 def phantom(told: Told) -> None:
-    told.final((0, "nobody's"))
+    told.final((0, "a stranger's"))
 
 
 def in_another_partition(told: Told) -> None:
@@ -242,7 +242,7 @@ def commit_that_went_back(told: Told) -> None:
     told.committed(3)
 
 
-def commit_that_nobody_made(told: Told) -> None:
+def commit_that_no_member_made(told: Told) -> None:
     told.commit(3)
     told.committed(4)
 
@@ -294,7 +294,7 @@ def group_that_begins_before_what_it_committed(told: Told) -> None:
         (step_back, "reading goes on"),
         (never_read_by_the_group, "group reads everything"),
         (commit_that_went_back, "commits stay"),
-        (commit_that_nobody_made, "commits stay"),
+        (commit_that_no_member_made, "commits stay"),
         (commit_that_power_took, "commits stay"),
         (group_that_skips, "group goes on"),
         (group_that_begins_before_what_it_committed, "group goes on"),
@@ -308,11 +308,11 @@ def test_broken_promise_is_named(story: Story, rule: str) -> None:
 
 
 class TestMetadata:
-    def told(self, *changes: Create | Delete | Grow | Described, failed: int = -1) -> list[str]:
+    def told(self, *changes: Create | Delete | CreatePartitions | Described, failed: int = -1) -> list[str]:
         history = Told().history
         for index, change in enumerate(changes):
             history.add(change)
-            history.end(change, "no answer" if index == failed else None)
+            history.end(change, "no response" if index == failed else None)
         return [violation.rule for violation in check_metadata(history)]
 
     def created(self) -> Create:
@@ -322,7 +322,7 @@ class TestMetadata:
         return Described(topic="t", topic_id=topic_id, partition_count=partition_count, retention_ms=retention_ms)
 
     def test_topic_that_is_what_was_acknowledged_passes(self) -> None:
-        grown = Grow(topic="t", partition_count=2)
+        grown = CreatePartitions(topic="t", partition_count=2)
         assert (
             self.told(self.created(), self.described(), grown, self.described(partition_count=2), Delete(topic="t"), self.described(""))
             == []
@@ -334,14 +334,14 @@ class TestMetadata:
     def test_topic_of_another_id_is_named(self) -> None:
         assert self.told(self.created(), self.described("y")) == ["metadata stays"]
 
-    def test_lost_growth_and_configuration_are_named(self) -> None:
-        assert self.told(self.created(), Grow(topic="t", partition_count=2), self.described()) == ["metadata stays"]
+    def test_lost_partitions_and_configuration_are_named(self) -> None:
+        assert self.told(self.created(), CreatePartitions(topic="t", partition_count=2), self.described()) == ["metadata stays"]
         assert self.told(self.created(), self.described(retention_ms="7")) == ["metadata stays"]
 
     def test_topic_that_came_back_is_named(self) -> None:
         assert self.told(self.created(), Delete(topic="t"), self.described()) == ["metadata stays"]
 
-    def test_change_without_an_answer_may_have_happened_or_not(self) -> None:
+    def test_change_without_a_response_may_have_happened_or_not(self) -> None:
         assert self.told(self.created(), Delete(topic="t"), self.described(), failed=1) == []
         assert self.told(self.created(), Delete(topic="t"), self.described(""), failed=1) == []
 

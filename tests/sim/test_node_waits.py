@@ -1,4 +1,4 @@
-"""How long a request is kept that could be answered: what is due when, and from which moment on it is late."""
+"""How long the node keeps a request once it could respond: when a response is due, and when it is late."""
 
 from itertools import count, islice
 

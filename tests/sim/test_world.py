@@ -15,7 +15,7 @@ from tests.sim.world import sim_run, sim_world
 
 
 class Digester:
-    """Answers with the correlation id and a digest of the request."""
+    """Responds with the correlation id and a digest of the request."""
 
     def connection_closed(self, context: ConnectionContext) -> None:
         pass
@@ -31,10 +31,10 @@ async def exchange(world: World) -> int:
     limits = NetworkLimits()
     listener = ListenerConfig(name="PLAINTEXT", host="", port=9092, advertised_host="broker", advertised_port=0)
     server = Server(env=world.node_env("broker"), listener=listener, limits=limits, handler=Digester(), shared=ServerBudget(limits))
-    answered_count = 0
+    response_count = 0
 
     async def ask(name: str) -> None:
-        nonlocal answered_count
+        nonlocal response_count
         env = world.client_env(name)
         remaining = 10
         while remaining:
@@ -46,7 +46,7 @@ async def exchange(world: World) -> int:
                         frame = await channel.request([request], timeout_ms=60_000)
                         assert frame[4:] == hashlib.sha256(content).digest()
                         remaining -= 1
-                        answered_count += 1
+                        response_count += 1
                         world.log(name, remaining)
             except OSError as error:
                 world.log(name, type(error).__name__)
@@ -64,7 +64,7 @@ async def exchange(world: World) -> int:
             for name in "abc":
                 clients.start_soon(ask, name)
         nursery.cancel_scope.cancel()
-    return answered_count
+    return response_count
 
 
 def test_same_seed_gives_the_same_run_and_another_seed_another() -> None:
@@ -75,7 +75,7 @@ def test_same_seed_gives_the_same_run_and_another_seed_another() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_request_is_answered_in_any_weather(seed: int) -> None:
+def test_every_request_gets_its_response_in_any_weather(seed: int) -> None:
     assert sim_run(seed, exchange) == 30
 
 

@@ -1,7 +1,8 @@
-"""Notes what a simulated client is refused, and judges it: which error codes may each API answer to a request in which nothing is wrong?
+"""Notes what a simulated client is refused, and judges it: with which error codes may an API respond to a request that is right?
 
-Decides that from one table, ``LEGITIMATE``. Whatever is not in it says that the node built something invalid itself, lost its way, or
-refuses without a reason. Clients hide most of this from who uses them, and ask again, so that answers are looked at where they are decoded.
+One table, ``LEGITIMATE``, decides that. A code that is not in it says that the node built something invalid itself, lost its way, or
+refuses without a reason. Clients hide most refusals from their users, and ask again, so that responses are looked at where they are
+decoded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -85,7 +86,7 @@ def refusals_noted(histories: Mapping[str, History]) -> Iterator[None]:
 
 
 def refusals(part: Any) -> Iterator[Any]:
-    """Yield the parts of an answer that carry an error code."""
+    """Yield the parts of a response that carry an error code."""
     kind: type = type(part)
     has_code, inner = _places_of_codes(kind)
     if has_code and part.error_code != ErrorCode.NONE:
@@ -98,7 +99,7 @@ def refusals(part: Any) -> Iterator[Any]:
 
 @cache
 def _places_of_codes(kind: Any) -> tuple[bool, tuple[tuple[str, bool], ...]]:
-    """Return whether a part of an answer has an error code, and its members that have some: (name, whether it is a list)."""
+    """Return whether a part of a response has an error code, and its members that have some: (name, whether it is a list)."""
     fields = kind.SCHEMA.fields
     inner = tuple((each.name, each.is_array) for each in fields if each.struct is not None and any(_places_of_codes(each.struct)))
     return any(each.name == "error_code" for each in fields), inner

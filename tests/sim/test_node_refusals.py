@@ -1,4 +1,4 @@
-"""What a simulated client may be refused: the table bites, a disk at fault excuses its own code, every part of an answer is looked at."""
+"""What a simulated client may be refused: the table bites, a disk at fault excuses its own code, every part of a response is looked at."""
 
 from itertools import count
 
@@ -8,8 +8,8 @@ from log_service.common.errors import ErrorCode
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from log_service.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from tests.sim.node_answers import check_refusals, refusals
 from tests.sim.node_history import DiskFault, Entry, History, Refused
+from tests.sim.node_refusals import check_refusals, refusals
 
 
 def refused(api_key: ApiKey, code: ErrorCode) -> Refused:
@@ -24,7 +24,7 @@ def broken(*entries: Entry) -> list[str]:
     return [violation.text for violation in check_refusals(history)]
 
 
-def test_what_may_happen_to_anybody_passes() -> None:
+def test_what_may_happen_to_any_client_passes() -> None:
     assert not broken(refused(ApiKey.PRODUCE, ErrorCode.REQUEST_TIMED_OUT), refused(ApiKey.HEARTBEAT, ErrorCode.REBALANCE_IN_PROGRESS))
 
 
@@ -48,7 +48,7 @@ def test_a_storage_error_needs_a_disk_that_was_at_fault_before() -> None:
     assert len(broken(refused(ApiKey.FETCH, ErrorCode.KAFKA_STORAGE_ERROR), DiskFault())) == 1
 
 
-def test_every_part_of_an_answer_is_looked_at() -> None:
+def test_every_part_of_a_response_is_looked_at() -> None:
     good, bad = PartitionProduceResponse(index=0), PartitionProduceResponse(index=1, error_code=ErrorCode.INVALID_RECORD)
     assert list(refusals(ProduceResponse(responses=[TopicProduceResponse(partition_responses=[good, bad])]))) == [bad]
     topics = [FetchableTopicResponse(partitions=[PartitionData(error_code=ErrorCode.UNKNOWN_TOPIC_ID)])]
