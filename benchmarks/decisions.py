@@ -36,7 +36,8 @@ from log_service.protocol.stored.metadata_records import (
     TopicRecord,
 )
 from log_service.raft.batches import MetadataBatch
-from log_service.raft.snapshots import Snapshot, SnapshotId
+from log_service.raft.log_view import SnapshotId
+from log_service.raft.snapshots import Snapshot
 
 TOPIC_COUNTS = (100, 10_000, 100_000)
 REPETITION_COUNT, DECISION_COUNT = 10, 100

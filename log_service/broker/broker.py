@@ -21,7 +21,6 @@ import trio
 from log_service.broker.bound_network import BoundNetwork
 from log_service.broker.call import Side
 from log_service.broker.fetch_session import FetchSessionCache
-from log_service.broker.identity import identify
 from log_service.broker.lifecycle import BrokerLifecycle
 from log_service.broker.live import LiveSettings
 from log_service.broker.metrics.endpoint import MetricsEndpoint, bind_metrics
@@ -45,13 +44,14 @@ from log_service.controller.channel import ActiveController
 from log_service.controller.driver import ControllerDriver
 from log_service.controller.rules.table import ControllerConfig
 from log_service.coordinator.group_service import GroupService
+from log_service.metadata.features import first_feature_records
 from log_service.metadata.image import Endpoint, MetadataImage, ResourceType
 from log_service.metadata.loader import MetadataLoader
 from log_service.metadata.snapshot import snapshot_records
 from log_service.metrics.exposition import rendered
 from log_service.network.server import Server, ServerBudget
 from log_service.raft.driver import RaftDriver
-from log_service.raft.format import NodeIdentity, random_id, read_bootstrap_records
+from log_service.raft.format import NodeIdentity, identify, random_id, read_bootstrap_records
 from log_service.records.compression import Codec
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
@@ -180,7 +180,7 @@ class Broker:
     # Starting
 
     async def _start(self, nursery: trio.Nursery) -> None:
-        identity = await identify(self.env, self._config)
+        identity = await identify(self.env, self._config, first_feature_records())
         self._logs = self._new_logs(identity)
         self._watch_directories()
         await self._logs.load()
@@ -265,8 +265,11 @@ class Broker:
 
     def _active_controller(self) -> rpc.Endpoint | None:
         """Return where the leader of the quorum listens, None while there is none or it is this node."""
-        voters = {voter.node_id: rpc.Endpoint(host=voter.host, port=voter.port) for voter in self._raft.voters}
-        return None if self._raft.leader_id == self._config.node_id else voters.get(self._raft.leader_id)
+        leader_id = self._raft.leader_id
+        if leader_id == self._config.node_id:
+            return None
+        endpoints = next((voter.endpoints for voter in self._raft.voters if voter.node_id == leader_id), ())
+        return rpc.Endpoint(host=endpoints[0].host, port=endpoints[0].port) if endpoints else None
 
     async def _bind(self) -> None:
         for listener in self._config.listeners:

@@ -1,10 +1,18 @@
-"""The log of metadata and its quorum. This version's quorum is one voter: elections and replication add voters, not another log.
+"""The log of metadata and its quorum, as in Apache Kafka (KRaft). A quorum of one node is the same code with one voter.
 
-- ``core``: what a start decides about epochs, and what the high watermark is: plain functions.
-- ``quorum_store``: the file ``quorum-state``.
-- ``batches``: metadata records and control records to batches and back.
-- ``snapshots``: ``<offset>-<epoch>.checkpoint`` files, ``bootstrap.checkpoint`` among them.
-- ``format``: a fresh directory, as ``kafka-storage format --standalone`` leaves it.
-- ``waits``: callers that wait for a commit.
-- ``driver``: opens the log, appends, syncs in groups, hands out what is committed.
+The rules, without input or output:
+
+- ``core``: takes one event, returns what has to be done; ``events`` names both.
+- ``roles``: the roles of a replica and the table of their changes; ``transitions`` performs them.
+- ``elections``, ``leadership``, ``following``: the rules of votes, of the leader's side, of the follower's side.
+- ``leader``: what a leader counts: the high watermark, check-quorum. ``voters``, ``voter_changes``: who may vote, and how that changes.
+- ``log_view``: what the rules read of the log. ``messages``: what replicas say to each other; ``wire`` has it in Kafka's messages.
+- ``replica``, ``connections``, ``quorum_config``: the state that the rules share.
+
+The shell:
+
+- ``driver``: performs what the rules ask for, appends, syncs in groups, hands out what is committed; ``waits``: callers of a commit.
+- ``metadata_log``: the log's directory. ``batches``: metadata records and control records to batches and back.
+- ``snapshots``: ``<offset>-<epoch>.checkpoint`` files. ``quorum_store``: the file ``quorum-state``.
+- ``format``: who a node is, and a fresh directory, as ``kafka-storage format --standalone`` leaves it.
 """

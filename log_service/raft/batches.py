@@ -7,9 +7,8 @@ Invariants: one decision's records are one batch, so that a torn write never lea
 offsets all the same.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from log_service.common.errors import KafkaError, ProtocolError, StorageError
 from log_service.common.types import Buffer, LeaderEpoch, NodeId
@@ -33,12 +32,13 @@ from log_service.protocol.stored.metadata_records import (
     RegisterBrokerRecord,
 )
 from log_service.protocol.stored.serde import decode_metadata_record, encode_metadata_record, highest_version
+from log_service.raft.voters import RECONFIGURATION, Endpoint, Voter, VoterChange, VoterSet
 from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, iterate_headers, iterate_records
 from log_service.records.builder import build_batch
 from log_service.records.control import ControlType, build_control_batch, iterate_control_records
 from log_service.records.record import Record
 
-KRAFT_VERSION = 1
+KRAFT_VERSION = RECONFIGURATION
 RECORD_VERSIONS: Mapping[type, int] = {
     RegisterBrokerRecord: 4,
     PartitionRecord: 2,
@@ -70,17 +70,6 @@ class MetadataBatch:
     control: tuple[ControlValue, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Voter:
-    """One voter of the quorum: its directory, and its controller listener, if it has one."""
-
-    node_id: NodeId
-    directory_id: UUID
-    listener_name: str
-    host: str
-    port: int
-
-
 def encode_records(records: Sequence[MetadataRecord], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
     """Return one batch of metadata records, at least one.
 
@@ -97,26 +86,28 @@ def encode_control(values: Sequence[tuple[ControlType, ControlValue]], *, base_o
     return build_control_batch(encoded, base_offset=base_offset, leader_epoch=epoch, timestamp_ms=timestamp_ms)
 
 
-def leader_change(node_id: NodeId, voters: Sequence[Voter]) -> tuple[ControlType, ControlValue]:
+def leader_change(node_id: NodeId, voter_ids: Sequence[NodeId], granting_ids: Sequence[NodeId]) -> tuple[ControlType, ControlValue]:
     """Return the record that opens an epoch: who leads it, who may vote, who granted it."""
-    known = [LeaderChangeMessageVoter(voter_id=voter.node_id) for voter in voters]
-    granting = [LeaderChangeMessageVoter(voter_id=node_id)]
+    known = [LeaderChangeMessageVoter(voter_id=voter_id) for voter_id in voter_ids]
+    granting = [LeaderChangeMessageVoter(voter_id=voter_id) for voter_id in granting_ids]
     return ControlType.LEADER_CHANGE, LeaderChangeMessage(version=0, leader_id=node_id, voters=known, granting_voters=granting)
 
 
-def kraft_version() -> tuple[ControlType, ControlValue]:
-    """Return the record that says that voters are records themselves (KIP-853)."""
-    return ControlType.KRAFT_VERSION, KRaftVersionRecord(version=0, kraft_version=KRAFT_VERSION)
+def kraft_version(level: int = KRAFT_VERSION) -> tuple[ControlType, ControlValue]:
+    """Return the record that says whether voters are records themselves (KIP-853)."""
+    return ControlType.KRAFT_VERSION, KRaftVersionRecord(version=0, kraft_version=level)
 
 
-def voters_record(voters: Sequence[Voter]) -> tuple[ControlType, ControlValue]:
+def voters_record(voters: Iterable[Voter]) -> tuple[ControlType, ControlValue]:
     """Return the record that names the voters."""
     listed = [
         VotersVoter(
             voter_id=voter.node_id,
             voter_directory_id=voter.directory_id,
-            endpoints=[VoterEndpoint(name=voter.listener_name, host=voter.host, port=voter.port)],
-            kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=KRAFT_VERSION),
+            endpoints=[VoterEndpoint(name=each.name, host=each.host, port=each.port) for each in voter.endpoints],
+            kraft_version_feature=KRaftVersionFeature(
+                min_supported_version=voter.min_kraft_version, max_supported_version=voter.max_kraft_version
+            ),
         )
         for voter in voters
     ]
@@ -124,17 +115,30 @@ def voters_record(voters: Sequence[Voter]) -> tuple[ControlType, ControlValue]:
 
 
 def voters_of(record: VotersRecord) -> tuple[Voter, ...]:
-    """Return the voters that a record names; of several endpoints the first."""
+    """Return the voters that a record names."""
     return tuple(
         Voter(
             node_id=NodeId(voter.voter_id),
             directory_id=voter.voter_directory_id,
-            listener_name=voter.endpoints[0].name if voter.endpoints else "",
-            host=voter.endpoints[0].host if voter.endpoints else "",
-            port=voter.endpoints[0].port if voter.endpoints else 0,
+            endpoints=tuple(Endpoint(each.name, each.host, each.port) for each in voter.endpoints),
+            min_kraft_version=voter.kraft_version_feature.min_supported_version,
+            max_kraft_version=voter.kraft_version_feature.max_supported_version,
         )
         for voter in record.voters
     )
+
+
+def voter_changes(batches: Iterable[MetadataBatch]) -> tuple[VoterChange, ...]:
+    """Return what the control batches among ``batches`` say about voters."""
+    return tuple(change for batch in batches for change in _changes_in(batch))
+
+
+def _changes_in(batch: MetadataBatch) -> Iterator[VoterChange]:
+    for offset, value in enumerate(batch.control, batch.base_offset):
+        if isinstance(value, KRaftVersionRecord):
+            yield VoterChange(offset=offset, kraft_version=value.kraft_version)
+        elif isinstance(value, VotersRecord):
+            yield VoterChange(offset=offset, voters=VoterSet(tuple(sorted(voters_of(value), key=lambda voter: voter.node_id))))
 
 
 def decode_batches(buffer: Buffer, where: str) -> Iterator[MetadataBatch]:

@@ -1,52 +1,329 @@
-"""What a quorum of one decides: the epoch of a start, and how far the log is committed.
+"""The rules of the metadata quorum: KRaft (KIP-595, KIP-853, KIP-996) as a state machine without input or output.
 
-Decides with plain functions over values; knows no file, no clock and no network. Elections come with more voters: they replace
-``elect_self`` and nothing else that a reader of the log can see.
+``RaftCore.step`` takes one event of ``events`` and the present time, and returns what has to be done; nothing else happens. It decides
+which rule an event belongs to and what a restart begins with. The rules are in ``elections`` (votes, who leads), ``leadership`` (the
+leader's side) and ``following`` (the follower's side); ``roles`` is the table of roles. They read the log through ``LogView``, draw random
+numbers from a function that they are handed, and know no bytes, files, connections and clocks.
 
-Invariants: an epoch is never used twice, not even by a start that crashed before it wrote a record; the high watermark never passes what
-the voter has synced, and never goes back.
+Invariants: an epoch has one leader; a vote is given once in an epoch and is durable before it is sent; this node never leads an epoch that
+it led before its process began; a fetch promises that everything below its offset is durable; the high watermark never goes back; what is
+below it is never cut.
 """
 
-from dataclasses import dataclass
-from uuid import UUID
+from collections.abc import Callable, Hashable
 
+from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
+from log_service.raft import elections, following, leadership, transitions
+from log_service.raft.events import (
+    Effects,
+    Event,
+    LogChanged,
+    RequestArrived,
+    RequestFailed,
+    ResignAsked,
+    ResponseArrived,
+    ShutdownBegan,
+    SnapshotInstalled,
+    Started,
+    Synced,
+    Ticked,
+)
+from log_service.raft.leader import Leader
+from log_service.raft.log_view import LogView
+from log_service.raft.messages import (
+    NO_EPOCH,
+    NO_LEADER,
+    UNKNOWN_OFFSET,
+    AddVoterRequest,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    KRaftVersionRequest,
+    KRaftVersionResponse,
+    Peer,
+    RemoveVoterRequest,
+    Request,
+    Response,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from log_service.raft.quorum_config import QuorumConfig
+from log_service.raft.replica import Replica
+from log_service.raft.roles import Candidate, Follower, Prospective, QuorumState, Resigned, Role, Unattached, Votes, remembered
+from log_service.raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterSet
 
-NO_LEADER = NodeId(-1)
-NOT_VOTED = NodeId(-1)
-NO_DIRECTORY = UUID(int=0)
 
+class RaftCore:
+    """The quorum as one replica sees it."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogPosition:
-    """A place between two records of the metadata log, as the leader of ``epoch`` sees it. ``end_offset`` is exclusive.
+    def __init__(
+        self,
+        *,
+        own: ReplicaKey,
+        config: QuorumConfig,
+        log: LogView,
+        history: VoterHistory,
+        state: QuorumState | None,
+        synced_end_offset: int,
+        draw: Callable[[int], int],
+        bootstrap_servers: tuple[Peer, ...] = (),
+        endpoints: tuple[Endpoint, ...] = (),
+    ) -> None:
+        """Begin with what is on disk.
 
-    The offset alone names no place: a leader of a later epoch may have another record there.
-    """
+        ``state`` is None where nothing was remembered. ``draw(n)`` returns a random number from 0 to n - 1. ``endpoints`` are the listeners
+        of this node; without any its entry of the voters stays as it is.
+        """
+        self._stored = state
+        self._told_leader: tuple[NodeId, LeaderEpoch] | None = None
+        self._replica = Replica(
+            own=own,
+            config=config,
+            log=log,
+            history=history,
+            synced_end_offset=synced_end_offset,
+            draw=draw,
+            bootstrap_servers=bootstrap_servers,
+            endpoints=endpoints,
+        )
 
-    epoch: LeaderEpoch
-    end_offset: int
+    def __repr__(self) -> str:
+        return f"<RaftCore node={self.own.node_id} {self.role_name} epoch={self.epoch} leader={self.leader_id} hw={self.high_watermark}>"
 
+    # What its owner may read
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumState:
-    """What a voter remembers about elections: the newest epoch it knows, its leader, and its own vote there; -1 is none."""
+    @property
+    def own(self) -> ReplicaKey:
+        """This replica."""
+        return self._replica.own
 
-    leader_id: NodeId
-    leader_epoch: LeaderEpoch
-    voted_id: NodeId = NOT_VOTED
-    voted_directory_id: UUID = NO_DIRECTORY
+    @property
+    def role(self) -> Role:
+        """The present role."""
+        return self._replica.role
 
+    @property
+    def role_name(self) -> str:
+        """The role by its name in the table of ``roles``."""
+        return self._replica.role_name
 
-def elect_self(known: QuorumState | None, log_epoch: int, node_id: NodeId) -> QuorumState:
-    """Return the state of a start of the only voter: leader of an epoch that neither its memory nor its log has seen.
+    @property
+    def epoch(self) -> LeaderEpoch:
+        """The newest epoch that this replica knows."""
+        return self._replica.epoch
 
-    ``log_epoch`` is the epoch of the last batch, -1 for an empty log.
-    """
-    known_epoch = known.leader_epoch if known else 0
-    return QuorumState(leader_id=node_id, leader_epoch=LeaderEpoch(max(known_epoch, log_epoch, 0) + 1))
+    @property
+    def leader_id(self) -> NodeId:
+        """Who leads the epoch, -1 where that is not known."""
+        return self._replica.leader_id
 
+    @property
+    def high_watermark(self) -> int:
+        """Below it everything is committed, as far as this replica ever knew; -1 where it knows of nothing."""
+        return self._replica.high_watermark
 
-def committed_offset(high_watermark: int, synced_end_offset: int) -> int:
-    """Return the high watermark (exclusive) once this voter's log is durable below ``synced_end_offset``: one voter is a majority."""
-    return max(high_watermark, synced_end_offset)
+    @property
+    def history(self) -> VoterHistory:
+        """The voters, from offset to offset."""
+        return self._replica.history
+
+    @property
+    def voters(self) -> VoterSet:
+        """The newest voter set, committed or not."""
+        return self._replica.voters
+
+    # Steps
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        """Take one event, do what is due, and return what has to be done."""
+        replica = self._replica
+        replica.now_ms = now_ms
+        effects = replica.effects = Effects()
+        self._take(event)
+        self._poll()
+        self._remember()
+        return effects
+
+    def _take(self, event: Event) -> None:
+        replica = self._replica
+        match event:
+            case Started():
+                self._start()
+            case RequestArrived():
+                self._handle(event.reply_to, event.request)
+            case ResponseArrived() if replica.connections.is_expected(event.peer_id, event.request_id):
+                is_well = self._take_response(event.peer_id, event.response)
+                replica.connections.end(event.peer_id, event.request_id, replica.now_ms, is_well=is_well)
+            case RequestFailed() if replica.connections.is_expected(event.peer_id, event.request_id):
+                replica.connections.end(event.peer_id, event.request_id, replica.now_ms, is_well=False)
+                self._take_failure(event)
+            case LogChanged():
+                self._note_log(event)
+            case Synced():
+                self._note_synced(event.end_offset)
+            case SnapshotInstalled():
+                replica.is_log_changing = False
+                following.note_snapshot(replica, event)
+            case ResignAsked():
+                if isinstance(replica.role, Leader) and replica.role.epoch == event.epoch:
+                    replica.role.is_resign_due = True
+            case ShutdownBegan():
+                replica.is_shutting_down = True
+            case Ticked() | ResponseArrived() | RequestFailed():
+                pass
+
+    def _handle(self, reply_to: Hashable, request: Request) -> None:
+        replica = self._replica
+        response: Response | None = None
+        match request:
+            case VoteRequest():
+                response = elections.handle_vote(replica, request)
+            case BeginQuorumEpochRequest():
+                response = elections.handle_begin_quorum_epoch(replica, request)
+            case EndQuorumEpochRequest():
+                response = elections.handle_end_quorum_epoch(replica, request)
+            case FetchRequest():
+                leadership.handle_fetch(replica, reply_to, request)
+            case FetchSnapshotRequest():
+                response = leadership.handle_fetch_snapshot(replica, request)
+            case UpdateVoterRequest():
+                response = leadership.handle_update_voter(replica, request)
+            case AddVoterRequest():
+                leadership.handle_add_voter(replica, reply_to, request)
+            case RemoveVoterRequest():
+                leadership.handle_remove_voter(replica, reply_to, request)
+            case KRaftVersionRequest():
+                response = replica.response(KRaftVersionResponse, ErrorCode.UNSUPPORTED_VERSION)  # ApiVersions says it to peers
+        if response is not None:
+            replica.reply(reply_to, response)
+
+    def _take_response(self, peer_id: NodeId, response: Response) -> bool:
+        """Take a response that is expected; says whether the peer may be sent to again at once."""
+        replica, is_well = self._replica, False
+        match response:
+            case VoteResponse():
+                is_well = elections.take_vote_response(replica, peer_id, response)
+            case BeginQuorumEpochResponse():
+                settled = elections.settle(replica, response)
+                is_well = response.error is ErrorCode.NONE if settled is None else settled
+            case EndQuorumEpochResponse():
+                is_well = leadership.take_end_response(replica, peer_id, response)
+            case FetchResponse():
+                is_well = following.take_fetch_response(replica, response)
+            case FetchSnapshotResponse():
+                is_well = following.take_snapshot_response(replica, response)
+            case UpdateVoterResponse():
+                is_well = following.take_update_response(replica, response)
+            case KRaftVersionResponse():
+                is_well = leadership.take_versions(replica, peer_id, response)
+            case _:
+                pass
+        return is_well
+
+    def _take_failure(self, event: RequestFailed) -> None:
+        match event.request:
+            case VoteRequest():
+                elections.take_vote_failure(self._replica, event.request, event.error)
+            case KRaftVersionRequest():
+                leadership.take_versions(self._replica, event.peer_id, None)
+            case _:
+                pass
+
+    # The log
+
+    def _note_log(self, event: LogChanged) -> None:
+        replica = self._replica
+        replica.is_log_changing = False
+        replica.synced_end_offset = min(replica.synced_end_offset, replica.log.end_offset)
+        replica.history.truncate_to(replica.log.end_offset)
+        for change in event.changes:
+            replica.history.note(change)
+        match replica.role:
+            case Leader():
+                leadership.note_log(replica, replica.role, has_voters=bool(event.changes))
+            case Follower():
+                following.note_log(replica, replica.role, event)
+            case _:
+                pass
+
+    def _note_synced(self, end_offset: int) -> None:
+        replica = self._replica
+        replica.synced_end_offset = max(replica.synced_end_offset, min(end_offset, replica.log.end_offset))
+        match replica.role:
+            case Leader():
+                leadership.note_synced(replica, replica.role)
+            case Follower():
+                following.note_synced(replica, replica.role)
+            case _:
+                pass
+
+    # Time
+
+    def _poll(self) -> None:
+        """Do what the role asks for at this time, until no role changes any more."""
+        replica, role = self._replica, None
+        while role is not replica.role:
+            role = replica.role
+            replica.effects.deadline_ms = None
+            match role:
+                case Unattached():
+                    following.poll_unattached(replica, role)
+                case Prospective() | Candidate():
+                    elections.poll_election(replica, role)
+                case Leader():
+                    leadership.poll_leader(replica, role)
+                case Follower():
+                    following.poll_follower(replica, role)
+                case Resigned():
+                    leadership.poll_resigned(replica, role)
+        ready_ms = replica.connections.next_change_ms(replica.now_ms)
+        if ready_ms is not None:
+            replica.wake_at(ready_ms)
+
+    # Restarts
+
+    def _start(self) -> None:
+        """Take the role that a restart has: never the leader's, for records of its epoch may be lost. The only voter leads the next one."""
+        replica = self._replica
+        replica.role = role = self._first_role()
+        if isinstance(role, Candidate) and role.votes.is_won:
+            transitions.become_leader(replica, role)
+        elif replica.is_only_voter:
+            transitions.become_prospective(replica)
+
+    def _first_role(self) -> Role:
+        replica = self._replica
+        state = self._stored or QuorumState(leader_id=NO_LEADER, leader_epoch=NO_EPOCH)
+        epoch, deadline_ms = state.leader_epoch, replica.election_deadline_ms()
+        endpoints = replica.voters.endpoints_of(state.leader_id)
+        if epoch < replica.log.last_epoch:
+            return Unattached(epoch=LeaderEpoch(replica.log.last_epoch), election_deadline_ms=deadline_ms)
+        if state.leader_id == self.own.node_id:
+            others = [voter.key for voter in replica.voters if voter.node_id != self.own.node_id]
+            return Resigned(epoch=epoch, own=self.own, unacknowledged=others, election_deadline_ms=deadline_ms)
+        if state.voted == self.own and replica.is_voter:
+            votes = Votes(replica.voters)
+            votes.note(self.own.node_id, is_granted=True)
+            return Candidate(epoch=epoch, own=self.own, votes=votes, election_deadline_ms=deadline_ms)
+        if state.leader_id != NO_LEADER and endpoints:
+            return transitions.new_follower(replica, epoch, state.leader_id, endpoints, state.voted)
+        return Unattached(epoch=epoch, leader_id=state.leader_id, voted=state.voted, election_deadline_ms=deadline_ms)
+
+    def _remember(self) -> None:
+        """Ask for what a restart must know to be written where it has changed, and tell of another leader or epoch."""
+        replica = self._replica
+        state = remembered(replica.role)
+        if state != self._stored:
+            self._stored = replica.effects.persist = state
+        is_unsettled = isinstance(replica.role, Leader) and replica.role.high_watermark == UNKNOWN_OFFSET
+        leader = (NO_LEADER if is_unsettled or isinstance(replica.role, Resigned) else replica.leader_id, replica.epoch)
+        if leader != self._told_leader:
+            self._told_leader = replica.effects.leader = leader

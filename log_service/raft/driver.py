@@ -1,63 +1,70 @@
-"""Runs the metadata log of a quorum of one: opens it in a new epoch, appends, syncs in groups, hands out what is committed.
+"""Runs the metadata log of this node: performs what the rules of the quorum decide, and hands out what is committed.
 
-Decides when bytes are written and synced; what the records mean is for its listeners, what an epoch may be is ``raft.core``'s. Waits only
-in ``open``, ``run``, ``wait_for``, ``write_snapshot`` and ``close``; ``append`` reaches the page cache and returns.
+Decides when bytes are written and synced, and in which order effects are performed. Who leads and what is committed is decided by
+``raft.core``; what the records mean is for the listeners. Waits only in ``open``, ``run``, ``wait_for``, ``handle``, ``write_snapshot``,
+``hand_over`` and ``close``; ``append`` reaches the page cache and returns.
 
-Invariants: the epoch is durable before its first record; a batch is handed to listeners once, in order, and only after it is durable; an
-error of the disk is final: ``run`` raises, and the node cancels every caller that waits for an append (a full disk is none: it costs the
-append, or puts a snapshot off). A wait belongs to an epoch and ends with it: a record of another leader never ends the wait for a record of
-this node. Records that were appended and never committed die with the process: the next start finds them or not, and no caller was told
-either way.
+Invariants: one task steps the rules, and performs the effects of one event before it takes the next; what a replica must remember is
+durable before any message that follows from it; a batch is handed to listeners once, in order, and only when it is committed. An error of
+the disk is final: ``run`` raises, and the node cancels every caller that waits for an append (a full disk is none: it costs the append, or
+puts a snapshot off). A wait belongs to an epoch and ends with it: a record of another leader never ends the wait for a record of this node.
+Records that were appended and never committed may be gone after a restart, or may be committed by another leader: no caller was told either
+way.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
-from uuid import UUID
 
 import trio
 
 from log_service.common.env import DirectoryLock, NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
-from log_service.common.types import CLUSTER_METADATA_TOPIC, LeaderEpoch, NodeId, TopicId, TopicPartition
-from log_service.config.views import LogConfig, MetadataLogConfig
-from log_service.protocol.stored.control_records import VotersRecord
+from log_service.common.types import LeaderEpoch, NodeId
+from log_service.config.views import MetadataLogConfig
 from log_service.protocol.stored.metadata_records import MetadataRecord
-from log_service.raft.batches import (
-    ControlValue,
-    MetadataBatch,
-    Voter,
-    decode_batches,
-    encode_control,
-    encode_records,
-    kraft_version,
-    leader_change,
-    voters_of,
-    voters_record,
+from log_service.raft import wire
+from log_service.raft.batches import MetadataBatch, encode_records, voter_changes
+from log_service.raft.core import RaftCore
+from log_service.raft.events import (
+    AppendControl,
+    AppendFetched,
+    Effects,
+    Event,
+    LogChanged,
+    RequestArrived,
+    RequestFailed,
+    ResignAsked,
+    ResponseArrived,
+    Send,
+    ShutdownBegan,
+    SnapshotInstalled,
+    Started,
+    StoreSlice,
+    Synced,
+    Ticked,
+    TruncateTo,
 )
-from log_service.raft.core import NO_LEADER, LogPosition, QuorumState, committed_offset, elect_self
+from log_service.raft.log_view import SnapshotId
+from log_service.raft.messages import NO_EPOCH, NO_LEADER, FetchResponse, FetchSnapshotResponse, Peer, Response
+from log_service.raft.metadata_log import MetadataLog, read_history, snapshot_voters
+from log_service.raft.quorum_config import QuorumConfig
 from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
-from log_service.raft.snapshots import Snapshot, SnapshotId, encode_snapshot, list_snapshots, read_snapshot, unfinished_snapshots
-from log_service.raft.waits import CommitWaits, not_controller
-from log_service.records.control import ControlType
-from log_service.storage.checkpoints import read_offsets, write_offsets
+from log_service.raft.snapshots import Snapshot
+from log_service.raft.voters import NO_DIRECTORY, Endpoint, ReplicaKey, Voter, VoterSet
+from log_service.raft.waits import CommitWaits, LogPosition, not_controller
 from log_service.storage.durable_directory import make_durable_directory
-from log_service.storage.log import Log
 from log_service.storage.log_directory import is_full_disk
-from log_service.storage.recovery import OpenedFrom, open_log
-
-METADATA_TOPIC_ID = TopicId(UUID(int=1))
-METADATA_PARTITION = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
-SYNCED_CHECKPOINT = "synced-offset-checkpoint"
-KEPT_SNAPSHOT_COUNT = 2
+from log_service.storage.meta_properties import read_meta_properties
 
 logger = logging.getLogger(__name__)
 
 
 class MetadataListener(Protocol):
-    """Whoever replays the metadata log; called on the event loop, must not wait."""
+    """A reader of the metadata log. It is called on the event loop and must not wait."""
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Forget everything and begin with a snapshot."""
@@ -66,38 +73,91 @@ class MetadataListener(Protocol):
         """Take the next committed batches."""
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
-        """Learn who leads the quorum, -1 while no one does, and in which epoch."""
+        """Learn who leads the quorum, -1 while no one does, and in which epoch.
+
+        This node learns that it leads once it was handed everything that the epochs before have committed.
+        """
+
+
+class Transport(Protocol):
+    """How requests reach the other replicas."""
+
+    async def send(self, peer: Peer, request: wire.WireMessage) -> wire.WireMessage:
+        """Send a message, in the highest version that the peer knows, and return its response.
+
+        Raises:
+            OSError: the peer cannot be reached.
+            KafkaError: UNSUPPORTED_VERSION, the peer knows no version that can hold the request; any other code, it did not respond.
+        """
+
+
+class _Reply:
+    """A request of a peer that waits for its response."""
+
+    def __init__(self) -> None:
+        self.response: Response | None = None
+        self.arrived = trio.Event()
 
 
 class RaftDriver:
     """The metadata log of this node. ``directory`` is the log directory that holds ``__cluster_metadata-0``."""
 
-    def __init__(self, env: NodeEnv, directory: Path, *, node_id: NodeId, config: MetadataLogConfig | None = None) -> None:
-        self.epoch = LeaderEpoch(0)
+    def __init__(
+        self,
+        env: NodeEnv,
+        directory: Path,
+        *,
+        node_id: NodeId,
+        config: MetadataLogConfig | None = None,
+        quorum: QuorumConfig | None = None,
+        transport: Transport | None = None,
+        static_voters: VoterSet | None = None,
+        bootstrap_servers: tuple[Peer, ...] = (),
+        endpoints: tuple[Endpoint, ...] = (),
+    ) -> None:
+        """Without a ``transport`` this node is the whole quorum.
+
+        ``static_voters`` are those of the configuration: this node alone unless they are given. They count until the log names others.
+        ``endpoints`` are this node's controller listeners.
+        """
+        self.epoch = NO_EPOCH
         self.leader_id = NO_LEADER
         self.high_watermark = 0
-        self.voters: tuple[Voter, ...] = ()
         self._env = env
         self._directory = directory
-        self._path = directory / str(METADATA_PARTITION)
-        self._lock: DirectoryLock | None = None
         self._node_id = node_id
         self._config = config or MetadataLogConfig()
-        self._log: Log | None = None
+        self._quorum = quorum or QuorumConfig()
+        self._transport = transport
+        self._static_voters = static_voters or VoterSet((Voter(node_id=node_id),))
+        self._bootstrap_servers = bootstrap_servers
+        self._endpoints = endpoints
+        self._lock: DirectoryLock | None = None
+        self._log = MetadataLog(env.files, env.clock, directory, self._config)
+        self._log_changes = trio.Lock()
+        self._core: RaftCore | None = None
+        self._cluster_id: str | None = None
         self._listeners: list[MetadataListener] = []
         self._uncommitted: deque[MetadataBatch] = deque()
         self._waits = CommitWaits()
+        self._inbox: deque[Event] = deque()
+        self._has_event = trio.Event()
         self._appended = trio.Event()
+        self._snapshot_due = trio.Event()
+        self._leader_changed = trio.Event()
+        self._deadline_ms: int | None = None
+        self._nursery: trio.Nursery | None = None
         self._bytes_since_snapshot = 0
         self._last_snapshot_ms = 0
 
     def __repr__(self) -> str:
-        return f"<RaftDriver node={self._node_id} epoch={self.epoch} hw={self.high_watermark} end={self.log_end_offset}>"
+        role = self._core.role_name if self._core else "closed"
+        return f"<RaftDriver node={self._node_id} {role} epoch={self.epoch} hw={self.high_watermark} end={self.log_end_offset}>"
 
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
-        return self._log.log_end_offset if self._log else 0
+        return self._log.end_offset if self._log.is_open else 0
 
     @property
     def is_leader(self) -> bool:
@@ -109,36 +169,123 @@ class RaftDriver:
         """The end of the log as this node sees it in its present epoch."""
         return LogPosition(epoch=self.epoch, end_offset=self.log_end_offset)
 
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        """The voters that the log names, none where they are configuration."""
+        latest = self._core.history.latest if self._core else None
+        return latest.voters.voters if latest is not None and latest.kraft_version > 0 else ()
+
     def subscribe(self, listener: MetadataListener) -> None:
         """Hand committed batches to ``listener``; before ``open``, so that it sees all of them."""
-        assert self._log is None, "a listener that comes after open would miss what is committed"
+        assert not self._log.is_open, "a listener that comes after open would miss what is committed"
         self._listeners.append(listener)
 
+    # Starting and ending
+
     async def open(self) -> None:
-        """Open the log, begin a new epoch durably, and replay everything that is committed.
+        """Open the log. A quorum of this node alone leads a new epoch on return, and its listeners know everything that is committed.
+
+        In a larger quorum the listeners know the newest snapshot on return; ``run`` finds out the rest.
 
         Raises:
-            StorageError: the directory is damaged, or its disk failed.
+            StorageError: the directory is damaged, its disk failed, or this node alone cannot lead.
         """
-        files = self._env.files
         try:
-            snapshot, log = await files.run_in_pool(self._load)
-            self._log = log
-            start_offset = snapshot.id.end_offset if snapshot else log.log_start_offset
-            self._append_epoch(log)
-            await self._sync(log)
-            await files.run_in_pool(lambda: self._note_synced(log))
-            batches = await files.run_in_pool(lambda: self._read_committed(log, start_offset))
+            snapshot, effects = await self._env.files.run_in_pool(self._load)
+            for listener in self._listeners:
+                if snapshot is not None and snapshot.id.end_offset > 0:
+                    listener.on_snapshot(snapshot)
+            await self._perform(effects)
+            await self._drain()
+            if self._transport is None:
+                await self._lead_alone()
         except (OSError, KafkaError) as error:
-            raise StorageError(f"the metadata log in {self._path} cannot be used: {error}") from error
-        self.voters = self.voters or _last_voters(batches)
-        self._bytes_since_snapshot = sum(batch.size_bytes for batch in batches)
+            raise StorageError(f"the metadata log in {self._log.path} cannot be used: {error}") from error
+
+    def _load(self) -> tuple[Snapshot | None, Effects]:
+        """Read the directory, and let the rules begin; blocks."""
+        files = self._env.files
+        if self._config.is_directory_apart:
+            self._take_lock()
+        properties = read_meta_properties(files, self._directory)
+        self._cluster_id = properties.cluster_id if properties else None
+        snapshot = self._log.open()
+        batches = self._log.read_batches(snapshot.id.end_offset if snapshot else self._log.start_offset)
+        self._uncommitted += batches
+        self.high_watermark = snapshot.id.end_offset if snapshot else self._log.start_offset
         self._last_snapshot_ms = self._env.clock.monotonic_ms()
-        for listener in self._listeners:
-            if snapshot is not None and snapshot.id.end_offset > 0:
-                listener.on_snapshot(snapshot)
-            listener.on_batches(batches)
-        self._change_leader(self._node_id)
+        self._core = RaftCore(
+            own=ReplicaKey(self._node_id, (properties.directory_id if properties else None) or NO_DIRECTORY),
+            config=self._quorum,
+            log=self._log,
+            history=read_history(self._static_voters, snapshot, voter_changes(batches)),
+            state=read_quorum_state(files, self._log.path),
+            synced_end_offset=min(self._log.log.recovery_point, self._log.end_offset),
+            draw=self._env.rng.randrange,
+            bootstrap_servers=self._bootstrap_servers,
+            endpoints=self._endpoints,
+        )
+        effects = self._core.step(Started(), self._env.clock.monotonic_ms())
+        if effects.persist is not None:
+            write_quorum_state(files, self._log.path, effects.persist)
+        return snapshot, replace(effects, persist=None)
+
+    async def _lead_alone(self) -> None:
+        """Commit the start of the epoch, and with it all of the log."""
+        core = self._opened()
+        if core.leader_id != self._node_id:
+            own, voters = core.own, [f"{voter.node_id}:{voter.directory_id}" for voter in core.voters]
+            text = f"this node ({own.node_id}:{own.directory_id}) is not the only voter of its metadata log, the voters are {voters}"
+            raise StorageError(text)
+        await self._sync()
+        await self._drain()
+        await self._env.files.run_in_pool(self._log.note_synced)
+
+    def _take_lock(self) -> None:
+        make_durable_directory(self._env.files, self._directory)
+        try:
+            self._lock = self._env.files.lock_directory(self._directory)
+        except BlockingIOError as error:
+            raise StorageError(f"{self._directory} is in use by another process; stop it, or set another metadata.log.dir") from error
+
+    async def hand_over(self, deadline_ms: int) -> None:
+        """Resign where this node leads others, and wait until another one leads, at most ``deadline_ms``; while ``run`` runs."""
+        self._post(ShutdownBegan())
+        if self.is_leader and self._transport is not None:
+            epoch = self.epoch
+            with trio.move_on_after(deadline_ms / 1_000):
+                while self.leader_id in {NO_LEADER, self._node_id} and self.epoch == epoch:
+                    await self._leader_changed.wait()
+
+    def resign(self) -> None:
+        """Let another voter lead, where this node leads."""
+        self._post(ResignAsked(epoch=self.epoch))
+
+    async def close(self) -> None:
+        """Make the log durable and close its files.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        self._change_leader(NO_LEADER, self.epoch)
+        if not self._log.is_open:
+            return
+        try:
+            await self._log.log.close()
+            await self._env.files.run_in_pool(self._log.note_synced)
+        except (OSError, KafkaError) as error:
+            raise StorageError(f"the metadata log in {self._log.path} could not be closed in order: {error}") from error
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Close the files and give the lock back, writing nothing: how a start that failed and a cancelled node end. Idempotent."""
+        self._change_leader(NO_LEADER, self.epoch)
+        self._log.close_files()
+        if self._lock is not None:
+            self._lock.release()
+
+    # What callers ask
 
     def append(self, records: Sequence[MetadataRecord]) -> LogPosition:
         """Append one decision's records as one batch and return the position behind them; they are committed later.
@@ -149,9 +296,8 @@ class RaftDriver:
         """
         if not self.is_leader:
             raise not_controller()
-        log = self._opened()
-        base_offset = log.log_end_offset
-        now_ms = self._env.clock.wall_ms()
+        log = self._log.log
+        base_offset, now_ms = log.log_end_offset, self._env.clock.wall_ms()
         buffer = encode_records(records, base_offset=base_offset, epoch=self.epoch, timestamp_ms=now_ms)
         if len(buffer) > self._config.max_batch_bytes:
             text = f"{len(records)} metadata records take {len(buffer)} bytes, above {self._config.max_batch_bytes}; ask for less at once"
@@ -171,36 +317,9 @@ class RaftDriver:
             records=tuple(records),
         )
         self._uncommitted.append(batch)
+        self._post(LogChanged())
         self._appended.set()
         return self.end_position
-
-    async def run(
-        self,
-        snapshot_source: Callable[[], Iterable[MetadataRecord]] | None = None,
-        *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Make appends durable, one sync for all that wait, and hand them out; ends only by cancellation or an error.
-
-        ``snapshot_source`` returns all metadata up to the high watermark as records; without it no snapshots are written.
-
-        Raises:
-            StorageError: the disk failed; nothing may be acknowledged any more.
-        """
-        task_status.started()
-        log = self._opened()
-        while True:
-            await self._appended.wait()
-            self._appended = trio.Event()
-            if log.home.is_offline:
-                raise StorageError(f"the metadata log in {self._path} could not be appended to: {log.home.refused()}")
-            try:
-                await self._sync(log)
-            except KafkaError as error:
-                raise StorageError(f"the metadata log in {self._path} could not be made durable: {error}") from error
-            self._hand_out()
-            if snapshot_source is not None and self._is_snapshot_due():
-                await self._write_due_snapshot(snapshot_source())
 
     async def wait_for(self, position: LogPosition) -> None:
         """Wait until everything below ``position`` is committed and handed to the listeners.
@@ -211,9 +330,39 @@ class RaftDriver:
         """
         if not self.is_leader or position.epoch != self.epoch:
             raise not_controller()
-        if position.end_offset <= self.high_watermark:
-            return
-        await self._waits.wait_for(position)
+        if position.end_offset > self.high_watermark:
+            await self._waits.wait_for(position)
+
+    async def handle(self, message: wire.WireMessage, *, listener_name: str) -> wire.WireMessage:
+        """Respond to a peer's message: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, or a change of voters.
+
+        A Fetch may wait here as long as it says. ``listener_name`` is the listener that the message came in on.
+        """
+        context = wire.Context(self._cluster_id, listener_name)
+        try:
+            request = wire.read_request(message, context)
+        except wire.RefusedError as refused:
+            return wire.write_refusal(message, refused.code)
+        reply = _Reply()
+        self._post(RequestArrived(reply_to=reply, request=request))
+        await reply.arrived.wait()
+        assert reply.response is not None, "the response arrived"
+        unfilled = reply.response
+        response = await self._env.files.run_in_pool(lambda: self._filled(unfilled))
+        return wire.write_response(message, response, context)
+
+    def _filled(self, response: Response) -> Response:
+        """Return a response with the bytes that the rules named; blocks."""
+        try:
+            if isinstance(response, FetchResponse) and response.records_from is not None:
+                return replace(response, records=self._log.read(response.records_from, response.max_bytes))
+            if isinstance(response, FetchSnapshotResponse) and response.snapshot_id is not None:
+                content = self._log.read_snapshot_slice(response.snapshot_id, response.position, response.max_bytes)
+                return replace(response, content=content)
+        except (OSError, KafkaError) as error:  # cut or replaced meanwhile: this node leads no more
+            logger.warning("A response to another replica could not be read: %s", error)
+            return replace(response, error=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return response
 
     async def write_snapshot(self, records: Iterable[MetadataRecord]) -> SnapshotId:
         """Write all metadata below the high watermark as a snapshot, and drop the log and the snapshots that it replaces.
@@ -221,110 +370,206 @@ class RaftDriver:
         Raises:
             StorageError: the disk failed.
         """
-        log = self._opened()
-        snapshot_id = SnapshotId(self.high_watermark, self.epoch)
+        end_offset, log = self.high_watermark, self._log
+        entry = self._opened().history.at(end_offset)
         self._bytes_since_snapshot = 0
         self._last_snapshot_ms = self._env.clock.monotonic_ms()
+        run_in_pool = self._env.files.run_in_pool
         try:
-            await self._env.files.run_in_pool(lambda: self._write_snapshot(snapshot_id, records))
-            kept = await self._env.files.run_in_pool(self._remove_old_snapshots)
-            log.roll()
-            log.advance_log_start_offset(kept[0].end_offset)
-            log.apply_retention(self._env.clock.wall_ms(), self.high_watermark)
-            await self._env.files.run_in_pool(lambda: self._note_synced(log))
+            async with self._log_changes:
+                snapshot_id = await run_in_pool(lambda: log.write_snapshot(end_offset, records, entry))
+                await run_in_pool(log.remove_old_snapshots)
+                log.trim(end_offset)
+                await run_in_pool(log.note_synced)
         except (OSError, KafkaError) as error:
-            raise StorageError(f"the snapshot {snapshot_id.file_name} could not be written to {self._path}: {error}") from error
+            raise StorageError(f"the snapshot of offset {end_offset} could not be written to {log.path}: {error}") from error
         return snapshot_id
 
-    async def close(self) -> None:
-        """Make the log durable and close its files.
+    # Running
+
+    async def run(
+        self,
+        snapshot_source: Callable[[], Iterable[MetadataRecord]] | None = None,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Take part in the quorum, make appends durable, one sync for all that wait, and hand out what is committed.
+
+        Ends only by cancellation or an error. ``snapshot_source`` returns all metadata up to the high watermark as records; without it no
+        snapshots are written.
 
         Raises:
-            StorageError: the disk failed.
+            StorageError: the disk failed, or the quorum has lost what was committed; nothing may be acknowledged any more.
         """
-        self._change_leader(NO_LEADER)
-        log, self._log = self._log, None
-        if log is None:
+        try:
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._run_syncs)
+                self._nursery.start_soon(self._run_events)
+                if snapshot_source is not None:
+                    self._nursery.start_soon(self._run_snapshots, snapshot_source)
+                task_status.started()
+        except BaseExceptionGroup as group:
+            failed, _ = group.split(StorageError)
+            if failed is None:
+                raise
+            raise _first_of(failed) from group
+
+    async def _run_events(self) -> None:
+        while True:
+            with trio.move_on_after(self._seconds_to_deadline()) as waiting:
+                await self._has_event.wait()
+            if waiting.cancelled_caught:
+                self._inbox.append(Ticked())
+            try:
+                await self._drain()
+            except (OSError, KafkaError) as error:
+                raise StorageError(f"the metadata log in {self._log.path} failed: {error}") from error
+
+    def _seconds_to_deadline(self) -> float:
+        if self._deadline_ms is None:
+            return float("inf")
+        return max(0, self._deadline_ms - self._env.clock.monotonic_ms()) / 1_000
+
+    async def _run_syncs(self) -> None:
+        """Make appends durable, one sync for all that wait."""
+        log = self._log
+        while True:
+            await self._appended.wait()
+            self._appended = trio.Event()
+            if log.log.home.is_offline:
+                raise StorageError(f"the metadata log in {log.path} could not be appended to: {log.log.home.refused()}")
+            try:
+                await self._sync()
+            except KafkaError as error:
+                raise StorageError(f"the metadata log in {log.path} could not be made durable: {error}") from error
+
+    async def _sync(self) -> None:
+        async with self._log_changes:
+            self._post(Synced(end_offset=await self._log.log.sync()))
+
+    async def _run_snapshots(self, snapshot_source: Callable[[], Iterable[MetadataRecord]]) -> None:
+        """Write snapshots that are due; a full disk puts one off until the next one is due, for the log still holds everything."""
+        while True:
+            await self._snapshot_due.wait()
+            self._snapshot_due = trio.Event()
+            try:
+                await self.write_snapshot(snapshot_source())
+            except StorageError as error:
+                if not is_full_disk(error):
+                    raise
+                logger.warning("%s; the next one is tried when it is due", error)
+
+    # Effects
+
+    def _opened(self) -> RaftCore:
+        assert self._core is not None, "the log is not open"
+        return self._core
+
+    def _post(self, event: Event) -> None:
+        """Have the rules take an event as soon as those before it are done."""
+        self._inbox.append(event)
+        self._has_event.set()
+
+    async def _drain(self) -> None:
+        """Step the rules through all events that wait."""
+        core = self._opened()
+        while self._inbox:
+            event = self._inbox.popleft()
+            await self._perform(core.step(event, self._env.clock.monotonic_ms()))
+        self._has_event = trio.Event()
+
+    async def _perform(self, effects: Effects) -> None:
+        """Do what a step asks for, in the order that ``raft.events`` gives."""
+        if effects.failure is not None:
+            raise StorageError(effects.failure)
+        self._deadline_ms = effects.deadline_ms
+        if effects.leader is not None and effects.leader[0] != self._node_id:
+            self._change_leader(*effects.leader)  # at once: nothing may be appended while what follows waits for the disk
+        if effects.persist is not None:
+            state = effects.persist
+            await self._env.files.run_in_pool(lambda: write_quorum_state(self._env.files, self._log.path, state))
+        await self._change_log(effects)
+        for reply_to, response in effects.replies:
+            assert isinstance(reply_to, _Reply)
+            reply_to.response = response
+            reply_to.arrived.set()
+        for send in effects.sends:
+            self._start_send(send)
+        if effects.high_watermark is not None:
+            self._hand_out(effects.high_watermark)
+        if effects.leader is not None and effects.leader[0] == self._node_id:
+            self._change_leader(*effects.leader)
+
+    async def _change_log(self, effects: Effects) -> None:
+        """Append, cut or replace; the event that says so is the next one that the rules take."""
+        change = effects.log_change
+        match change:
+            case AppendControl():
+                self._note_appended([self._log.append_control(change, self._opened().own)])
+            case AppendFetched():
+                self._note_appended(self._log.append_fetched(change))
+            case TruncateTo():
+                async with self._log_changes:
+                    self._log.truncate_to(change.offset)
+                while self._uncommitted and self._uncommitted[-1].last_offset >= change.offset:
+                    self._uncommitted.pop()
+                self._inbox.appendleft(LogChanged())
+            case StoreSlice():
+                await self._store_slice(change)
+            case None:
+                pass
+
+    def _note_appended(self, batches: list[MetadataBatch]) -> None:
+        self._uncommitted += batches
+        self._inbox.appendleft(LogChanged(changes=voter_changes(batches), is_refused=not batches))
+        self._has_event.set()
+        self._appended.set()
+
+    async def _store_slice(self, change: StoreSlice) -> None:
+        async with self._log_changes:
+            snapshot = await self._env.files.run_in_pool(lambda: self._log.store_slice(change))
+        if snapshot is None:
+            self._inbox.appendleft(LogChanged())
             return
-        try:
-            await log.close()
-            await self._env.files.run_in_pool(lambda: self._note_synced(log))
-        except (OSError, KafkaError) as error:
-            raise StorageError(f"the metadata log in {self._path} could not be closed in order: {error}") from error
-        finally:
-            self.release()
+        self._uncommitted.clear()
+        self.high_watermark = snapshot.id.end_offset
+        for listener in self._listeners:
+            listener.on_snapshot(snapshot)
+        self._inbox.appendleft(SnapshotInstalled(snapshot_id=snapshot.id, change=snapshot_voters(snapshot)))
 
-    def release(self) -> None:
-        """Close the files and give the lock back, writing nothing: how a start that failed and a cancelled node end. Idempotent."""
-        self._change_leader(NO_LEADER)
-        log, self._log = self._log, None
-        if log is not None:
-            log.close_files()
-        if self._lock is not None:
-            self._lock.release()
+    def _start_send(self, send: Send) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(self._send, send)
+        else:  # before ``run``: it is tried again
+            self._fail(send, ErrorCode.NETWORK_EXCEPTION)
 
-    # Opening
+    async def _send(self, send: Send) -> None:
+        if self._transport is None:
+            self._fail(send, ErrorCode.NETWORK_EXCEPTION)
+            return
+        context = wire.Context(self._cluster_id, self._quorum.listener_name)
+        error = ErrorCode.REQUEST_TIMED_OUT
+        with trio.move_on_after(self._quorum.request_timeout_ms / 1_000):
+            try:
+                message = await self._transport.send(send.peer, wire.write_request(send.request, context))
+                response = wire.read_response(message, context)
+            except wire.RefusedError as refused:
+                error = refused.code
+            except KafkaError as failed:
+                error = failed.code
+            except OSError:
+                error = ErrorCode.NETWORK_EXCEPTION
+            else:
+                self._post(ResponseArrived(peer_id=send.peer.node_id, request_id=send.request_id, response=response))
+                return
+        self._fail(send, error)
 
-    def _take_lock(self) -> None:
-        make_durable_directory(self._env.files, self._directory)
-        try:
-            self._lock = self._env.files.lock_directory(self._directory)
-        except BlockingIOError as error:
-            raise StorageError(f"{self._directory} is in use by another process; stop it, or set another metadata.log.dir") from error
+    def _fail(self, send: Send, error: ErrorCode) -> None:
+        self._post(RequestFailed(peer_id=send.peer.node_id, request_id=send.request_id, request=send.request, error=error))
 
-    def _load(self) -> tuple[Snapshot | None, Log]:
-        files = self._env.files
-        if self._config.is_directory_apart:
-            self._take_lock()
-        make_durable_directory(files, self._path)
-        snapshots = list_snapshots(files, self._path)
-        newest = snapshots[-1] if snapshots else None
-        snapshot = read_snapshot(files, self._path / newest.file_name, newest) if newest else None
-        synced = read_offsets(files, self._path / SYNCED_CHECKPOINT).get(METADATA_PARTITION, 0)
-        log = open_log(
-            files,
-            self._env.clock,
-            self._path,
-            METADATA_PARTITION,
-            log_config(self._config),
-            topic_id=METADATA_TOPIC_ID,
-            known=OpenedFrom(recovery_point=synced, log_start_offset=snapshots[0].end_offset if snapshots else 0),
-        )
-        state = elect_self(read_quorum_state(files, self._path), log.latest_leader_epoch, self._node_id)
-        if newest is not None and state.leader_epoch <= newest.epoch:
-            state = QuorumState(leader_id=self._node_id, leader_epoch=LeaderEpoch(newest.epoch + 1))
-        write_quorum_state(files, self._path, state)
-        self.epoch = state.leader_epoch
-        self.voters = snapshot.voters if snapshot else ()
-        return snapshot, log
-
-    def _append_epoch(self, log: Log) -> None:
-        """Open the epoch in the log; an empty log also gets the voters, as the first record of everything."""
-        values: list[tuple[ControlType, ControlValue]] = [leader_change(self._node_id, self.voters)]
-        if log.log_end_offset == 0 and self.voters:
-            values += [kraft_version(), voters_record(self.voters)]
-        now_ms = self._env.clock.wall_ms()
-        log.append_as_follower(encode_control(values, base_offset=log.log_end_offset, epoch=self.epoch, timestamp_ms=now_ms))
-
-    def _read_committed(self, log: Log, start_offset: int) -> list[MetadataBatch]:
-        batches: list[MetadataBatch] = []
-        for chunk in log.read_batches(start_offset, self.high_watermark):
-            batches += (batch for batch in decode_batches(chunk, str(self._path)) if batch.last_offset >= start_offset)
-        return batches
-
-    def _note_synced(self, log: Log) -> None:
-        write_offsets(self._env.files, self._path / SYNCED_CHECKPOINT, {METADATA_PARTITION: log.recovery_point})
-
-    # Committing
-
-    def _opened(self) -> Log:
-        assert self._log is not None, "the log is not open"
-        return self._log
-
-    async def _sync(self, log: Log) -> None:
-        self.high_watermark = committed_offset(self.high_watermark, await log.sync())
-
-    def _hand_out(self) -> None:
+    def _hand_out(self, high_watermark: int) -> None:
+        """Give what is committed to the listeners, and end the waits for it."""
+        self.high_watermark = max(self.high_watermark, high_watermark)
         committed: list[MetadataBatch] = []
         while self._uncommitted and self._uncommitted[0].last_offset < self.high_watermark:
             committed.append(self._uncommitted.popleft())
@@ -334,57 +579,26 @@ class RaftDriver:
         for listener in self._listeners:
             listener.on_batches(committed)
         self._waits.end_by_commit(self.high_watermark)
+        if self._is_snapshot_due():
+            self._snapshot_due.set()
 
-    def _change_leader(self, leader_id: NodeId) -> None:
+    def _change_leader(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
         """Note who leads, end every wait of an epoch that this node led, and tell the listeners."""
-        if leader_id == self.leader_id:
+        if (leader_id, epoch) == (self.leader_id, self.epoch):
             return
-        self.leader_id = leader_id
+        self.leader_id, self.epoch = leader_id, epoch
         self._waits.end_by_epoch()
+        self._leader_changed.set()
+        self._leader_changed = trio.Event()
         for listener in self._listeners:
-            listener.on_leader_change(leader_id, self.epoch)
-
-    # Snapshots
-
-    async def _write_due_snapshot(self, records: Iterable[MetadataRecord]) -> None:
-        """Write a snapshot; a full disk puts it off until the next one is due, for the log still holds everything."""
-        try:
-            await self.write_snapshot(records)
-        except StorageError as error:
-            if not is_full_disk(error):
-                raise
-            logger.warning("%s; the next one is tried when it is due", error)
+            listener.on_leader_change(leader_id, epoch)
 
     def _is_snapshot_due(self) -> bool:
         interval_ms = self._config.max_snapshot_interval_ms
         age_ms = self._env.clock.monotonic_ms() - self._last_snapshot_ms
         return self._bytes_since_snapshot >= self._config.max_record_bytes_between_snapshots or 0 < interval_ms <= age_ms
 
-    def _write_snapshot(self, snapshot_id: SnapshotId, records: Iterable[MetadataRecord]) -> None:
-        now_ms = self._env.clock.wall_ms()
-        content = b"".join(
-            encode_snapshot(records, epoch=snapshot_id.epoch, timestamp_ms=now_ms, last_contained_timestamp_ms=now_ms, voters=self.voters)
-        )
-        self._env.files.write_atomically(self._path / snapshot_id.file_name, content)
 
-    def _remove_old_snapshots(self) -> list[SnapshotId]:
-        snapshots = list_snapshots(self._env.files, self._path)
-        for name in [old.file_name for old in snapshots[:-KEPT_SNAPSHOT_COUNT]] + unfinished_snapshots(self._env.files, self._path):
-            self._env.files.remove(self._path / name)
-        return snapshots[-KEPT_SNAPSHOT_COUNT:]
-
-
-def log_config(config: MetadataLogConfig) -> LogConfig:
-    """Return how the metadata log behaves as a log: only snapshots let go of its records."""
-    return LogConfig(
-        segment_bytes=config.segment_bytes,
-        segment_ms=config.segment_ms,
-        retention_ms=-1,
-        retention_bytes=-1,
-        max_message_bytes=config.max_batch_bytes,
-    )
-
-
-def _last_voters(batches: Sequence[MetadataBatch]) -> tuple[Voter, ...]:
-    named = [value for batch in batches for value in batch.control if isinstance(value, VotersRecord)]
-    return voters_of(named[-1]) if named else ()
+def _first_of(group: BaseExceptionGroup[StorageError]) -> StorageError:
+    first = group.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first

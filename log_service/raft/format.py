@@ -1,8 +1,8 @@
-"""A fresh node's directories, as ``kafka-storage format --standalone`` leaves them.
+"""Who a node is: read from its directories, or written into fresh ones as ``kafka-storage format --standalone`` writes it.
 
-Decides what is written and when a directory must not be touched: each log directory gets ``bootstrap.checkpoint`` (the first records of a
-new cluster) and ``meta.properties``; the one of the metadata log also the snapshot ``0-0`` with the KRaft version and this node as the only
-voter. Knows no configuration keys.
+Decides what a fresh directory gets, and when a directory must not be touched. Each log directory gets ``bootstrap.checkpoint`` (the first
+records of a new cluster) and ``meta.properties``. The directory of the metadata log also gets the snapshot ``0-0``, with the KRaft version
+and this node as the only voter.
 
 Invariants: ``meta.properties`` is written last, so that a crash leaves a directory that is formatted again; a directory that has one keeps
 what it says; all directories of a node name one cluster; logs are never left without the metadata log that knows their topics.
@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
-from log_service.common.env import Files
+from log_service.common.env import Files, NodeEnv
 from log_service.common.errors import StorageError
 from log_service.common.types import CLUSTER_METADATA_TOPIC, NodeId
+from log_service.config.views import NodeConfig
 from log_service.protocol.stored.metadata_records import MetadataRecord
-from log_service.raft.batches import Voter
-from log_service.raft.snapshots import BOOTSTRAP_FILE, SnapshotId, encode_snapshot, read_snapshot
+from log_service.raft.log_view import BOOTSTRAP_SNAPSHOT
+from log_service.raft.snapshots import BOOTSTRAP_FILE, encode_snapshot, read_snapshot
 from log_service.raft.snapshots import NAME as SNAPSHOT_NAME
+from log_service.raft.voters import Endpoint, Voter
 from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, LOG_SUFFIX, STRAY_DIRECTORY_SUFFIX
 from log_service.storage.log_directory import directory_named
@@ -43,14 +45,32 @@ class NodeIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatPlan:
-    """What a fresh directory is formatted with. ``cluster_id`` None draws one; ``voter_listener`` is (name, host, port)."""
+    """What a fresh directory is formatted with. ``cluster_id`` None draws one."""
 
     node_id: NodeId
     cluster_id: str | None
-    voter_listener: tuple[str, str, int]
+    voter_listener: Endpoint
     bootstrap_records: Sequence[MetadataRecord]
     new_bits: Callable[[int], int]
     now_ms: int
+
+
+async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence[MetadataRecord]) -> NodeIdentity:
+    """Format what is fresh, and return who the node is. A new cluster begins with ``bootstrap_records``.
+
+    Raises:
+        StorageError: a directory is of another node or cluster, or holds logs that no node owns.
+    """
+    voter = config.controller_listener or config.listeners[0]
+    plan = FormatPlan(
+        node_id=NodeId(config.node_id),
+        cluster_id=config.cluster_id,
+        voter_listener=Endpoint(voter.name, voter.advertised_host or voter.host, voter.port),
+        bootstrap_records=bootstrap_records,
+        new_bits=env.rng.getrandbits,
+        now_ms=env.clock.wall_ms(),
+    )
+    return await env.files.run_in_pool(lambda: format_directories(env.files, config.log_manager.log_dirs, config.metadata_log_dir, plan))
 
 
 def random_id(new_bits: Callable[[int], int]) -> UUID:
@@ -106,7 +126,7 @@ def read_bootstrap_records(files: Files, metadata_log_dir: Path) -> tuple[Metada
     """
     path = metadata_log_dir / BOOTSTRAP_FILE
     with directory_named(metadata_log_dir):
-        return read_snapshot(files, path, SnapshotId(0, 0)).records if files.exists(path) else ()
+        return read_snapshot(files, path, BOOTSTRAP_SNAPSHOT).records if files.exists(path) else ()
 
 
 def _read_owner(files: Files, directory: Path) -> MetaProperties | None:
@@ -153,11 +173,10 @@ def _first_log(files: Files, directory: Path) -> str | None:
 
 
 def _write_first_snapshot(files: Files, directory: Path, directory_id: UUID, plan: FormatPlan) -> None:
-    name, host, port = plan.voter_listener
-    voter = Voter(node_id=plan.node_id, directory_id=directory_id, listener_name=name, host=host, port=port)
+    voter = Voter(node_id=plan.node_id, directory_id=directory_id, endpoints=(plan.voter_listener,))
     batches = encode_snapshot((), epoch=0, timestamp_ms=plan.now_ms, last_contained_timestamp_ms=plan.now_ms, voters=(voter,))
     make_durable_directory(files, directory / METADATA_DIRECTORY)
-    files.write_atomically(directory / METADATA_DIRECTORY / SnapshotId(0, 0).file_name, b"".join(batches))
+    files.write_atomically(directory / METADATA_DIRECTORY / BOOTSTRAP_SNAPSHOT.file_name, b"".join(batches))
 
 
 def _bootstrap(plan: FormatPlan) -> bytes:

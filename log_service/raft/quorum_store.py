@@ -9,7 +9,8 @@ from pathlib import Path
 from log_service.common.env import Files
 from log_service.common.errors import StorageError
 from log_service.common.types import LeaderEpoch, NodeId
-from log_service.raft.core import NO_DIRECTORY, QuorumState
+from log_service.raft.roles import QuorumState
+from log_service.raft.voters import NO_DIRECTORY
 from log_service.storage.partition_metadata import format_uuid, parse_uuid
 
 FILE_NAME = "quorum-state"

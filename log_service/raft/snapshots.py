@@ -18,7 +18,6 @@ from log_service.protocol.stored.control_records import SnapshotFooterRecord, Sn
 from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.batches import (
     ControlValue,
-    Voter,
     decode_batches,
     encode_control,
     encode_records,
@@ -26,24 +25,14 @@ from log_service.raft.batches import (
     voters_of,
     voters_record,
 )
+from log_service.raft.log_view import SnapshotId
+from log_service.raft.voters import Voter
 from log_service.records.control import ControlType
 from log_service.storage.file_names import TEMPORARY_SUFFIX
 
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 RECORDS_PER_BATCH = 1_000
-
-
-class SnapshotId(NamedTuple):
-    """What a snapshot covers: every offset below ``end_offset``, the last of them of ``epoch``. Later ones are larger."""
-
-    end_offset: int
-    epoch: int
-
-    @property
-    def file_name(self) -> str:
-        """The name of its file."""
-        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
 
 class Snapshot(NamedTuple):

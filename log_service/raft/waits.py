@@ -4,10 +4,23 @@ Decides when a wait ends and how: well, once the high watermark has reached the 
 position is over. The driver says when either happens. Invariant: every wait ends, for every epoch does.
 """
 
+from dataclasses import dataclass
+
 import trio
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.raft.core import LogPosition
+from log_service.common.types import LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPosition:
+    """A place between two records of the metadata log, as the leader of ``epoch`` sees it. ``end_offset`` is exclusive.
+
+    The offset alone names no place: a leader of a later epoch may have another record there.
+    """
+
+    epoch: LeaderEpoch
+    end_offset: int
 
 
 class _Wait:

@@ -15,7 +15,8 @@ from log_service.metadata.snapshot import snapshot_records
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from log_service.protocol.stored.control_records import VotersRecord
 from log_service.raft.batches import MetadataBatch, decode_batches, voters_of
-from log_service.raft.snapshots import SnapshotId, encode_snapshot, parse_snapshot_name
+from log_service.raft.log_view import SnapshotId
+from log_service.raft.snapshots import encode_snapshot, parse_snapshot_name
 from tests.helpers.ports import free_ports
 from tests.integration.kafka_node import java, skip_unless_kafka_is_there
 from tests.integration.metadata_node import CLUSTER_ID, METADATA, Node, dump

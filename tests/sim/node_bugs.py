@@ -20,8 +20,8 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller.rules import brokers, configs, table
 from log_service.coordinator.group.records import OffsetRecord
 from log_service.coordinator.shards import Shards
-from log_service.raft.core import committed_offset
 from log_service.raft.driver import RaftDriver
+from log_service.raft.events import Synced
 from log_service.replication import partition_state
 from log_service.replication.partition import Partition
 from log_service.storage import log as log_module
@@ -119,10 +119,10 @@ def _replay_without_commits(self: Any, *arguments: Any) -> None:
         self._decode = real_decode
 
 
-async def _commit_before_sync(self: RaftDriver, log: Log) -> None:
+async def _commit_before_sync(self: RaftDriver) -> None:
     if self.high_watermark == 0:
-        await log.sync()
-    self.high_watermark = committed_offset(self.high_watermark, log.log_end_offset)
+        await self._log.log.sync()
+    self._post(Synced(end_offset=self.log_end_offset))
 
 
 def _try_sync_again(self: LogDirectory, _error: OSError) -> KafkaError:

@@ -64,6 +64,8 @@ def _described(node: Node, version: int) -> ResponsePartitionData:
 
 def _voter_nodes(node: Node) -> list[messages.Node]:
     return [
-        messages.Node(node_id=voter.node_id, listeners=[Listener(name=voter.listener_name, host=voter.host, port=voter.port)])
+        messages.Node(
+            node_id=voter.node_id, listeners=[Listener(name=each.name, host=each.host, port=each.port) for each in voter.endpoints]
+        )
         for voter in node.raft.voters
     ]

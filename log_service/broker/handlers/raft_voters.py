@@ -30,7 +30,7 @@ def _refusal_to_add(node: Node, request: AddRaftVoterRequest) -> KafkaError:
     fault = _request_fault(node, request.cluster_id, request.voter_id, request.voter_directory_id)
     if fault is not None:
         return fault
-    needed = {voter.listener_name for voter in node.raft.voters}
+    needed = {voter.endpoints[0].name for voter in node.raft.voters if voter.endpoints}
     if not needed <= {listener.name for listener in request.listeners}:
         return KafkaError(ErrorCode.INVALID_REQUEST, f"the voter has no endpoint for listener {', '.join(sorted(needed))}")
     fault = _version_fault(node)

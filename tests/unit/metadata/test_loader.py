@@ -31,8 +31,10 @@ from log_service.protocol.stored.metadata_records import (
     RemoveUserScramCredentialRecord,
     TopicRecord,
 )
-from log_service.raft.batches import MetadataBatch, Voter
-from log_service.raft.snapshots import Snapshot, SnapshotId
+from log_service.raft.batches import MetadataBatch
+from log_service.raft.log_view import SnapshotId
+from log_service.raft.snapshots import Snapshot
+from log_service.raft.voters import Endpoint, Voter
 from tests.unit.metadata.records import DIRECTORY, acl, broker, credential, image_of, quota, token, topic, topic_id
 
 
@@ -117,7 +119,7 @@ def test_an_aborted_metadata_transaction_never_happened() -> None:
 
 def test_a_snapshot_begins_anew() -> None:
     loader = MetadataLoader()
-    voter = Voter(node_id=1, directory_id=DIRECTORY, listener_name="C", host="h", port=1)  # type: ignore[arg-type]
+    voter = Voter(node_id=1, directory_id=DIRECTORY, endpoints=(Endpoint("C", "h", 1),))  # type: ignore[arg-type]
     records = tuple(snapshot_records(image_of(broker(), *topic("orders", 1))))
     loader.on_snapshot(Snapshot(SnapshotId(40, 3), records, (voter,), 77))
     assert (loader.image.offset, loader.image.epoch, loader.last_timestamp_ms) == (39, 3, 77)

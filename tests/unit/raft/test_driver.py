@@ -12,9 +12,10 @@ from log_service.common.types import LeaderEpoch
 from log_service.config.views import MetadataLogConfig
 from log_service.protocol.stored.control_records import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
 from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord
-from log_service.raft.core import LogPosition
+from log_service.raft.log_view import SnapshotId
 from log_service.raft.quorum_store import read_quorum_state
-from log_service.raft.snapshots import SnapshotId, list_snapshots
+from log_service.raft.snapshots import list_snapshots
+from log_service.raft.waits import LogPosition
 from tests.unit.raft.node import DIRECTORY, METADATA, Machine
 
 
@@ -151,7 +152,7 @@ def test_a_wait_ends_when_leadership_ends() -> None:
             await wait_all_tasks_blocked()
             await raft.close()
             assert codes == [ErrorCode.NOT_CONTROLLER]
-            assert replayed.leaders == [(1, 1), (-1, 1)]
+            assert replayed.leaders == [(-1, 1), (1, 1), (-1, 1)]
 
     run(main)
 

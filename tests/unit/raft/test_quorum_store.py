@@ -1,4 +1,4 @@
-"""Epochs are never used twice, and are remembered in Kafka's own file."""
+"""What a replica knows of elections is remembered in Kafka's own file."""
 
 from pathlib import Path
 from uuid import UUID
@@ -7,8 +7,8 @@ import pytest
 
 from log_service.common.errors import StorageError
 from log_service.common.types import LeaderEpoch, NodeId
-from log_service.raft.core import QuorumState, committed_offset, elect_self
 from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
+from log_service.raft.roles import QuorumState
 from tests.sim.files import MemoryFiles
 
 HOME = Path("/log")
@@ -20,20 +20,6 @@ def files() -> MemoryFiles:
     files = MemoryFiles()
     files.make_directory(HOME)
     return files
-
-
-@pytest.mark.parametrize(
-    ("known", "log_epoch", "epoch"),
-    [(None, -1, 1), (STATE, -1, 4), (STATE, 3, 4), (STATE, 9, 10), (None, 9, 10)],
-)
-def test_a_start_begins_an_epoch_that_nobody_has_seen(known: QuorumState | None, log_epoch: int, epoch: int) -> None:
-    state = elect_self(known, log_epoch, NodeId(1))
-    assert (state.leader_id, state.leader_epoch, state.voted_id) == (1, epoch, -1)
-
-
-def test_the_high_watermark_never_goes_back() -> None:
-    assert committed_offset(5, 9) == 9
-    assert committed_offset(9, 5) == 9
 
 
 def test_the_quorum_state_is_written_as_kafka_writes_it(files: MemoryFiles) -> None:

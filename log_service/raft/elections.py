@@ -1,0 +1,240 @@
+"""Votes, and who leads: what a replica says and believes about elections.
+
+Decides which requests of other replicas are valid, in Kafka's order, when a vote is granted, and what a replica makes of a leader or an
+epoch that another one names. Reads the log's end only.
+
+Invariants: a replica that hears of a higher epoch is in it before it says anything else; a peer that contradicts what is known of the
+present epoch is not believed; a request that is meant for another replica is refused after its epoch has been learned.
+"""
+
+from collections.abc import Sequence
+
+from log_service.common.errors import ErrorCode
+from log_service.common.types import LeaderEpoch, NodeId
+from log_service.raft.leader import Leader
+from log_service.raft.messages import (
+    NO_LEADER,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from log_service.raft.replica import Replica
+from log_service.raft.roles import Candidate, Follower, Prospective, Unattached, is_vote_granted
+from log_service.raft.transitions import become, become_candidate, become_follower, become_leader, become_prospective, become_unattached
+from log_service.raft.voters import Endpoint, ReplicaKey
+
+# What is due
+
+
+def poll_election(replica: Replica, role: Prospective | Candidate) -> None:
+    """Ask the voters that have said nothing yet, until the election is lost or its time is over."""
+    if not replica.is_shutting_down and replica.is_due(role.election_deadline_ms):
+        if isinstance(role, Candidate):
+            become_prospective(replica)
+        else:
+            _give_up(replica, role)
+        return
+    if role.votes.is_lost:
+        return
+    for key in role.votes.undecided:
+        replica.send_to_voter(key, _vote_request(replica, key, is_pre_vote=isinstance(role, Prospective)))
+
+
+def _vote_request(replica: Replica, voter: ReplicaKey, *, is_pre_vote: bool) -> VoteRequest:
+    return VoteRequest(
+        voter=voter,
+        candidate=replica.own,
+        epoch=replica.epoch,
+        last_epoch=replica.log.last_epoch,
+        end_offset=replica.log.end_offset,
+        is_pre_vote=is_pre_vote,
+    )
+
+
+def _give_up(replica: Replica, role: Prospective) -> None:
+    """Return to the leader that is known, if any: no election would be won."""
+    if role.leader_id != NO_LEADER and role.leader_endpoints:
+        become_follower(replica, role.epoch, role.leader_id, role.leader_endpoints)
+    else:
+        become_unattached(replica, role.epoch, role.leader_id)
+
+
+# Votes
+
+
+def handle_vote(replica: Replica, request: VoteRequest) -> VoteResponse:
+    """Grant or refuse a vote. Neither a vote nor a pre-vote asks whether the candidate is a voter: this replica may not know it yet."""
+    error = _check_vote(replica, request)
+    if error is not ErrorCode.NONE:
+        return replica.response(VoteResponse, error)
+    if request.epoch > replica.epoch:
+        become_unattached(replica, request.epoch)
+    if not _is_addressed(replica, request.voter):
+        return replica.response(VoteResponse, ErrorCode.INVALID_VOTER_KEY)
+    is_granted = request.candidate.node_id != replica.own.node_id and is_vote_granted(
+        replica.role, request.candidate, is_up_to_date=_is_up_to_date(replica, request), is_pre_vote=request.is_pre_vote
+    )
+    if is_granted and not request.is_pre_vote:
+        _vote_for(replica, request.candidate)
+    return VoteResponse(leader_id=replica.leader_id, epoch=replica.epoch, leader_endpoints=replica.leader_endpoints, is_granted=is_granted)
+
+
+def _check_vote(replica: Replica, request: VoteRequest) -> ErrorCode:
+    """A candidate's epoch is above all of its log; a pre-vote's is that of a leader whose records it may have."""
+    is_epoch_valid = request.last_epoch <= request.epoch if request.is_pre_vote else request.last_epoch < request.epoch
+    if request.end_offset < 0 or request.last_epoch < 0 or not is_epoch_valid:
+        return ErrorCode.INVALID_REQUEST
+    return _check_voter_request(replica, request.candidate.node_id, request.epoch)
+
+
+def _check_voter_request(replica: Replica, sender_id: NodeId, epoch: LeaderEpoch) -> ErrorCode:
+    if epoch < replica.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.INVALID_REQUEST if sender_id < 0 else ErrorCode.NONE
+
+
+def _is_addressed(replica: Replica, key: ReplicaKey | None) -> bool:
+    """Whether a request is meant for this replica: older versions name none."""
+    if key is None:
+        return True
+    return key.node_id == replica.own.node_id and (key.directory_id.int == 0 or key.directory_id == replica.own.directory_id)
+
+
+def _is_up_to_date(replica: Replica, request: VoteRequest) -> bool:
+    return (request.last_epoch, request.end_offset) >= (replica.log.last_epoch, replica.log.end_offset)
+
+
+def _vote_for(replica: Replica, candidate: ReplicaKey) -> None:
+    """Remember a vote, once, and give its election the time of a whole timer."""
+    role = replica.role
+    if isinstance(role, Unattached) and role.voted is None:
+        deadline_ms = replica.election_deadline_ms()
+        become(replica, Unattached(epoch=role.epoch, leader_id=role.leader_id, voted=candidate, election_deadline_ms=deadline_ms))
+    elif isinstance(role, Prospective) and role.voted is None:
+        become_prospective(replica, voted=candidate)
+
+
+def take_vote_response(replica: Replica, voter_id: NodeId, response: VoteResponse) -> bool:
+    """Count a vote; says whether the response was one."""
+    settled = settle(replica, response)
+    if settled is not None:
+        return settled
+    if response.error is not ErrorCode.NONE:
+        return False
+    role = replica.role
+    if isinstance(role, Prospective | Candidate):
+        role.votes.note(voter_id, is_granted=response.is_granted)
+        if role.votes.is_won and isinstance(role, Prospective):
+            become_candidate(replica)
+        elif role.votes.is_won and isinstance(role, Candidate):
+            become_leader(replica, role)
+        elif role.votes.is_lost and isinstance(role, Prospective):
+            _give_up(replica, role)
+    return True
+
+
+def take_vote_failure(replica: Replica, request: VoteRequest, error: ErrorCode) -> None:
+    """Hold the election at once where a voter does not know pre-votes."""
+    if error is ErrorCode.UNSUPPORTED_VERSION and request.is_pre_vote and isinstance(replica.role, Prospective):
+        become_candidate(replica)
+
+
+# Leaders
+
+
+def handle_begin_quorum_epoch(replica: Replica, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
+    """Follow the leader that announces itself."""
+    error = _check_voter_request(replica, request.leader_id, request.epoch)
+    if error is ErrorCode.NONE and not learn_leader(replica, request.leader_id, request.epoch, request.leader_endpoints):
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+    if error is ErrorCode.NONE and not _is_addressed(replica, request.voter):
+        error = ErrorCode.INVALID_VOTER_KEY
+    return replica.response(BeginQuorumEpochResponse, error)
+
+
+def handle_end_quorum_epoch(replica: Replica, request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
+    """Stand for election in the order that the leader proposes."""
+    error = _check_voter_request(replica, request.leader_id, request.epoch)
+    if error is ErrorCode.NONE and not learn_leader(replica, request.leader_id, request.epoch, request.leader_endpoints):
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+    role = replica.role
+    if error is ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == request.leader_id:
+        place = _place_of(replica.own, request.successors)
+        role.awaits_sync = False
+        role.fetch_deadline_ms = replica.now_ms + successor_delay_ms(place, len(request.successors), replica.config.election_backoff_max_ms)
+    return replica.response(EndQuorumEpochResponse, error)
+
+
+def _place_of(own: ReplicaKey, successors: Sequence[ReplicaKey]) -> int:
+    """Return this replica's place among the successors, their number where it has none."""
+    matching = (
+        place
+        for place, key in enumerate(successors)
+        if key.node_id == own.node_id and (key.directory_id.int == 0 or key.directory_id == own.directory_id)
+    )
+    return next(matching, len(successors))
+
+
+def successor_delay_ms(place: int, count: int, max_ms: int) -> int:
+    """Return when a successor stands for election: the first at once, each later one after twice the time, an unlisted one last."""
+    if place == 0:
+        return 0
+    if place >= count:
+        return max_ms
+    return min(max_ms, (max_ms >> (count - 1)) << (place - 1))
+
+
+def learn_leader(replica: Replica, leader_id: NodeId, epoch: LeaderEpoch, endpoints: tuple[Endpoint, ...]) -> bool:
+    """Believe who leads an epoch that is not below this replica's; says whether that can be.
+
+    Two leaders of one epoch cannot be, nor can this node lead an epoch without knowing. Apache Kafka's process ends there; this one passes
+    over what the peer says, for the log and the epoch of this replica stay as they are.
+    """
+    if not _is_consistent(replica, leader_id, epoch):
+        return False
+    if epoch > replica.epoch:
+        if leader_id == NO_LEADER:
+            become_unattached(replica, epoch)
+        else:
+            become_follower(replica, epoch, leader_id, endpoints)
+    elif leader_id not in {NO_LEADER, replica.own.node_id} and _knows_less(replica, endpoints):
+        become_follower(replica, epoch, leader_id, endpoints)
+    return True
+
+
+def _is_consistent(replica: Replica, leader_id: NodeId, epoch: LeaderEpoch) -> bool:
+    if leader_id == replica.own.node_id:
+        return epoch == replica.epoch and replica.leader_id == leader_id
+    return epoch != replica.epoch or NO_LEADER in {leader_id, replica.leader_id} or leader_id == replica.leader_id
+
+
+def _knows_less(replica: Replica, endpoints: tuple[Endpoint, ...]) -> bool:
+    return replica.leader_id == NO_LEADER or len(endpoints) > len(replica.leader_endpoints)
+
+
+def settle(replica: Replica, response: Response) -> bool | None:
+    """Take from a response what every response says.
+
+    None means that the rest of the response counts. Otherwise it does not, and the value says whether the peer may be sent to again at
+    once.
+    """
+    if response.epoch < replica.epoch or response.error is ErrorCode.UNKNOWN_LEADER_EPOCH:
+        return True
+    is_stale = response.error in {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    if response.epoch > replica.epoch or is_stale:
+        learn_leader(replica, response.leader_id, response.epoch, response.leader_endpoints)
+        return not is_stale
+    if not _is_consistent(replica, response.leader_id, response.epoch):
+        return False
+    if response.leader_id != NO_LEADER and not isinstance(replica.role, Leader | Follower):
+        is_known = replica.leader_id == response.leader_id and bool(replica.leader_endpoints)
+        if not is_known:
+            learn_leader(replica, response.leader_id, response.epoch, response.leader_endpoints)
+        return None if response.error is ErrorCode.NONE else True
+    if response.error is ErrorCode.BROKER_NOT_AVAILABLE:
+        return False
+    return True if response.error is ErrorCode.INVALID_VOTER_KEY else None

@@ -1,0 +1,218 @@
+"""The follower's side: fetching, and what becomes of what was fetched.
+
+Decides whom a replica fetches from, what it appends, where it cuts its log, when it takes a snapshot instead, and how far it knows the log
+to be committed. Sees offsets; the bytes are the log's owner's.
+
+Invariants: a fetch leaves only when the whole log is durable; one request is under way at a time; the log is never cut below the high
+watermark: a leader that asks for it has lost what was committed, and this replica must not lose it too.
+"""
+
+from log_service.common.errors import ErrorCode
+from log_service.raft.elections import settle
+from log_service.raft.events import AppendFetched, LogChanged, SnapshotInstalled, StoreSlice, TruncateTo
+from log_service.raft.log_view import EpochEnd, SnapshotId, truncation_offset
+from log_service.raft.messages import (
+    UNKNOWN_OFFSET,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
+)
+from log_service.raft.replica import Replica
+from log_service.raft.roles import Follower, SnapshotFetch, Unattached
+from log_service.raft.transitions import become_prospective
+from log_service.raft.voters import RECONFIGURATION
+
+# What is due
+
+
+def poll_unattached(replica: Replica, role: Unattached) -> None:
+    """Look for a leader; a voter that finds none stands for election."""
+    if replica.is_voter and not replica.is_shutting_down and replica.is_due(role.election_deadline_ms):
+        become_prospective(replica)
+    else:
+        _fetch_from_any(replica)
+
+
+def poll_follower(replica: Replica, role: Follower) -> None:
+    """Fetch, unless the leader has been silent for too long; but only once what was fetched is durable."""
+    if replica.is_shutting_down:
+        return
+    if replica.is_voter and not role.awaits_sync and replica.is_due(role.fetch_deadline_ms):
+        become_prospective(replica)
+    elif replica.is_log_durable and not _maybe_update_own_entry(replica, role):
+        _fetch_from_best(replica, role)
+
+
+def _maybe_update_own_entry(replica: Replica, role: Follower) -> bool:
+    """Tell the leader this voter's listeners where its entry is out of date; at kraft.version 0 tell each leader once.
+
+    Says whether that was sent: then the next fetch waits for the response.
+    """
+    if not replica.is_voter or not replica.is_due(role.update_voter_deadline_ms):
+        return False
+    is_static = replica.history.latest.kraft_version < RECONFIGURATION
+    is_wanted = bool(replica.endpoints) and not role.has_updated_voter if is_static else replica.is_own_entry_outdated()
+    peer = replica.peer(role.leader_id, role.leader_endpoints)
+    is_sent = is_wanted and peer is not None and replica.send(peer, UpdateVoterRequest(epoch=role.epoch, voter=replica.own_entry()))
+    if is_sent or not is_wanted:
+        role.update_voter_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+        replica.wake_at(role.update_voter_deadline_ms)
+    return is_sent
+
+
+def _fetch_from_best(replica: Replica, role: Follower) -> None:
+    """Fetch from the leader; while it does not respond ask any other server who leads."""
+    peer = replica.peer(role.leader_id, role.leader_endpoints)
+    now_ms = replica.now_ms
+    if peer is None or replica.connections.is_resting(peer.node_id, now_ms):
+        _fetch_from_any(replica)
+    elif replica.connections.is_timed_out(peer.node_id, now_ms):
+        replica.connections.forget(peer.node_id)
+        _fetch_from_any(replica)
+    elif not replica.connections.is_any_under_way(now_ms):
+        replica.send(peer, _next_request(replica, role))
+
+
+def _next_request(replica: Replica, role: Follower) -> FetchRequest | FetchSnapshotRequest:
+    if role.snapshot is None:
+        return replica.fetch_request()
+    return FetchSnapshotRequest(
+        replica=replica.own,
+        epoch=role.epoch,
+        snapshot_id=role.snapshot.snapshot_id,
+        position=role.snapshot.position,
+        max_bytes=replica.config.snapshot_max_bytes,
+    )
+
+
+def _fetch_from_any(replica: Replica) -> None:
+    """Ask a random server of the configuration, or a voter where none is configured, who leads."""
+    if not replica.is_log_durable:
+        return
+    voters = (replica.peer(voter.node_id, voter.endpoints) for voter in replica.voters if voter.node_id != replica.own.node_id)
+    servers = replica.bootstrap_servers or tuple(peer for peer in voters if peer is not None)
+    ready = [peer for peer in servers if replica.connections.ready_at(peer.node_id, replica.now_ms) <= replica.now_ms]
+    if ready and not replica.connections.is_any_under_way(replica.now_ms):
+        replica.send(ready[replica.draw(len(ready))], replica.fetch_request())
+
+
+# Responses
+
+
+def take_fetch_response(replica: Replica, response: FetchResponse) -> bool:
+    """Append what was fetched, or begin to get back to the leader's log."""
+    settled = settle(replica, response)
+    if settled is not None:
+        return settled
+    role = replica.role
+    if response.error is not ErrorCode.NONE or not isinstance(role, Follower):
+        return False
+    if response.diverging is not None:
+        _truncate(replica, response.diverging)
+    elif response.snapshot_id is not None:
+        _begin_snapshot(replica, role, response.snapshot_id)
+    else:
+        role.leader_high_watermark = max(role.leader_high_watermark, response.high_watermark)
+        if len(response.records) > 0:
+            role.awaits_sync = True
+            replica.change_log(AppendFetched(records=response.records, max_epoch=role.epoch))
+        advance(replica, role)
+    _note_success(replica, role)
+    return True
+
+
+def _note_success(replica: Replica, role: Follower) -> None:
+    role.has_fetched = True
+    role.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+
+
+def _truncate(replica: Replica, diverging: EpochEnd) -> None:
+    offset = truncation_offset(replica.log, diverging)
+    if min(offset, diverging.end_offset) < replica.high_watermark:
+        replica.effects.failure = (
+            f"the leader of epoch {replica.epoch} holds the log only up to offset {diverging.end_offset} of epoch {diverging.epoch}, "
+            f"but {replica.high_watermark} is committed: the quorum has lost records that this node still has"
+        )
+        return
+    replica.change_log(TruncateTo(offset=offset))
+
+
+def _begin_snapshot(replica: Replica, role: Follower, snapshot_id: SnapshotId) -> None:
+    """Fetch a snapshot, unless its id is none or this replica has it."""
+    if snapshot_id.end_offset >= 0 and snapshot_id.epoch >= 0 and snapshot_id != replica.log.latest_snapshot:
+        role.snapshot = SnapshotFetch(snapshot_id=snapshot_id)
+
+
+def take_snapshot_response(replica: Replica, response: FetchSnapshotResponse) -> bool:
+    """Store a slice of the snapshot; where the leader no longer has it, fetch again and see what it has."""
+    settled = settle(replica, response)
+    if settled is not None:
+        return settled
+    role = replica.role
+    if not isinstance(role, Follower) or role.snapshot is None:
+        return False
+    expected = (role.snapshot.snapshot_id, role.snapshot.position)
+    if response.error is ErrorCode.NONE and (response.snapshot_id, response.position) == expected and len(response.content) > 0:
+        position = response.position + len(response.content)
+        is_last = position >= response.size_bytes
+        slice_ = StoreSlice(snapshot_id=expected[0], position=response.position, content=response.content, is_last=is_last)
+        replica.change_log(slice_)
+        role.snapshot.position = position
+    else:
+        role.snapshot = None
+        if response.error is not ErrorCode.SNAPSHOT_NOT_FOUND:
+            return False
+    _note_success(replica, role)
+    return True
+
+
+def take_update_response(replica: Replica, response: UpdateVoterResponse) -> bool:
+    """Note that the leader knows this voter's listeners, or needs none."""
+    settled = settle(replica, response)
+    if settled is not None:
+        return settled
+    role = replica.role
+    if response.error not in {ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION} or not isinstance(role, Follower):
+        return False
+    role.has_updated_voter = True
+    _note_success(replica, role)
+    return True
+
+
+# The log
+
+
+def note_log(replica: Replica, role: Follower, event: LogChanged) -> None:
+    """Go on after a change of the log; where it took nothing of what the leader sent, not at once."""
+    if event.is_refused:
+        role.awaits_sync = False
+        replica.connections.rest(role.leader_id, replica.now_ms)
+    advance(replica, role)
+
+
+def note_synced(replica: Replica, role: Follower) -> None:
+    """Go on once what was fetched is durable: the time that this replica's disk took is not the leader's silence."""
+    if role.awaits_sync and replica.is_log_durable:
+        role.awaits_sync = False
+        _note_success(replica, role)
+    advance(replica, role)
+
+
+def note_snapshot(replica: Replica, event: SnapshotInstalled) -> None:
+    """Begin anew behind a snapshot: what it covers is committed and durable."""
+    replica.synced_end_offset = event.snapshot_id.end_offset
+    replica.history.forget()
+    if event.change is not None:
+        replica.history.note(event.change)
+    replica.advance_high_watermark(event.snapshot_id.end_offset)
+    if isinstance(replica.role, Follower):
+        replica.role.snapshot = None
+
+
+def advance(replica: Replica, role: Follower) -> None:
+    """Follow the leader's high watermark as far as this replica's log is durable."""
+    if role.leader_high_watermark != UNKNOWN_OFFSET:
+        replica.advance_high_watermark(min(role.leader_high_watermark, replica.synced_end_offset))

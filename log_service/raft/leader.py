@@ -1,0 +1,203 @@
+"""What the leader of an epoch knows of its replicas, and what follows: the high watermark, and whether it still leads.
+
+Decides how far the log is committed, which voters must be told of the leader again, whether a majority still fetches (check-quorum), and
+which voters are the best successors. Sends and answers nothing.
+
+Invariants: the high watermark is unknown until a majority has passed the start of the epoch, and never goes back; a replica counts with
+what it has synced, the leader too; a fetch counts only where the replica's log is a prefix of the leader's.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from log_service.common.types import LeaderEpoch, NodeId
+from log_service.raft.messages import UNKNOWN_OFFSET, FetchRequest
+from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
+
+NEVER_MS = -(1 << 60)
+OBSERVER_SESSION_MS = 300_000
+CAUGHT_UP_WITHIN_MS = 3_600_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """How far a replica has come. ``end_offset`` is -1 before its first valid fetch."""
+
+    key: ReplicaKey
+    end_offset: int = UNKNOWN_OFFSET
+    last_fetch_ms: int = NEVER_MS
+    last_caught_up_ms: int = NEVER_MS
+    leader_end_at_fetch: int = UNKNOWN_OFFSET
+
+    def note_fetch(self, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """Take note of a fetch; a replica had caught up at its last fetch if it now has all that was there then."""
+        if fetch_offset >= leader_end_offset:
+            self.last_caught_up_ms = now_ms
+        elif 0 < self.leader_end_at_fetch <= fetch_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.leader_end_at_fetch = leader_end_offset
+        self.end_offset = fetch_offset
+        self.last_fetch_ms = now_ms
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingVoterChange:
+    """A change of voters that is under way. ``last_offset`` is that of its record, None before the record is appended."""
+
+    voter: Voter
+    reply_to: Hashable | None
+    deadline_ms: int
+    is_response_after_commit: bool = True
+    is_addition: bool = False
+    last_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedFetch:
+    """A fetch that waits for records or for a higher high watermark."""
+
+    reply_to: Hashable
+    request: FetchRequest
+    deadline_ms: int
+
+
+class Leader:
+    """The role of the leader."""
+
+    __slots__ = (
+        "_fetched_ids",
+        "_observers",
+        "_synced_end_offset",
+        "_voters",
+        "begin_deadline_ms",
+        "check_quorum_deadline_ms",
+        "check_quorum_ms",
+        "epoch",
+        "epoch_start_offset",
+        "high_watermark",
+        "is_resign_due",
+        "own",
+        "parked",
+        "pending",
+        "voters",
+    )
+
+    def __init__(
+        self, *, epoch: LeaderEpoch, own: ReplicaKey, epoch_start_offset: int, voters: VoterSet, check_quorum_ms: int, now_ms: int
+    ) -> None:
+        self.epoch = epoch
+        self.own = own
+        self.epoch_start_offset = epoch_start_offset
+        self.high_watermark = UNKNOWN_OFFSET
+        self.check_quorum_ms = check_quorum_ms
+        self.check_quorum_deadline_ms = now_ms + check_quorum_ms
+        self.begin_deadline_ms = now_ms
+        self.is_resign_due = False
+        self.pending: PendingVoterChange | None = None
+        self.parked: list[ParkedFetch] = []
+        self.voters = VoterSet()
+        self._synced_end_offset = UNKNOWN_OFFSET
+        self._voters: dict[NodeId, Progress] = {}
+        self._observers: dict[ReplicaKey, Progress] = {}
+        self._fetched_ids: dict[NodeId, None] = {}
+        self.set_voters(voters)
+
+    def __repr__(self) -> str:
+        ends = {node_id: progress.end_offset for node_id, progress in self._voters.items()}
+        return f"<Leader epoch={self.epoch} start={self.epoch_start_offset} hw={self.high_watermark} ends={ends}>"
+
+    # Replicas
+
+    def set_voters(self, voters: VoterSet) -> None:
+        """Lead these voters from now on; a replica keeps its progress when it becomes a voter or an observer."""
+        known = {**{progress.key: progress for progress in self._voters.values()}, **self._observers}
+        by_id = {progress.key.node_id: progress for progress in self._voters.values()}
+        self.voters = voters
+        self._voters = {}
+        for voter in voters:
+            progress = known.pop(voter.key, None)
+            before = by_id.get(voter.node_id)
+            if progress is None and before is not None and before.key.directory_id == NO_DIRECTORY:
+                progress = known.pop(before.key, None)
+            self._voters[voter.node_id] = progress or Progress(key=voter.key)
+            self._voters[voter.node_id].key = voter.key
+        self._observers = {key: progress for key, progress in known.items() if key != self.own}
+
+    def progress_of(self, key: ReplicaKey) -> Progress | None:
+        """Return how far a replica has come, None where it never fetched and is no voter."""
+        voter = self.voters.get(key.node_id)
+        if voter is not None and voter.matches(key):
+            return self._voters[key.node_id]
+        return self._observers.get(key)
+
+    def voter_progress(self) -> list[Progress]:
+        """Return how far the voters have come; the leader's own entry has what it has synced."""
+        for progress in self._voters.values():
+            if progress.key.node_id == self.own.node_id and self.own in self.voters:
+                progress.end_offset = self._synced_end_offset
+        return list(self._voters.values())
+
+    def observer_progress(self) -> list[Progress]:
+        """Return how far the observers have come."""
+        return list(self._observers.values())
+
+    def note_synced(self, end_offset: int) -> bool:
+        """Count what this node has made durable; says whether that commits more."""
+        self._synced_end_offset = max(self._synced_end_offset, end_offset)
+        return self._advance()
+
+    def note_fetch(self, key: ReplicaKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> bool:
+        """Count a valid fetch; says whether that commits more."""
+        progress = self.progress_of(key)
+        if progress is None:
+            self._forget_silent_observers(now_ms)
+            progress = self._observers[key] = Progress(key=key)
+        progress.note_fetch(fetch_offset, leader_end_offset, now_ms)
+        self.note_heard(key, now_ms)
+        return self._advance()
+
+    def is_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
+        """Whether an observer has caught up once, and fetched within the hour: then it may become a voter."""
+        progress = self._observers.get(key)
+        return progress is not None and progress.last_caught_up_ms > NEVER_MS and progress.last_fetch_ms > now_ms - CAUGHT_UP_WITHIN_MS
+
+    def successors(self) -> tuple[ReplicaKey, ...]:
+        """Return the other voters, the most caught up first."""
+        others = [progress for progress in self._voters.values() if progress.key.node_id != self.own.node_id]
+        return tuple(progress.key for progress in sorted(others, key=lambda each: (-each.end_offset, each.key.node_id)))
+
+    def silent_voters(self, since_ms: int) -> tuple[ReplicaKey, ...]:
+        """Return the other voters whose last valid fetch was at or before ``since_ms``."""
+        others = [progress for progress in self._voters.values() if progress.key.node_id != self.own.node_id]
+        return tuple(progress.key for progress in others if progress.last_fetch_ms <= since_ms)
+
+    def _forget_silent_observers(self, now_ms: int) -> None:
+        self._observers = {key: each for key, each in self._observers.items() if now_ms - each.last_fetch_ms < OBSERVER_SESSION_MS}
+
+    # Committing
+
+    def _advance(self) -> bool:
+        """Move the high watermark to what a majority of the voters has synced."""
+        ends = sorted((progress.end_offset for progress in self.voter_progress()), reverse=True)
+        majority_end = ends[len(ends) // 2] if ends else UNKNOWN_OFFSET
+        if majority_end <= self.epoch_start_offset or majority_end <= self.high_watermark:
+            return False
+        self.high_watermark = majority_end
+        return True
+
+    # Check-quorum
+
+    def note_heard(self, key: ReplicaKey, now_ms: int) -> None:
+        """Count a voter that follows; the check begins anew once a majority does, in which the leader counts where it is a voter."""
+        voter = self.voters.get(key.node_id)
+        if voter is None or not voter.matches(key):
+            return
+        self._fetched_ids[key.node_id] = None
+        needed = self.voters.majority_count - (1 if self.own in self.voters else 0)
+        if len(self._fetched_ids) >= needed:
+            self._fetched_ids.clear()
+            self.check_quorum_deadline_ms = now_ms + self.check_quorum_ms
+
+    def is_check_quorum_over(self, now_ms: int) -> bool:
+        """Whether no majority has followed for the time of the check."""
+        return len(self.voters) > 1 and now_ms >= self.check_quorum_deadline_ms

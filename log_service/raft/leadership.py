@@ -1,0 +1,319 @@
+"""The leader's side: fetches served, voters told and changed, the epoch given up.
+
+Decides what a fetch gets and when, when voters are told again of their leader, how a change of voters goes on, and when a leader resigns.
+What counts towards a majority is ``leader``'s.
+
+Invariants: a response never says a high watermark that the epoch has not committed; a fetch that gets nothing waits, and every append and
+every move of the high watermark wakes it; every request that waits is responded to when the leader resigns.
+"""
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+from log_service.common.errors import ErrorCode
+from log_service.common.types import LeaderEpoch, NodeId
+from log_service.raft import voter_changes
+from log_service.raft.elections import settle
+from log_service.raft.events import AppendControl
+from log_service.raft.leader import Leader, ParkedFetch, PendingVoterChange
+from log_service.raft.log_view import BOOTSTRAP_SNAPSHOT, VALID, FetchCheck, check_fetch
+from log_service.raft.messages import (
+    AddVoterRequest,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    KRaftVersionRequest,
+    KRaftVersionResponse,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
+    VoterChangeResponse,
+)
+from log_service.raft.replica import Replica
+from log_service.raft.roles import Resigned
+from log_service.raft.transitions import become_unattached, resign
+from log_service.raft.voters import ReplicaKey, VoterSet
+
+# What is due
+
+
+def poll_leader(replica: Replica, leader: Leader) -> None:
+    """Resign where that is due, end what has waited long enough, and tell voters that do not fetch who leads."""
+    if replica.is_shutting_down or leader.is_resign_due or leader.is_check_quorum_over(replica.now_ms):
+        resign(replica, leader)
+        return
+    if leader.pending is not None and replica.is_due(leader.pending.deadline_ms):
+        end_voter_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, "the change of voters took too long; it may still be committed")
+    _answer_expired(replica, leader)
+    if not replica.is_only_voter:
+        _announce_to_silent_voters(replica, leader)
+        if len(leader.voters) > 1:
+            replica.wake_at(leader.check_quorum_deadline_ms)
+
+
+def _announce_to_silent_voters(replica: Replica, leader: Leader) -> None:
+    interval_ms = replica.config.begin_epoch_interval_ms
+    if replica.is_due(leader.begin_deadline_ms):
+        for key in leader.silent_voters(replica.now_ms - interval_ms):
+            request = BeginQuorumEpochRequest(
+                voter=key, leader_id=replica.own.node_id, epoch=leader.epoch, leader_endpoints=replica.leader_endpoints
+            )
+            replica.send_to_voter(key, request)
+        leader.begin_deadline_ms = replica.now_ms + interval_ms
+        replica.wake_at(leader.begin_deadline_ms)
+
+
+def poll_resigned(replica: Replica, role: Resigned) -> None:
+    """Tell the voters until each knows; then begin the next epoch, without a leader."""
+    if not replica.is_shutting_down and replica.is_due(role.election_deadline_ms):
+        become_unattached(replica, LeaderEpoch(role.epoch + 1))
+        return
+    for key in role.unacknowledged:
+        request = EndQuorumEpochRequest(
+            leader_id=replica.own.node_id, epoch=role.epoch, successors=role.successors, leader_endpoints=replica.leader_endpoints
+        )
+        replica.send_to_voter(key, request)
+
+
+def take_end_response(replica: Replica, voter_id: NodeId, response: EndQuorumEpochResponse) -> bool:
+    """Note that a voter knows of the resignation."""
+    settled = settle(replica, response)
+    if settled is not None:
+        return settled
+    if response.error is ErrorCode.NONE and isinstance(replica.role, Resigned):
+        replica.role.unacknowledged = [key for key in replica.role.unacknowledged if key.node_id != voter_id]
+    return response.error is ErrorCode.NONE
+
+
+# Fetches
+
+
+def check_leader(replica: Replica, epoch: LeaderEpoch) -> ErrorCode:
+    """Return why a request that is meant for the leader of ``epoch`` is refused; NONE where it is not."""
+    if epoch < replica.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if epoch > replica.epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if not isinstance(replica.role, Leader):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.BROKER_NOT_AVAILABLE if replica.is_shutting_down else ErrorCode.NONE
+
+
+def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) -> None:
+    """Respond at once, or park the fetch until there is something to say."""
+    error = check_leader(replica, request.epoch) if _is_fetch_valid(request) else ErrorCode.INVALID_REQUEST
+    leader = replica.role
+    if isinstance(leader, Leader) and request.replica.node_id == replica.own.node_id:
+        error = ErrorCode.INVALID_REQUEST  # another node has this node's id, and must not go on
+    if error is not ErrorCode.NONE or not isinstance(leader, Leader):
+        replica.reply(reply_to, replica.response(FetchResponse, error))
+        return
+    check = check_fetch(replica.log, request.fetch_offset, request.last_epoch)
+    if check.is_valid and request.replica.node_id >= 0:
+        _answer_superseded(replica, leader, request.replica)
+        if leader.note_fetch(request.replica, request.fetch_offset, replica.log.end_offset, replica.now_ms):
+            announce_commit(replica, leader)
+    response = _fetch_response(replica, leader, request, check)
+    is_news = response.records_from is not None or not check.is_valid or request.high_watermark < response.high_watermark
+    if is_news or request.max_wait_ms == 0:
+        replica.reply(reply_to, response)
+    else:
+        leader.parked.append(ParkedFetch(reply_to=reply_to, request=request, deadline_ms=replica.now_ms + request.max_wait_ms))
+
+
+def _is_fetch_valid(request: FetchRequest) -> bool:
+    return request.max_wait_ms >= 0 and request.fetch_offset >= 0 and 0 <= request.last_epoch <= request.epoch
+
+
+def _fetch_response(replica: Replica, leader: Leader, request: FetchRequest, check: FetchCheck = VALID) -> FetchResponse:
+    has_records = check.is_valid and request.fetch_offset < replica.log.end_offset
+    return replace(
+        replica.response(FetchResponse),
+        high_watermark=leader.high_watermark,
+        log_start_offset=replica.log.start_offset,
+        diverging=check.diverging,
+        snapshot_id=check.snapshot_id,
+        records_from=request.fetch_offset if has_records else None,
+        max_bytes=request.max_bytes,
+    )
+
+
+def answer_parked(replica: Replica, leader: Leader) -> None:
+    """Respond to the parked fetches for which there is news: records, or a higher high watermark than they know."""
+    parked, leader.parked = leader.parked, []
+    for fetch in parked:
+        response = _fetch_response(replica, leader, fetch.request)
+        if response.records_from is not None or fetch.request.high_watermark < leader.high_watermark:
+            replica.reply(fetch.reply_to, response)
+        else:
+            leader.parked.append(fetch)
+
+
+def _answer_expired(replica: Replica, leader: Leader) -> None:
+    parked, leader.parked = leader.parked, []
+    for fetch in parked:
+        if replica.is_due(fetch.deadline_ms):
+            replica.reply(fetch.reply_to, _fetch_response(replica, leader, fetch.request))
+        else:
+            leader.parked.append(fetch)
+
+
+def _answer_superseded(replica: Replica, leader: Leader, key: ReplicaKey) -> None:
+    """Respond to the fetch that a replica has forgotten, for it sent another one: a replica has one fetch here at most."""
+    parked, leader.parked = leader.parked, []
+    for fetch in parked:
+        if fetch.request.replica == key:
+            replica.reply(fetch.reply_to, _fetch_response(replica, leader, fetch.request))
+        else:
+            leader.parked.append(fetch)
+
+
+def handle_fetch_snapshot(replica: Replica, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    """Serve a slice of a snapshot; a voter that fetches one follows."""
+    error = check_leader(replica, request.epoch)
+    leader = replica.role
+    if error is not ErrorCode.NONE or not isinstance(leader, Leader):
+        return replica.response(FetchSnapshotResponse, error)
+    size_bytes = replica.log.snapshot_size_bytes(request.snapshot_id)
+    if size_bytes is None or request.snapshot_id == BOOTSTRAP_SNAPSHOT:
+        return replica.response(FetchSnapshotResponse, ErrorCode.SNAPSHOT_NOT_FOUND)
+    if not 0 <= request.position < size_bytes:
+        return replica.response(FetchSnapshotResponse, ErrorCode.POSITION_OUT_OF_RANGE)
+    leader.note_heard(request.replica, replica.now_ms)
+    return replace(
+        replica.response(FetchSnapshotResponse),
+        snapshot_id=request.snapshot_id,
+        size_bytes=size_bytes,
+        position=request.position,
+        max_bytes=request.max_bytes,
+    )
+
+
+# Committing
+
+
+def note_log(replica: Replica, leader: Leader, *, has_voters: bool) -> None:
+    """Take note that the leader's log has grown, perhaps by voters: they count from now on, committed or not."""
+    if has_voters:
+        leader.set_voters(replica.voters)
+        pending = leader.pending
+        if pending is not None and pending.last_offset is None and (pending.voter.key in replica.voters) == pending.is_addition:
+            pending.last_offset = replica.history.latest.offset
+            if not pending.is_response_after_commit and pending.reply_to is not None:
+                replica.reply(pending.reply_to, replica.response(VoterChangeResponse))
+                pending.reply_to = None
+    answer_parked(replica, leader)
+
+
+def note_synced(replica: Replica, leader: Leader) -> None:
+    """Count what this replica itself has made durable."""
+    if leader.note_synced(replica.synced_end_offset):
+        announce_commit(replica, leader)
+
+
+def announce_commit(replica: Replica, leader: Leader) -> None:
+    """Tell of a higher high watermark, and end the change of voters that it commits."""
+    replica.advance_high_watermark(leader.high_watermark)
+    pending = leader.pending
+    if pending is not None and pending.last_offset is not None and pending.last_offset < leader.high_watermark:
+        end_voter_change(replica, leader, ErrorCode.NONE, "")
+    if replica.own not in replica.voters and replica.history.latest.offset < leader.high_watermark:
+        leader.is_resign_due = True
+    answer_parked(replica, leader)
+
+
+# Voters
+
+
+def handle_add_voter(replica: Replica, reply_to: Hashable, request: AddVoterRequest) -> None:
+    """Ask the new voter for its versions first; its response goes on in ``take_versions``."""
+    error = check_leader(replica, replica.epoch)
+    leader = replica.role
+    if error is not ErrorCode.NONE or not isinstance(leader, Leader):
+        replica.reply(reply_to, replica.response(VoterChangeResponse, error))
+        return
+    listener_name = replica.config.listener_name
+    refusal = voter_changes.check_addition(request, leader, replica.history.latest, listener_name)
+    peer = replica.peer(request.voter.node_id, request.voter.endpoints)
+    if refusal is None and (peer is None or not replica.send(peer, KRaftVersionRequest())):
+        refusal = voter_changes.Refusal(ErrorCode.REQUEST_TIMED_OUT, "the new voter cannot be asked at the moment; try again")
+    if refusal is not None:
+        replica.reply(reply_to, replace(replica.response(VoterChangeResponse, refusal.error), message=refusal.message))
+        return
+    leader.pending = PendingVoterChange(
+        voter=request.voter,
+        reply_to=reply_to,
+        deadline_ms=replica.now_ms + replica.config.request_timeout_ms,
+        is_response_after_commit=request.is_response_after_commit,
+        is_addition=True,
+    )
+
+
+def take_versions(replica: Replica, node_id: NodeId, response: KRaftVersionResponse | None) -> bool:
+    """Append the new voter's record if it can follow this quorum and has caught up; None is no response."""
+    leader = replica.role
+    pending = leader.pending if isinstance(leader, Leader) else None
+    if not isinstance(leader, Leader) or pending is None or pending.last_offset is not None or pending.voter.node_id != node_id:
+        return True
+    if not pending.is_addition:
+        return True
+    latest = replica.history.latest
+    if response is None or response.error is not ErrorCode.NONE:
+        end_voter_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, "the new voter does not say which versions it supports")
+        return False
+    voter = replace(pending.voter, min_kraft_version=response.min_kraft_version, max_kraft_version=response.max_kraft_version)
+    if not voter_changes.supports(voter, latest.kraft_version):
+        text = f"the new voter does not support kraft.version {latest.kraft_version}"
+        end_voter_change(replica, leader, ErrorCode.INVALID_REQUEST, text)
+    elif not leader.is_caught_up(voter.key, replica.now_ms):
+        end_voter_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, "the new voter lags behind; try again once it has caught up")
+    else:
+        pending.voter = voter
+        _append_voters(replica, latest.voters.with_voter(voter))
+    return True
+
+
+def handle_remove_voter(replica: Replica, reply_to: Hashable, request: RemoveVoterRequest) -> None:
+    """Append the voters without one; the leader itself resigns once that is committed."""
+    error = check_leader(replica, replica.epoch)
+    leader = replica.role
+    if error is not ErrorCode.NONE or not isinstance(leader, Leader):
+        replica.reply(reply_to, replica.response(VoterChangeResponse, error))
+        return
+    remaining = voter_changes.check_removal(request, leader, replica.history.latest)
+    removed = replica.voters.get(request.voter.node_id)
+    if isinstance(remaining, voter_changes.Refusal) or removed is None:
+        refusal = remaining if isinstance(remaining, voter_changes.Refusal) else voter_changes.Refusal(ErrorCode.VOTER_NOT_FOUND, "")
+        replica.reply(reply_to, replace(replica.response(VoterChangeResponse, refusal.error), message=refusal.message))
+        return
+    leader.pending = PendingVoterChange(voter=removed, reply_to=reply_to, deadline_ms=replica.now_ms + replica.config.request_timeout_ms)
+    _append_voters(replica, remaining)
+
+
+def handle_update_voter(replica: Replica, request: UpdateVoterRequest) -> UpdateVoterResponse:
+    """Append the voters with one entry updated, and respond at once."""
+    error = check_leader(replica, request.epoch)
+    leader = replica.role
+    if error is not ErrorCode.NONE or not isinstance(leader, Leader):
+        return replica.response(UpdateVoterResponse, error)
+    updated = voter_changes.check_update(request, leader, replica.history.latest, replica.config.listener_name)
+    if isinstance(updated, voter_changes.Refusal):
+        return replica.response(UpdateVoterResponse, updated.error)
+    _append_voters(replica, updated)
+    leader.note_heard(request.voter.key, replica.now_ms)
+    return replica.response(UpdateVoterResponse)
+
+
+def _append_voters(replica: Replica, voters: VoterSet) -> None:
+    replica.change_log(AppendControl(epoch=replica.epoch, voters=voters))
+
+
+def end_voter_change(replica: Replica, leader: Leader, error: ErrorCode, message: str) -> None:
+    """Respond to the caller of the change that is under way, and forget it."""
+    pending, leader.pending = leader.pending, None
+    if pending is not None and pending.reply_to is not None:
+        replica.reply(pending.reply_to, replace(replica.response(VoterChangeResponse, error), message=message))

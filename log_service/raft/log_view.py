@@ -1,0 +1,113 @@
+"""What the quorum's rules read of the metadata log, and where a replica's log agrees with the leader's.
+
+Decides whether a fetch position is part of the leader's log, diverges from it, or lies before what the leader still holds; and where a
+follower cuts its log that diverges. Reads offsets and epochs only.
+
+Invariants: a log is cut by leader epoch, never by high watermark (KIP-101); a record is known by its offset and epoch together.
+"""
+
+from typing import NamedTuple, Protocol
+
+
+class SnapshotId(NamedTuple):
+    """What a snapshot covers: every offset below ``end_offset``, the last of them of ``epoch``. Later ones are larger."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+
+
+BOOTSTRAP_SNAPSHOT = SnapshotId(0, 0)
+"""The snapshot of a fresh directory. It is never replicated: the first leader repeats its voters in the log."""
+
+
+class EpochEnd(NamedTuple):
+    """Where an epoch ends in a log; ``end_offset`` is exclusive."""
+
+    epoch: int
+    end_offset: int
+
+
+class LogView(Protocol):
+    """A metadata log as the quorum's rules see it."""
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that the log still holds."""
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next record, synced or not."""
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record, of the newest snapshot where the log holds no record, 0 where there is neither."""
+
+    @property
+    def earliest_snapshot(self) -> SnapshotId | None:
+        """The oldest snapshot, None where there is none."""
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        """The newest snapshot, None where there is none."""
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd | None:
+        """Return the largest epoch at or below ``epoch`` and its end; None for an epoch above all, or where it is not known."""
+
+    def snapshot_size_bytes(self, snapshot_id: SnapshotId) -> int | None:
+        """Return the size of a snapshot, None where there is no such snapshot."""
+
+
+class FetchCheck(NamedTuple):
+    """How a fetch position relates to the leader's log: it is part of the log, unless one of the two is set."""
+
+    diverging: EpochEnd | None = None
+    snapshot_id: SnapshotId | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the replica's log is a prefix of the leader's."""
+        return self.diverging is None and self.snapshot_id is None
+
+
+VALID = FetchCheck()
+
+
+def check_fetch(log: LogView, fetch_offset: int, last_epoch: int) -> FetchCheck:
+    """Return how a replica whose log ends at ``fetch_offset`` with a record of ``last_epoch`` goes on."""
+    latest, earliest = log.latest_snapshot, log.earliest_snapshot
+    if fetch_offset == 0 and latest is not None and latest != BOOTSTRAP_SNAPSHOT:
+        return FetchCheck(snapshot_id=latest)
+    if fetch_offset == 0 and log.start_offset == 0:
+        return VALID
+    if latest is not None and earliest is not None and _is_before(earliest, log.start_offset, fetch_offset, last_epoch):
+        return FetchCheck(snapshot_id=latest)
+    own = end_of_epoch(log, last_epoch)
+    return VALID if own.epoch == last_epoch and own.end_offset >= fetch_offset else FetchCheck(diverging=own)
+
+
+def _is_before(earliest: SnapshotId, start_offset: int, fetch_offset: int, last_epoch: int) -> bool:
+    is_another_start = fetch_offset == start_offset and last_epoch != earliest.epoch
+    return fetch_offset < start_offset or is_another_start or last_epoch < earliest.epoch
+
+
+def end_of_epoch(log: LogView, epoch: int) -> EpochEnd:
+    """Return where ``epoch`` or the largest one below it ends; an epoch above all ends where the log does."""
+    found, earliest = log.end_of_epoch(epoch), log.earliest_snapshot
+    if found is None:
+        return EpochEnd(log.last_epoch, log.end_offset)
+    if earliest is not None and (found.end_offset, found.epoch) == (earliest.end_offset, epoch):
+        return EpochEnd(earliest.epoch, earliest.end_offset)
+    return found
+
+
+def truncation_offset(log: LogView, diverging: EpochEnd) -> int:
+    """Return where a follower cuts its log when the leader says that ``diverging`` is the last epoch that both may share."""
+    if diverging.epoch == 0:
+        return min(diverging.end_offset, log.end_offset)
+    own = end_of_epoch(log, diverging.epoch)
+    return min(own.end_offset, diverging.end_offset) if own.epoch == diverging.epoch else own.end_offset

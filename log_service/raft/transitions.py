@@ -1,0 +1,152 @@
+"""How a replica changes its role: the table of ``roles``, performed.
+
+Decides what each role begins with: its timers, its votes, and what the one before leaves to it. Why a role changes is decided by
+``elections``, ``leadership`` and ``following``.
+
+Invariant: roles change in ``become`` and nowhere else, only as the table says, and every response to a request of the role before is
+forgotten.
+"""
+
+from log_service.common.errors import ErrorCode
+from log_service.common.types import LeaderEpoch, NodeId
+from log_service.raft.events import AppendControl
+from log_service.raft.leader import Leader
+from log_service.raft.messages import NO_LEADER, FetchResponse, VoterChangeResponse
+from log_service.raft.replica import Replica
+from log_service.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes, may_follow, remembered
+from log_service.raft.voters import RECONFIGURATION, Endpoint, ReplicaKey, VoterSet
+
+
+def become(replica: Replica, role: Role) -> None:
+    """Change the role."""
+    old = replica.role
+    assert may_follow(old, role), f"{old} cannot become {role}"
+    replica.role = role
+    replica.connections.forget()
+    if isinstance(old, Leader):
+        _refuse_what_waits(replica, old)
+
+
+def _refuse_what_waits(replica: Replica, leader: Leader) -> None:
+    for fetch in leader.parked:
+        replica.reply(fetch.reply_to, replica.response(FetchResponse, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    if leader.pending is not None and leader.pending.reply_to is not None:
+        replica.reply(leader.pending.reply_to, replica.response(VoterChangeResponse, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+def become_unattached(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId = NO_LEADER) -> None:
+    """Know no leader to fetch from; an election timer that runs goes on."""
+    role = replica.role
+    is_lost = isinstance(role, Prospective) and role.votes.is_lost
+    if isinstance(role, Unattached | Prospective | Candidate | Resigned) and not is_lost:
+        deadline_ms = role.election_deadline_ms
+    else:
+        deadline_ms = replica.election_deadline_ms()
+    voted = remembered(role).voted if epoch == role.epoch else None
+    become(replica, Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline_ms))
+
+
+def become_follower(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, endpoints: tuple[Endpoint, ...]) -> bool:
+    """Fetch from a leader, and say so; a leader without an address is looked for first."""
+    endpoints = endpoints or replica.voters.endpoints_of(leader_id)
+    if not endpoints:
+        if epoch > replica.epoch:
+            become_unattached(replica, epoch, leader_id)
+        return False
+    voted = remembered(replica.role).voted if epoch == replica.epoch else None
+    become(replica, new_follower(replica, epoch, leader_id, endpoints, voted))
+    return True
+
+
+def new_follower(
+    replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, endpoints: tuple[Endpoint, ...], voted: ReplicaKey | None
+) -> Follower:
+    """Return the role of a follower that has heard of its leader and not from it."""
+    deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+    return Follower(
+        epoch=epoch,
+        leader_id=leader_id,
+        leader_endpoints=endpoints,
+        voted=voted,
+        fetch_deadline_ms=deadline_ms,
+        update_voter_deadline_ms=deadline_ms,
+    )
+
+
+def become_prospective(replica: Replica, voted: ReplicaKey | None = None) -> None:
+    """Ask for pre-votes, and keep the leader and the vote that are known; the only voter leads at once."""
+    state = remembered(replica.role)
+    role = Prospective(
+        epoch=replica.epoch,
+        leader_id=state.leader_id,
+        leader_endpoints=replica.leader_endpoints,
+        voted=voted or state.voted,
+        votes=_own_vote(replica),
+        election_deadline_ms=replica.election_deadline_ms(),
+    )
+    become(replica, role)
+    if role.votes.is_won:
+        become_candidate(replica)
+
+
+def become_candidate(replica: Replica) -> None:
+    """Begin an epoch with a vote for itself."""
+    epoch = LeaderEpoch(replica.epoch + 1)
+    role = Candidate(epoch=epoch, own=replica.own, votes=_own_vote(replica), election_deadline_ms=replica.election_deadline_ms())
+    become(replica, role)
+    if role.votes.is_won:
+        become_leader(replica, role)
+
+
+def _own_vote(replica: Replica) -> Votes:
+    votes = Votes(replica.voters)
+    votes.note(replica.own.node_id, is_granted=True)
+    return votes
+
+
+def become_leader(replica: Replica, candidate: Candidate) -> None:
+    """Lead the epoch, and open it in the log; a log without its voters gets them too."""
+    leader = Leader(
+        epoch=candidate.epoch,
+        own=replica.own,
+        epoch_start_offset=replica.log.end_offset,
+        voters=replica.voters,
+        check_quorum_ms=replica.config.check_quorum_ms,
+        now_ms=replica.now_ms,
+    )
+    become(replica, leader)
+    leader.note_synced(replica.synced_end_offset)
+    voters = _voters_to_write(replica)
+    replica.change_log(
+        AppendControl(
+            epoch=leader.epoch,
+            granting_ids=candidate.votes.granting_ids,
+            voter_ids=tuple(voter.node_id for voter in replica.voters),
+            kraft_version=replica.history.latest.kraft_version if voters is not None else None,
+            voters=voters,
+        )
+    )
+
+
+def _voters_to_write(replica: Replica) -> VoterSet | None:
+    """Return the voters that a new leader writes: where the log has none yet, or its own entry is out of date."""
+    latest = replica.history.latest
+    if latest.kraft_version < RECONFIGURATION:
+        return None
+    if replica.is_own_entry_outdated():
+        return latest.voters.with_voter(replica.own_entry())
+    return latest.voters if latest.offset < 0 else None
+
+
+def resign(replica: Replica, leader: Leader) -> None:
+    """Lead no more in this epoch, and tell the voters who should stand next."""
+    become(
+        replica,
+        Resigned(
+            epoch=leader.epoch,
+            own=replica.own,
+            successors=leader.successors(),
+            unacknowledged=[voter.key for voter in replica.voters if voter.node_id != replica.own.node_id],
+            election_deadline_ms=replica.election_deadline_ms(),
+        ),
+    )

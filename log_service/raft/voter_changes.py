@@ -1,0 +1,84 @@
+"""Whether voters may be added, removed or updated, and what the set becomes (KIP-853).
+
+Decides over the leader's state and the newest voter set. Nothing changes here.
+
+Invariants: one change at a time: the next one waits until the record of the one before is committed, and until the leader has committed
+something in its own epoch; so two sets that may both elect a leader differ by one voter at most.
+"""
+
+from dataclasses import dataclass
+
+from log_service.common.errors import ErrorCode
+from log_service.raft.leader import Leader
+from log_service.raft.messages import UNKNOWN_OFFSET, AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
+from log_service.raft.voters import NO_DIRECTORY, NO_RECONFIGURATION, Voter, VoterEntry, VoterSet
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a change is not made."""
+
+    error: ErrorCode
+    message: str
+
+
+def check_addition(request: AddVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str) -> Refusal | None:
+    """Return why the leader does not even ask the new voter for its versions, None where it does."""
+    if (refusal := _check_voter(request.voter, listener_name)) or (refusal := _check_no_other_change(leader, latest)):
+        return refusal
+    if latest.voters.get(request.voter.node_id) is not None:
+        return Refusal(ErrorCode.DUPLICATE_VOTER, f"node {request.voter.node_id} is a voter already")
+    return None
+
+
+def check_removal(request: RemoveVoterRequest, leader: Leader, latest: VoterEntry) -> VoterSet | Refusal:
+    """Return the voters without one of them."""
+    if request.voter.node_id < 0 or request.voter.directory_id == NO_DIRECTORY:
+        return Refusal(ErrorCode.INVALID_REQUEST, "a voter has a node id and a directory id")
+    if refusal := _check_no_other_change(leader, latest):
+        return refusal
+    remaining = latest.voters.without(request.voter)
+    if len(remaining) == len(latest.voters) or not remaining.voters:
+        return Refusal(ErrorCode.VOTER_NOT_FOUND, f"node {request.voter.node_id} with that directory is no voter, or the only one")
+    return remaining
+
+
+def check_update(request: UpdateVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str) -> VoterSet | Refusal:
+    """Return the voters with one of them updated."""
+    voter = request.voter
+    if refusal := _check_voter(voter, listener_name):
+        return refusal
+    if voter.min_kraft_version < 0 or voter.max_kraft_version < voter.min_kraft_version:
+        return Refusal(ErrorCode.INVALID_REQUEST, "the range of kraft.version is none")
+    if refusal := _check_no_other_change(leader, latest):
+        return refusal
+    if not supports(voter, latest.kraft_version):
+        return Refusal(ErrorCode.INVALID_REQUEST, f"kraft.version {latest.kraft_version} is not in the voter's range")
+    if voter.key not in latest.voters:
+        return Refusal(ErrorCode.VOTER_NOT_FOUND, f"node {voter.node_id} with that directory is no voter")
+    return latest.voters.with_voter(voter)
+
+
+def supports(voter: Voter, kraft_version: int) -> bool:
+    """Whether a voter can follow a quorum of that kraft.version."""
+    return voter.min_kraft_version <= kraft_version <= voter.max_kraft_version
+
+
+def _check_voter(voter: Voter, listener_name: str) -> Refusal | None:
+    if voter.node_id < 0 or voter.directory_id == NO_DIRECTORY:
+        return Refusal(ErrorCode.INVALID_REQUEST, "a voter has a node id and a directory id")
+    if voter.endpoint(listener_name) is None:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"the voter names no address of the listener {listener_name}")
+    return None
+
+
+def _check_no_other_change(leader: Leader, latest: VoterEntry) -> Refusal | None:
+    if leader.pending is not None or leader.high_watermark == UNKNOWN_OFFSET:
+        return _busy()
+    if latest.kraft_version == NO_RECONFIGURATION:
+        return Refusal(ErrorCode.UNSUPPORTED_VERSION, "voters are configuration at kraft.version 0; raise kraft.version first")
+    return _busy() if latest.offset >= leader.high_watermark else None
+
+
+def _busy() -> Refusal:
+    return Refusal(ErrorCode.REQUEST_TIMED_OUT, "another change of voters, or the election, is not committed yet; try again")

@@ -1,0 +1,168 @@
+"""Who may vote in the metadata quorum, and how that changed from offset to offset.
+
+Decides membership, majorities and what a set becomes when one voter is added, removed or updated (KIP-853). Knows no log: the offsets at
+which sets begin are handed in.
+
+Invariants: a voter entry without a directory id matches by node id alone, any other entry by both, so that a node with a new disk is an
+observer; the newest set counts, committed or not, and a truncation takes it back.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+from uuid import UUID
+
+from log_service.common.types import NodeId
+
+NO_DIRECTORY = UUID(int=0)
+STATIC_OFFSET = -2
+"""Where the voters of the configuration begin: before the voters of a directory's first snapshot, which begin at -1."""
+
+NO_RECONFIGURATION = 0
+"""The kraft.version at which voters are configuration, equal on every node by convention."""
+
+RECONFIGURATION = 1
+"""The kraft.version from which on voters are records."""
+
+
+class ReplicaKey(NamedTuple):
+    """A replica of the metadata log: a node and the directory that it keeps the log in."""
+
+    node_id: NodeId
+    directory_id: UUID = NO_DIRECTORY
+
+
+class Endpoint(NamedTuple):
+    """An address of a node, by the name of its listener."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voter:
+    """One voter: its directory, its controller listeners, and the range of kraft.version that it supports."""
+
+    node_id: NodeId
+    directory_id: UUID = NO_DIRECTORY
+    endpoints: tuple[Endpoint, ...] = ()
+    min_kraft_version: int = NO_RECONFIGURATION
+    max_kraft_version: int = RECONFIGURATION
+
+    @property
+    def key(self) -> ReplicaKey:
+        """The replica that votes."""
+        return ReplicaKey(self.node_id, self.directory_id)
+
+    def matches(self, key: ReplicaKey) -> bool:
+        """Whether ``key`` is this voter; a voter without a directory id is matched by its node id."""
+        return self.node_id == key.node_id and self.directory_id in {NO_DIRECTORY, key.directory_id}
+
+    def endpoint(self, listener_name: str) -> Endpoint | None:
+        """Return the address of a listener, None where the voter has no such listener."""
+        return next((each for each in self.endpoints if each.name == listener_name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """The voters at one offset of the log, ordered by node id."""
+
+    voters: tuple[Voter, ...] = ()
+
+    def __iter__(self) -> Iterator[Voter]:
+        return iter(self.voters)
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+    def __contains__(self, key: ReplicaKey) -> bool:
+        return any(voter.matches(key) for voter in self.voters)
+
+    @property
+    def majority_count(self) -> int:
+        """How many voters are a majority."""
+        return len(self.voters) // 2 + 1
+
+    def get(self, node_id: NodeId) -> Voter | None:
+        """Return the voter of a node, None where it has none."""
+        return next((voter for voter in self.voters if voter.node_id == node_id), None)
+
+    def endpoints_of(self, node_id: NodeId) -> tuple[Endpoint, ...]:
+        """Return the addresses of a voter, none for any other node."""
+        voter = self.get(node_id)
+        return voter.endpoints if voter is not None else ()
+
+    def with_voter(self, added: Voter) -> "VoterSet":
+        """Return the set with one more voter, or with the entry of the same node replaced."""
+        others = [voter for voter in self.voters if voter.node_id != added.node_id]
+        return VoterSet(tuple(sorted([*others, added], key=lambda voter: voter.node_id)))
+
+    def without(self, key: ReplicaKey) -> "VoterSet":
+        """Return the set without the voter of that node and directory."""
+        return VoterSet(tuple(voter for voter in self.voters if voter.key != key))
+
+
+class VoterEntry(NamedTuple):
+    """What holds from ``offset`` on."""
+
+    offset: int
+    kraft_version: int
+    voters: VoterSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterChange:
+    """What a control batch at ``offset`` says; None is no change."""
+
+    offset: int
+    kraft_version: int | None = None
+    voters: VoterSet | None = None
+
+
+class VoterHistory:
+    """The voter sets of a log from its newest snapshot on."""
+
+    def __init__(self, static_voters: VoterSet | None = None) -> None:
+        self._entries = [VoterEntry(STATIC_OFFSET, NO_RECONFIGURATION, static_voters or VoterSet())]
+
+    def __repr__(self) -> str:
+        return f"<VoterHistory {[(entry.offset, [voter.node_id for voter in entry.voters]) for entry in self._entries]}>"
+
+    @property
+    def latest(self) -> VoterEntry:
+        """The newest entry, committed or not: the one that counts."""
+        return self._entries[-1]
+
+    def note(self, change: VoterChange) -> None:
+        """Add what a control batch behind all known ones says."""
+        latest = self.latest
+        self._entries.append(
+            VoterEntry(
+                change.offset,
+                latest.kraft_version if change.kraft_version is None else change.kraft_version,
+                latest.voters if change.voters is None else change.voters,
+            )
+        )
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Take back what begins at or above ``end_offset``."""
+        self._entries = [self._entries[0], *(entry for entry in self._entries[1:] if entry.offset < end_offset)]
+
+    def forget(self) -> None:
+        """Return to the voters of the configuration: a snapshot replaces all records."""
+        del self._entries[1:]
+
+    def at(self, end_offset: int) -> VoterEntry:
+        """Return what holds for everything below ``end_offset``: what a snapshot of that offset names."""
+        return [entry for entry in self._entries if entry.offset < end_offset or entry.offset < 0][-1]
+
+
+def with_listeners_of(known: Voter, updated: Voter) -> Voter:
+    """Return ``known`` with the listeners and the versions of ``updated``."""
+    return replace(
+        known,
+        endpoints=updated.endpoints,
+        min_kraft_version=updated.min_kraft_version,
+        max_kraft_version=updated.max_kraft_version,
+    )
