@@ -115,10 +115,10 @@ def alter_partition(topic_count: int, _image: MetadataImage, number: int) -> Seq
     return [PartitionChangeRecord(topic_id=topic_id(number * 7919 % topic_count), partition_id=0, isr=[1])]
 
 
-def create_topic(_topic_count: int, image: MetadataImage, number: int) -> Sequence[MetadataRecord]:
-    name = f"{topic_name(number * 7919 % image.offset)}.{number}"
+def create_topic(topic_count: int, image: MetadataImage, number: int) -> Sequence[MetadataRecord]:
+    name = f"{topic_name(number * 7919 % topic_count)}.{number}"
     request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
-    new_id = UUID(int=FIRST_NEW_ID + image.offset)
+    new_id = UUID(int=FIRST_NEW_ID + number)
     return create_topics(image, request, TopicRules(defaults=TopicDefaults(), static_texts={}, new_id=lambda: new_id))[0]
 
 
