@@ -1,9 +1,12 @@
 """The cluster's metadata: an immutable image, the delta that leads to the next one, and the loader that replays the log into both.
 
-- ``image``: what is known at one offset of the metadata log: brokers, topics, configurations, features, producer ids.
-- ``delta``: changes gathered record by record, then one copy of what they touched.
+- ``image``: what is known at one offset of the metadata log: brokers, topics, configurations, features, access, producer ids.
+- ``access``: the values of ACLs, SCRAM credentials, delegation tokens and client quotas; ``access_records``: these values as records.
 - ``partition``: one partition's replicas, in-sync replicas, leader and epochs.
+- ``delta``: changes gathered record by record; ``topics_delta``: those of topics and partitions.
+- ``sorted_map``: the maps of an image, of which a changed copy is cheap.
 - ``features``: feature levels that this software can keep.
 - ``snapshot``: an image as records.
 - ``loader``: committed batches in, images out to publishers.
+- ``errors``: the error of a log that cannot be replayed.
 """

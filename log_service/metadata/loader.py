@@ -21,7 +21,7 @@ from log_service.raft.snapshots import Snapshot
 
 
 class Publisher(Protocol):
-    """Whoever acts on metadata: called on the event loop, must not wait."""
+    """A room that acts on metadata. The loader calls it on the event loop; it must not wait."""
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Take the next image and the changes since the one before."""
@@ -36,7 +36,7 @@ class MetadataLoader:
         self._publishers: list[Publisher] = []
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """Publish to ``publisher`` from now on; one that comes late gets the present image first, as a delta from nothing."""
+        """Publish to ``publisher`` from now on. One that comes late gets the present image first, with all of it as changed."""
         self._publishers.append(publisher)
         if self.image is not EMPTY_IMAGE:
             publisher.on_image(MetadataDelta.between(EMPTY_IMAGE, self.image), self.image)
@@ -48,7 +48,7 @@ class MetadataLoader:
             MetadataError: its records contradict each other.
         """
         delta = MetadataDelta(EMPTY_IMAGE)
-        _replay(delta, snapshot.records, 0, f"snapshot {snapshot.id.file_name}")
+        _replay(delta, snapshot.records, 0, f"snapshot {snapshot.id.file_name}, record")
         if snapshot.voters:
             delta.replay_kraft_version(KRAFT_VERSION)
         self.last_timestamp_ms = snapshot.last_contained_timestamp_ms
@@ -63,7 +63,7 @@ class MetadataLoader:
         """
         delta = MetadataDelta(self.image)
         for batch in batches:
-            _replay(delta, batch.records, batch.base_offset, "metadata log")
+            _replay(delta, batch.records, batch.base_offset, "metadata log, offset")
             for value in batch.control:
                 if isinstance(value, KRaftVersionRecord):
                     delta.replay_kraft_version(value.kraft_version)
@@ -79,11 +79,11 @@ class MetadataLoader:
             publisher.on_image(delta, image)
 
 
-def _replay(delta: MetadataDelta, records: Sequence[MetadataRecord], base_offset: int, where: str) -> None:
-    """Replay records that lie side by side from ``base_offset``; an error says which of them it is about."""
-    for offset, record in enumerate(records, base_offset):
+def _replay(delta: MetadataDelta, records: Sequence[MetadataRecord], first_number: int, where: str) -> None:
+    """Replay records that are numbered from ``first_number``; an error names the one that it is about."""
+    for number, record in enumerate(records, first_number):
         try:
             delta.replay(record)
         except MetadataError as error:
             kind = type(record).__name__
-            raise MetadataError(f"{where}, offset {offset}, {kind}: {error}; restore the directory from a copy") from error
+            raise MetadataError(f"{where} {number}, {kind}: {error}; restore the directory from a copy") from error
