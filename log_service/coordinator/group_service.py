@@ -106,7 +106,7 @@ class GroupService:
         if delta.deleted_topics:
             self._shards.on_image(delta, image)
 
-    # -- one group
+    # One group
 
     def join_group(self, request: JoinGroupRequest, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with JoinGroupResponse."""
@@ -138,7 +138,7 @@ class GroupService:
         decide = _decides(GroupCoordinatorShard.handle_offset_delete, request, client)
         self._ask(request.group_id, decide, on_reply, lambda error: OffsetDeleteResponse(error_code=api_error(error)))
 
-    # -- several groups
+    # Several groups
 
     def offset_fetch(self, groups: Sequence[OffsetFetchRequestGroup], client: RequestClient, on_reply: OnReply) -> None:
         """Respond with a list of OffsetFetchResponseGroup, in the order asked."""

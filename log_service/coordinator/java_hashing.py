@@ -1,4 +1,4 @@
-"""Hashes as Java computes them: what Kafka places and orders by them, clients and old logs rely on.
+"""Hashes as Java computes them: Kafka places groups and orders votes by them, so that clients and old logs rely on them.
 
 Decides nothing; knows 32-bit arithmetic and the buckets of Java's hash map.
 """
@@ -9,7 +9,7 @@ from functools import lru_cache
 FIRST_BUCKET_COUNT = 16
 KNOWN_COUNT = 4_096
 KNOWN_LENGTH = 100
-"""So many hashes of texts up to that length are remembered: groups ask again and again."""
+"""So many hashes of texts up to that length are remembered, because every request of a group needs the same one."""
 
 
 def java_abs(value: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Who asks: the request's version (behaviour differs by it), the client, and where the response goes."""
+    """The request's version (behaviour differs by it), the client that sent it, and where the response goes."""
 
     api_version: int
     client_id: str

@@ -1,7 +1,7 @@
 """AlterPartition: the leader of a partition reports which replicas are in sync (KIP-497).
 
-Decides for each partition of a request by itself, and ends a reassignment once every added replica is in sync. Knows no fetcher: that a
-replica is in sync is what the leader says, that it may be is what its registration says (KIP-841, KIP-903).
+The controller decides on each partition of a request by itself, and ends a reassignment once every added replica is in sync. The leader
+says that a replica is in sync; the registration of its broker says whether it may be (KIP-841, KIP-903).
 
 Invariants: a change is made only against the present leader epoch and partition epoch, and only for the leader; a broker that is fenced,
 leaving or of another start never enters the in-sync set.

@@ -4,8 +4,8 @@ Decides which brokers are members and which may lead, and which partitions chang
 session is an argument.
 
 Invariants: a registration's epoch is the offset of its record, so that every start of a broker has one of its own; a broker is unfenced
-only after it has seen its own registration; whatever a fenced broker led gets another leader or none, and a new leader epoch when it
-returns. That is how a restart, clean or not, never writes into an epoch that it wrote into before.
+only after it has seen its own registration; each partition that a fenced broker led gets another leader or none, and a new leader epoch
+when it returns. That is how a restart, clean or not, never writes into an epoch that it wrote into before.
 """
 
 from collections.abc import Mapping

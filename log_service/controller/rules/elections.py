@@ -1,6 +1,6 @@
-"""ElectLeaders: an admin asks for the preferred leader back, or for any leader at all.
+"""ElectLeaders: an admin asks for the preferred leader, or for any leader at all.
 
-Decides for each partition by itself. Knows no log: whether an in-sync replica has all records is what being in sync says. KIP-460.
+The controller decides for each partition by itself. It reads no log: an in-sync replica has all acknowledged records. KIP-460.
 
 Invariants: a preferred election never takes a replica that is not in sync; an unclean one happens only where no in-sync replica is there,
 leaves the new leader alone in the in-sync set, and marks the partition as recovering, because records may be gone.
@@ -43,14 +43,14 @@ def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> tuple[l
     records: list[MetadataRecord] = []
     results: list[ReplicaElectionResult] = []
     for topic in _asked(image, request):
-        answers: list[PartitionResult] = []
+        told: list[PartitionResult] = []
         for index in topic.partitions:
-            answer, record = _elect(image, topic.topic, index, election)
+            result, record = _elect(image, topic.topic, index, election)
             if record is not None:
                 records.append(record)
-            if request.topic_partitions is not None or answer.error_code != ErrorCode.ELECTION_NOT_NEEDED:
-                answers.append(answer)
-        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=answers))
+            if request.topic_partitions is not None or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                told.append(result)
+        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=told))
     return records, ElectLeadersResponse(replica_election_results=results)
 
 
@@ -113,7 +113,7 @@ def _election(image: MetadataImage, partition: PartitionRegistration, election: 
 
 
 def _preferred(partition: PartitionRegistration, in_sync: list[NodeId]) -> PartitionChangeRecord:
-    """Elect the first replica if it is in sync; a partition that nobody leads takes any that is."""
+    """Elect the first replica if it is in sync; a partition without a leader takes any that is."""
     if in_sync and (in_sync[0] == partition.replicas[0] or not partition.has_leader):
         return PartitionChangeRecord(leader=in_sync[0])
     text = f"broker {partition.replicas[0]}, the preferred leader, is not active and in sync"

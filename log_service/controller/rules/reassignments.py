@@ -1,10 +1,10 @@
 """AlterPartitionReassignments: a partition moves to other brokers, or goes back.
 
-Decides for each partition by itself what its replicas are on the way (those it keeps and gets, then those it loses), and when the way is
-done: once every new replica is in sync. Knows no fetcher and no bytes. KIP-455, KIP-860.
+The controller decides for each partition by itself. While a partition moves, its replicas are those that it keeps and gets, then those that
+it loses. The move ends once every added replica is in sync. The controller copies no bytes: the brokers fetch. KIP-455, KIP-860.
 
 Invariants: replicas leave only when all that were added are in sync; a leader is never one that leaves while another in-sync one stays;
-a move that is given up leaves the replicas that there were before it.
+a move that is taken back leaves the replicas that were there before it.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,9 @@
 """Topics: creating and deleting them.
 
-Decides for each topic of a request by itself: records and an answer, or the answer alone when it cannot be. Knows no log and no clock; ids
-of new topics are handed in.
+The controller decides on each topic of a request by itself: a topic that is refused has a result with an error and no records. Ids of new
+topics are an argument, because a rule draws none.
 
-Invariants: a decision sees the image it was handed and what it decided before in the same request; with ``validate_only`` the answers are
+Invariants: a decision sees the image it was handed and what it decided before in the same request; with ``validate_only`` the results are
 the same and there are no records.
 """
 

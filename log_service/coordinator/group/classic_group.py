@@ -128,7 +128,7 @@ class ClassicGroup:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether nobody is missing: every member has an open join and every id handed out has been used."""
+        """Whether no member is missing: every member has an open join and every id handed out has been used."""
         return not self.pending_join_members and all(member.awaiting_join is not None for member in self.members.values())
 
     def accepts(self, member_id: str, max_size: int) -> bool:

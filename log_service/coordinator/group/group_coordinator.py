@@ -1,8 +1,8 @@
 """One shard of the group coordinator: all groups whose id falls on one partition of ``__consumer_offsets``.
 
-Every ``handle_...`` and ``on_timer`` is a plain function of the shard's state and a ``Decision``; what the log holds changes only in
-``replay``, which is called at append and while loading alike. It does not know which requests wait on which connection, nor how records
-reach the disk.
+Every ``handle_...`` and ``on_timer`` is a plain function of the shard's state and a ``Decision``. What the log holds changes only in
+``replay``, at append and while loading alike; soft state (members between two generations, sessions) changes in the decision, which can
+take it back. The shard does not know which requests wait on which connection, nor how records reach the disk.
 
 Source: classic group protocol and offsets of Kafka 4.3; KIP-211 (expiry), KIP-1043 (errors of DescribeGroups).
 """
@@ -47,7 +47,7 @@ ORPHAN_TIMER = ("forget-orphans",)
 GROUPS_PER_EXPIRY_STEP = 500
 MAX_ORPHANS_PER_BATCH = 1_000
 PAUSE_MS = 5
-"""Between two steps of work that nobody waits for."""
+"""The pause between two steps of work that no request waits for."""
 
 IsThere = Callable[[TopicPartition, UUID], bool]
 
@@ -56,14 +56,15 @@ FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
 
 
 def always_there(_where: TopicPartition, _topic_id: UUID) -> bool:
-    """Take every partition for one that exists: what a shard believes that nobody told about topics."""
+    """Take every partition for one that exists: for a shard that is not told about topics."""
     return True
 
 
 class GroupCoordinatorShard:
     """The groups and offsets of one partition.
 
-    ``new_member_id`` turns a prefix into an id that nobody can guess; ``is_there`` says whether a partition that was committed for exists.
+    ``new_member_id`` turns a prefix into an id that no client can guess; ``is_there`` says whether a partition exists in the topic with
+    an id (zero: in any).
     """
 
     def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str], is_there: IsThere = always_there) -> None:
@@ -77,7 +78,7 @@ class GroupCoordinatorShard:
         self._joining = Joining(config, new_member_id)
         self._membership = Membership(config, self._joining)
 
-    # -- what the log holds
+    # What the log holds
 
     def replay(self, record: GroupRecord, context: ReplayContext) -> None:
         """Take over one record of the log."""
@@ -110,7 +111,7 @@ class GroupCoordinatorShard:
         for group_id in self._offsets.replay_end_transaction(producer_id, is_committed=is_committed):
             self._groups.setdefault(group_id, ClassicGroup(group_id))
 
-    # -- membership
+    # Membership
 
     def handle_join_group(self, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
         """JoinGroup 0-9: let a member in, or say why not."""
@@ -142,7 +143,7 @@ class GroupCoordinatorShard:
         """SyncGroup 0-5: hand out assignments once the leader has sent them."""
         group = self._groups.get(request.group_id)
         if group is None or request.group_id == "":
-            decision.reply(context.reply_to, SyncGroupResponse(error_code=self._error_without_group(request.group_id)))
+            decision.reply(context.reply_to, SyncGroupResponse(error_code=_member_without_group(request.group_id)))
         else:
             self._membership.handle_sync(group, request, context, decision)
 
@@ -150,7 +151,7 @@ class GroupCoordinatorShard:
         """Heartbeat 0-4: keep a member alive."""
         group = self._groups.get(request.group_id)
         if group is None or request.group_id == "":
-            error = self._error_without_group(request.group_id)
+            error = _member_without_group(request.group_id)
         else:
             error = self._membership.handle_heartbeat(group, request.member_id, request.group_instance_id, request.generation_id, decision)
         decision.reply(context.reply_to, HeartbeatResponse(error_code=error))
@@ -174,10 +175,7 @@ class GroupCoordinatorShard:
             ]
         decision.reply(context.reply_to, response)
 
-    def _error_without_group(self, group_id: str) -> ErrorCode:
-        return ErrorCode.INVALID_GROUP_ID if group_id == "" else ErrorCode.UNKNOWN_MEMBER_ID
-
-    # -- offsets
+    # Offsets
 
     def handle_offset_commit(self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision) -> None:
         """OffsetCommit 2-10: store positions for a member, or for a consumer that assigns itself."""
@@ -191,7 +189,7 @@ class GroupCoordinatorShard:
         group = self._groups.get(request.group_id)
         is_outsider = request.generation_id_or_member_epoch < 0
         if group is None or group.is_in(GroupState.DEAD):
-            return ErrorCode.NONE if is_outsider else _error_without_group(context)
+            return ErrorCode.NONE if is_outsider else _commit_without_group(context)
         if is_outsider and group.is_in(GroupState.EMPTY):
             return ErrorCode.NONE
         error = self._membership.validate_request(
@@ -233,7 +231,7 @@ class GroupCoordinatorShard:
         if self._orphans:
             decision.set_timer(ORPHAN_TIMER, decision.now_ms + PAUSE_MS)
 
-    # -- administration
+    # Administration
 
     def handle_describe_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
         """DescribeGroups 0-6, one group."""
@@ -276,7 +274,7 @@ class GroupCoordinatorShard:
             return
         decision.reply(context.reply_to, OffsetDeleteResponse(error_code=error))
 
-    # -- time
+    # Time
 
     def on_timer(self, key: Hashable, decision: GroupDecision) -> None:
         """Do what became due."""
@@ -293,7 +291,7 @@ class GroupCoordinatorShard:
                 self._expire_some(decision)
 
     def _expire_some(self, decision: GroupDecision) -> None:
-        """Check some groups, then give others the turn: a pass over many groups holds nobody up."""
+        """Check some groups, then give requests the turn: a pass over many groups holds no client up."""
         if not self._unchecked_groups:
             self._unchecked_groups.extend(sorted(self._groups))
         taken = [self._unchecked_groups.popleft() for _ in range(min(len(self._unchecked_groups), GROUPS_PER_EXPIRY_STEP))]
@@ -315,8 +313,13 @@ class GroupCoordinatorShard:
             decision.append(GenerationRecord(group_id=group_id, generation=None))
 
 
-def _error_without_group(context: RequestContext) -> ErrorCode:
-    """Answer a member's commit to a group that is not there."""
+def _member_without_group(group_id: str) -> ErrorCode:
+    """Return the error of a member's request to a group that is not there."""
+    return ErrorCode.INVALID_GROUP_ID if group_id == "" else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def _commit_without_group(context: RequestContext) -> ErrorCode:
+    """Return the error of a member's commit to a group that is not there."""
     return ErrorCode.GROUP_ID_NOT_FOUND if context.api_version >= FIRST_COMMIT_VERSION_WITH_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION
 
 

@@ -1,7 +1,7 @@
 """The join phase of a classic group: who is let in, when a rebalance begins, and when its generation does.
 
 It decides on JoinGroup requests and on the two timers that end a join phase. It does not know the log: what has to be stored is a
-``GroupMetadata`` record in the decision. Replies to joins need nothing stored, because a generation counts only once its leader has synced.
+``GenerationRecord`` in the decision. Responses to joins need nothing stored, because a generation counts only once its leader has synced.
 
 Source: classic group protocol of Kafka 4.3, KIP-134 (initial delay), KIP-345 (static members), KIP-394 (member id first), KIP-814
 (a static leader that returns skips assignment).
@@ -22,9 +22,13 @@ from log_service.state_machine.decision import Decision
 GroupDecision = Decision[GroupRecord]
 
 MAX_PENDING_MEMBERS = 1_000
-"""Ids that a group has handed out and nobody has joined with yet."""
+"""Ids that a group has handed out and no client has joined with yet."""
 ANNOUNCED_RECORDS = 8
 """What members may say about themselves under all their protocols, in sizes of the one record that a generation has to fit into."""
+
+
+_TOLD_WITHOUT_ID = frozenset({ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR})
+"""Errors whose response repeats no member id."""
 
 
 def join_timer(group_id: str) -> tuple[str, str]:
@@ -37,23 +41,20 @@ def sync_timer(group_id: str) -> tuple[str, str]:
     return ("sync", group_id)
 
 
-_TOLD_WITHOUT_ID = frozenset({ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR})
-
-
 def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
     """Key of the timer that removes a silent member."""
     return ("session", group_id, member_id)
 
 
 class Joining:
-    """Decides on joins. ``new_member_id`` turns a prefix into an id that nobody can guess."""
+    """Decides on joins. ``new_member_id`` turns a prefix into an id that no client can guess."""
 
     def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
         self._config = config
         self._new_member_id = new_member_id
 
     def handle_join(self, group: ClassicGroup, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """Answer at once, or keep the request open until the join phase ends."""
+        """Respond at once, or keep the request open until the join phase ends."""
         error = self._validate_joiner(group, request)
         if error is not ErrorCode.NONE:
             member_id = "" if error in _TOLD_WITHOUT_ID else request.member_id
@@ -94,7 +95,7 @@ class Joining:
             self._admit(group, member_id, request, context, decision)
 
     def _make_room_for_pending(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Forget the oldest id that nobody joined with where there are many; its owner, if there is one, asks again."""
+        """Forget the oldest id that no client joined with where there are many; its owner, if there is one, asks again."""
         if len(group.pending_join_members) >= MAX_PENDING_MEMBERS:
             oldest = next(iter(group.pending_join_members))
             del group.pending_join_members[oldest]
@@ -177,7 +178,7 @@ class Joining:
             self._let_wait(group, member, request, context, decision)
 
     def _returned(self, group: ClassicGroup, member: ClassicMember, old_id: str, context: RequestContext) -> JoinGroupResponse:
-        """Answer a static member that came back: its generation goes on, and a returning leader must not assign again."""
+        """Return the response for a static member that came back: its generation goes on, and a returning leader must not assign again."""
         is_leader = group.leader_id == member.member_id
         can_skip = context.api_version >= 9
         response = joined(group, member, has_members=is_leader and can_skip)
@@ -187,13 +188,13 @@ class Joining:
         return response
 
     def rebalance_or_complete_join(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Begin a rebalance where the state allows one, or end the join phase if everybody is there."""
+        """Begin a rebalance where the state allows one, or end the join phase if all members are there."""
         if group.can_rebalance:
             self.begin_rebalance(group, decision)
         self.maybe_complete_join(group, decision)
 
     def begin_rebalance(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Open the join phase; what members still wait for from the old generation is answered."""
+        """Open the join phase; syncs that wait for the old generation get a response."""
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             self._abandon_sync(group, ErrorCode.REBALANCE_IN_PROGRESS, decision)
         is_first = group.is_in(GroupState.EMPTY)
@@ -207,7 +208,7 @@ class Joining:
         decision.set_timer(join_timer(group.group_id), decision.now_ms + timeout_ms)
 
     def abandon_generation(self, group: ClassicGroup, error: ErrorCode, decision: GroupDecision) -> None:
-        """Begin anew where a generation cannot be stored; whoever waits for its assignment hears why."""
+        """Begin anew where a generation cannot be stored; the members that wait for its assignment hear why."""
         self._abandon_sync(group, error, decision)
         self.rebalance_or_complete_join(group, decision)
 
@@ -222,7 +223,7 @@ class Joining:
                 member.awaiting_sync = None
 
     def maybe_complete_join(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """End the join phase if everybody has joined; the first one of a group waits for its delay."""
+        """End the join phase if all members have joined; the first one of a group waits for its delay."""
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.initial_delay_remaining_ms is None and group.has_all_members_joined:
             self.complete_join(group, decision)
 
@@ -257,9 +258,9 @@ class Joining:
             return
         decision.set_timer(sync_timer(group.group_id), decision.now_ms + group.rebalance_timeout_ms)
         for member in group.members.values():
-            self._answer_join(group, member, decision)
+            self._respond_to_join(group, member, decision)
 
-    def _answer_join(self, group: ClassicGroup, member: ClassicMember, decision: GroupDecision) -> None:
+    def _respond_to_join(self, group: ClassicGroup, member: ClassicMember, decision: GroupDecision) -> None:
         decision.stage(member)
         if member.awaiting_join is not None:
             is_leader = member.member_id == group.leader_id
@@ -280,12 +281,12 @@ def keep_alive(group: ClassicGroup, member: ClassicMember, session_ms: int, deci
 
 
 def refused(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    """Answer a join that did not succeed."""
+    """Return the response for a join that did not succeed."""
     return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name="")
 
 
 def joined(group: ClassicGroup, member: ClassicMember, *, has_members: bool) -> JoinGroupResponse:
-    """Answer a join that did; the leader is told everybody's metadata."""
+    """Return the response for a join that did; the leader is told the metadata of all members."""
     members = [
         JoinGroupResponseMember(
             member_id=other.member_id,

@@ -77,7 +77,7 @@ def is_wanted(group: ListedGroup, request: ListGroupsRequest) -> bool:
 
 
 def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """Answer every partition of a commit with the same error."""
+    """Respond with the same error for every partition of a commit."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

@@ -1,7 +1,7 @@
 """Life inside a generation of a classic group: syncing, heartbeats, leaving, and members that fall silent.
 
-It decides on SyncGroup, Heartbeat and LeaveGroup and on the session and sync timers; a rebalance that
-follows is ``joining``'s. A generation is stored when its leader has synced, and nobody hears its assignment before that is in the log.
+It decides on SyncGroup, Heartbeat and LeaveGroup and on the session and sync timers; a rebalance that follows is
+``joining``'s. A generation is stored when its leader has synced, and no member hears its assignment before that is in the log.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class Membership:
         self._joining = joining
 
     def handle_sync(self, group: ClassicGroup, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
-        """Answer with the member's assignment, now or once the leader has sent it."""
+        """Respond with the member's assignment, now or once the leader has sent it."""
         error = self._validate_sync(group, request)
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, SyncGroupResponse(error_code=error))
@@ -128,7 +128,7 @@ class Membership:
         return error
 
     def on_session_timer(self, group: ClassicGroup, member_id: str, decision: GroupDecision) -> None:
-        """Remove a member that fell silent, unless it is the one that waits for us."""
+        """Remove a member that fell silent, unless it waits for a response."""
         if member_id in group.pending_join_members:
             decision.stage(group)
             self._forget_pending(group, member_id, decision)
@@ -168,5 +168,5 @@ class Membership:
 
 
 def assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
-    """Answer a sync with the member's assignment."""
+    """Return the response for a sync: the member's assignment."""
     return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment)

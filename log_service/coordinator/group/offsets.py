@@ -1,4 +1,4 @@
-"""Committed offsets of all groups of one shard: what a commit may change, what a fetch answers, and what expires.
+"""Committed offsets of all groups of one shard: what a commit may change, what a fetch tells, and what expires.
 
 It decides which records a commit, a deletion or the passing of time asks for, and changes only in ``replay``. It does not know
 members: who may commit is checked before it is asked. Expiry follows KIP-211: a group's offsets count down only while the group is empty.
@@ -93,11 +93,11 @@ class OffsetStore:
         """Decide on every partition of a commit whose sender may commit."""
         response = OffsetCommitResponse()
         for topic in request.topics:
-            answered = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+            told = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             for partition in topic.partitions:
                 error = self._commit_one(request, topic, partition, decision)
-                answered.partitions.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
-            response.topics.append(answered)
+                told.partitions.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
+            response.topics.append(told)
         return response
 
     def _commit_one(
@@ -123,7 +123,7 @@ class OffsetStore:
         return ErrorCode.NONE
 
     def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """Answer with the positions that were asked for; all of the group's where no topics are named."""
+        """Return the positions that were asked for; all of the group's where no topics are named."""
         offsets = self.of(request.group_id)
         wanted = request.topics
         if wanted is None:
@@ -133,7 +133,7 @@ class OffsetStore:
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    answer_of(index, _of_topic(offsets.get(TopicPartition(topic.name, index)), topic.topic_id))
+                    fetched(index, _of_topic(offsets.get(TopicPartition(topic.name, index)), topic.topic_id))
                     for index in topic.partition_indexes
                 ],
             )
@@ -156,12 +156,12 @@ class OffsetStore:
             if error is ErrorCode.NONE:
                 wanted = [TopicPartition(topic.name, partition.partition_index) for partition in topic.partitions]
                 self.forget(request.group_id, wanted, decision)
-            answers = [OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error) for each in topic.partitions]
-            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+            told = [OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error) for each in topic.partitions]
+            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=told))
         return response
 
     def expired(self, group_id: str, is_in_use: IsInUse, *, wall_ms: int, since_ms: int | None) -> list[TopicPartition]:
-        """Return what has outlived its retention in topics that nobody in the group is subscribed to.
+        """Return what has outlived its retention in topics that no member of the group is subscribed to.
 
         ``since_ms`` is when the group lost its last member; None where each position counts from its commit.
         """
@@ -198,8 +198,8 @@ def by_topic(offsets: GroupOffsets) -> dict[str, list[int]]:
     return topics
 
 
-def answer_of(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
-    """Answer for one partition; nothing committed is offset -1 without an error."""
+def fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+    """Return what a fetch tells of one partition; nothing committed is offset -1 without an error."""
     if committed is None:
         return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=NO_OFFSET, metadata="")
     return OffsetFetchResponsePartitions(

@@ -30,7 +30,7 @@ OFFSET_VALUE_VERSION_WITH_EXPIRY = 1  # the only one with a retention of its own
 NO_EXPIRY = -1
 NO_TOPIC_ID = UUID(int=0)
 FOREIGN_TYPES = frozenset(range(3, 24))
-"""Record types of consumer groups of KIP-848, share groups and streams groups: written by others, not ours to judge."""
+"""Record types of consumer groups of KIP-848, share groups and streams groups, which this coordinator leaves as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,10 +173,10 @@ def _encode_generation(generation: StoredGeneration | None) -> bytes | None:
 
 
 def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:
-    """Return the record, or None for a type that belongs to somebody else.
+    """Return the record, or None for a type that belongs to another kind of group.
 
     Raises:
-        ProtocolError: the bytes are not what their type says, or are of a type that nobody has.
+        ProtocolError: the bytes are not what their type says, or are of a type that does not exist.
     """
     try:
         stored_key = decode_key(KEY_CLASSES, key)
