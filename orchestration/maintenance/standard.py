@@ -1,0 +1,23 @@
+"""The upkeep of a project that declares none: retention and compaction of topics, files of the lake, Dagster's history; and when."""
+
+import dagster as dg
+
+from orchestration.maintenance.compaction import compaction_asset
+from orchestration.maintenance.history import Limits, history_asset
+from orchestration.maintenance.lake import lake_asset
+from orchestration.maintenance.retention import GROUP, retention_asset
+from orchestration.schedules import HOURLY, asset_schedule
+
+KEPT_HISTORY = Limits(days=7, event_days=2, succeeded_runs=500)
+"""Runs of a table that gets records all day are many and small: five hundred take about 70 MB."""
+
+
+def standard_maintenance() -> tuple[list[dg.AssetsDefinition], list[dg.ScheduleDefinition]]:
+    """Return the assets and their schedules."""
+    assets = [retention_asset(), compaction_asset(), lake_asset(), history_asset(limits=KEPT_HISTORY)]
+    return assets, [asset_schedule(asset, HOURLY) for asset in assets]
+
+
+def is_maintenance(asset: dg.AssetsDefinition) -> bool:
+    """Whether an asset is one of upkeep: a project that has one cares for itself."""
+    return any(key.path[0] == GROUP for key in asset.keys)
