@@ -382,7 +382,7 @@ def test_checkpoints_are_written_in_their_intervals(key: str, file: str, said: s
             path = Path(DATA / file)
             files = node.broker.env.files
             assert not files.exists(path) or said not in files.read_bytes(path).decode()
-            await trio.sleep(7)
+            await trio.sleep(4)
             assert said in files.read_bytes(path).decode()
 
     sim_run(1, main)

@@ -114,10 +114,12 @@ def main(arguments: Sequence[str]) -> int:
         chosen = chosen[::EVERY_NTH]
     elif arguments:
         chosen = [proof for proof in chosen if proof.key in arguments]
+    idle = []
     with tempfile.TemporaryDirectory() as directory:
-        idle = [proof for proof in chosen if not fails_without_its_key(proof, Path(directory) / "log")]
-    for proof in idle:
-        print(f"does not depend on its key: {proof}")
+        for proof in chosen:
+            if not fails_without_its_key(proof, Path(directory) / "log"):
+                idle.append(proof)
+                print(f"does not depend on its key: {proof}", flush=True)
     print(f"{len(chosen)} proofs, {len(idle)} of them do not depend on their key")
     return 1 if idle else 0
 
