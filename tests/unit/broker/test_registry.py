@@ -6,6 +6,7 @@ from log_service.broker.call import Api, QuotaKind, Side
 from log_service.broker.registry import REGISTRY
 from log_service.common.access import AclOperation, AclResource
 from log_service.protocol.api_versions import ApiKey
+from tools.api_table import PAGE, with_table
 
 KAFKA_4_3 = {
     "Produce": (0, 13, 9),
@@ -117,3 +118,7 @@ def test_what_counts_against_which_quota() -> None:
         "DeleteTopics": QuotaKind.CONTROLLER_MUTATION,
         "CreatePartitions": QuotaKind.CONTROLLER_MUTATION,
     }
+
+
+def test_the_documented_table_is_the_registry() -> None:
+    assert PAGE.read_text() == with_table(PAGE.read_text()), "write it again: python -m tools.api_table"
