@@ -16,7 +16,9 @@ END = "<!-- The end of the table. -->\n"
 
 def table() -> str:
     """Return the table's text."""
-    return "\n".join(["", "| key | API | versions | controller, too | permissions | quota |", "|---|---|---|---|---|---|", *_rows(), "", ""])
+    return "\n".join(
+        ["", "| key | API | versions | controller, too | permissions | quota |", "|---|---|---|---|---|---|", *_rows(), "", ""]
+    )
 
 
 def with_table(text: str) -> str:

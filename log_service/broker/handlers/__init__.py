@@ -1,1 +1,1 @@
-"""One module per API: what a request of each version means, and what it is answered with."""
+"""One module per API, or per family of APIs: what a request of each version means, and what the response says."""

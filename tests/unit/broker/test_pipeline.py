@@ -265,10 +265,10 @@ def test_a_start_imports_the_handlers_that_every_client_needs_and_no_other() -> 
     prefix = "log_service.broker.handlers."
     handlers = {name.removeprefix(prefix) for name in loaded if name.startswith(prefix)}
     assert {"api_versions", "metadata", "produce", "fetch"} <= handlers
-    assert not {"describe_quorum", "update_features", "group_membership", "alter_replica_log_dirs"} & handlers
+    assert not {"quorum", "cluster", "group_membership", "log_dirs"} & handlers
 
 
 def test_warming_up_imports_every_handler() -> None:
-    handler = OnDemand("describe_quorum", "handle_describe_quorum")
+    handler = OnDemand("quorum", "handle_describe_quorum")
     trio.run(warm_up, answering(ApiKey.DESCRIBE_QUORUM, handler))
-    assert repr(handler) == "<OnDemand describe_quorum.handle_describe_quorum loaded>"
+    assert repr(handler) == "<OnDemand quorum.handle_describe_quorum loaded>"

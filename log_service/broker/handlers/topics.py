@@ -1,16 +1,35 @@
-"""DeleteTopics (API key 20), versions 1-6.
+"""Topics: CreateTopics (API key 19, versions 2-7), DeleteTopics (20, 1-6) and CreatePartitions (37, 0-3).
 
-Behaviour: the controller decides on each topic by itself; the logs are renamed away at once and unlinked later. TOPIC_DELETION_DISABLED
+CreateTopics: the controller decides on each topic by itself: some may be created while others fail. Responds when the topics are in this
+broker's image, so that a Metadata request right behind it sees them. ``validate_only`` decides and writes nothing.
+
+Versions: 2 throttled by quota; 4 partition count and replication factor may be -1, the broker's defaults (KIP-464); 5 flexible, tells the
+topic's configuration (KIP-525); 6 THROTTLING_QUOTA_EXCEEDED (KIP-599); 7 tells the topic id.
+
+DeleteTopics: the controller decides on each topic by itself; the logs are renamed away at once and unlinked later. TOPIC_DELETION_DISABLED
 where ``delete.topic.enable`` is false (INVALID_REQUEST in versions that do not know that code).
 
 Versions: 1 throttle time; 3 TOPIC_DELETION_DISABLED; 4 flexible; 5 error text (KIP-599); 6 by topic id (KIP-516).
+
+CreatePartitions: the controller raises the partition count of each topic by itself; a count that is not above the present one is
+INVALID_PARTITIONS. Records stay where they are. ``validate_only`` decides and writes nothing.
+
+Versions: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED (KIP-599). KIP-195.
 """
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TOPIC_ID
+from log_service.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from log_service.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+
+def handle_create_topics(node: Node, call: Call, request: CreateTopicsRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(node.controller.request(request, CreateTopicsResponse))
+
 
 FIRST_VERSION_WITH_DISABLED = 3
 
@@ -38,3 +57,8 @@ def refuse_delete_topics(call: Call, error: KafkaError) -> DeleteTopicsResponse:
             DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=text) for name, topic_id in named
         ]
     )
+
+
+def handle_create_partitions(node: Node, call: Call, request: CreatePartitionsRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(node.controller.request(request, CreatePartitionsResponse))

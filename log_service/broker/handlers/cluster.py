@@ -1,17 +1,29 @@
-"""DescribeCluster (API key 60), versions 0-2.
+"""The cluster: DescribeCluster (API key 60, versions 0-2), UpdateFeatures (57, 0-2) and UnregisterBroker (64, 0).
 
-Behaviour: a broker's listener tells the brokers as clients of that listener reach them, the cluster's id and the controller; the listener
-of the controller tells the controllers. Asking either for the other's is MISMATCHED_ENDPOINT_TYPE, for any other type
+DescribeCluster: a broker's listener tells the brokers as clients of that listener reach them, the cluster's id and the controller; the
+listener of the controller tells the controllers. Asking either for the other's is MISMATCHED_ENDPOINT_TYPE, for any other type
 UNSUPPORTED_ENDPOINT_TYPE.
 
 Versions: 1 endpoint type (KIP-919); 2 fenced brokers on request (KIP-1073). KIP-700.
+
+UpdateFeatures: the controller changes all levels of a request or none: INVALID_UPDATE_VERSION at the top, with a text that names the
+feature, where one of them cannot be. A level that is there already is no error. ``validate_only`` decides and writes nothing.
+
+Versions: 0 a flag for downgrades; 1 upgrade types, ``validate_only`` (KIP-778); 2 results at the top only (KIP-1022).
+
+UnregisterBroker: the controller forgets a broker that is gone for good; BROKER_ID_NOT_REGISTERED where it does not know it. What it leads
+loses its leader. A broker that is still running is told nothing: it serves no partition any more until its next start registers it again.
+
+KIP-631.
 """
 
-from log_service.broker.call import Call, Side
+from log_service.broker.call import Call, Deferred, Side
 from log_service.broker.cluster_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, broker_addresses, told_controller
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
 from log_service.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from log_service.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 BROKERS, CONTROLLERS = 1, 2
 NAMES = {BROKERS: "brokers", CONTROLLERS: "controllers"}
@@ -46,3 +58,13 @@ def _brokers(node: Node, call: Call, request: DescribeClusterRequest) -> list[De
         DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack, is_fenced=broker.is_fenced)
         for broker in brokers
     ]
+
+
+def handle_update_features(node: Node, call: Call, request: UpdateFeaturesRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(node.controller.request(request, UpdateFeaturesResponse))
+
+
+def handle_unregister_broker(node: Node, call: Call, request: UnregisterBrokerRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(node.controller.request(request, UnregisterBrokerResponse))

@@ -1,19 +1,32 @@
-"""DescribeLogDirs (API key 35), versions 1-5.
+"""Log directories: AlterReplicaLogDirs (API key 34, versions 1-2) and DescribeLogDirs (35, 1-5).
 
-Behaviour: tells each log directory of this node: whether it is online (KAFKA_STORAGE_ERROR where it failed), how large its file system is
-and what is free there, and the size of every partition in it that was asked for (null: all), with how far it is behind the high watermark
-(0 on a leader), or, for a copy that is on its way between directories, behind the log that it will replace. Partitions that are not on
-this node are left out.
+AlterReplicaLogDirs: each partition moves to the log directory that is asked for: copied beside its log while it is served, then put in its
+place (DescribeLogDirs shows the copy on its way). Responds when the move has begun. Asking for the directory where it is gives up a move
+that is under way. LOG_DIR_NOT_FOUND for paths that the configuration does not name, INVALID_REPLICA_ASSIGNMENT for cordoned ones
+(KIP-1066), KAFKA_STORAGE_ERROR for offline ones, UNKNOWN_TOPIC_OR_PARTITION for what does not exist.
+
+Versions: 2 flexible. KIP-113.
+
+DescribeLogDirs: tells each log directory of this node: whether it is online (KAFKA_STORAGE_ERROR where it failed), how large its file
+system is and what is free there, and the size of every partition in it that was asked for (null: all), with how far it is behind the high
+watermark (0 on a leader), or, for a copy that is on its way between directories, behind the log that it will replace. Partitions that are
+not on this node are left out.
 
 Versions: 2 flexible; 3 an error at the top; 4 total and usable bytes (KIP-827); 5 cordoned directories (KIP-1066).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.node import Node
-from log_service.common.errors import ErrorCode
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
+from log_service.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from log_service.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -23,6 +36,39 @@ from log_service.protocol.messages.describe_log_dirs import (
 )
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
+
+
+def handle_alter_replica_log_dirs(
+    node: Node,
+    call: Call,  # noqa: ARG001 - one shape for all
+    request: AlterReplicaLogDirsRequest,
+) -> AlterReplicaLogDirsResponse:
+    """Begin the moves; a partition that is named twice goes where it is named last."""
+    targets = {(topic.name, index): wanted.path for wanted in request.dirs for topic in wanted.topics for index in topic.partitions}
+    return _told({(topic, index): _move(node, topic, index, path) for (topic, index), path in targets.items()})
+
+
+def refuse_alter_replica_log_dirs(call: Call, error: KafkaError) -> AlterReplicaLogDirsResponse:
+    """Tell an error for each partition."""
+    request: AlterReplicaLogDirsRequest = call.request
+    return _told({(topic.name, index): error.code for wanted in request.dirs for topic in wanted.topics for index in topic.partitions})
+
+
+def _told(codes: Mapping[tuple[str, int], ErrorCode]) -> AlterReplicaLogDirsResponse:
+    by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for (topic, index), code in codes.items():
+        by_topic.setdefault(topic, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+    results = [AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions) for name, partitions in by_topic.items()]
+    return AlterReplicaLogDirsResponse(results=results)
+
+
+def _move(node: Node, topic: str, index: int, path: str) -> ErrorCode:
+    try:
+        node.replicas.move(topic, index, path)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
 
 Asked = frozenset[TopicPartition] | None
 """The partitions that were asked for; None is all."""

@@ -1,0 +1,238 @@
+"""Configuration: DescribeConfigs (API key 32, versions 1-4), AlterConfigs (33, 0-2), IncrementalAlterConfigs (44, 0-1) and
+ListConfigResources (74, 0-1).
+
+DescribeConfigs: every key of each resource with its value and where that comes from; only the named keys where some are named. Topics (type
+2) show what holds for them over the broker's values; a broker (4) is asked for by its node id, the default of all brokers by the empty
+name; the levels of a broker's loggers (8, KIP-412) by its node id; groups (32) and client metrics subscriptions (16) are described whatever
+they are called. A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION. A type that is none of these fails the whole request with
+INVALID_REQUEST, as in Kafka.
+
+Versions: 1 synonyms and sources (KIP-226); 3 types and documentation (KIP-569); 4 flexible.
+
+AlterConfigs: replaces the whole dynamic configuration of each resource by itself: what the request does not name goes back to its default.
+Kept for old clients; IncrementalAlterConfigs (KIP-339) changes key by key. ``validate_only`` decides and writes nothing.
+
+Versions: 2 flexible. KIP-133.
+
+IncrementalAlterConfigs: sets, deletes, appends to and subtracts from the configuration of each resource by itself, all of a resource or
+nothing of it. Topics, this broker and the default of all brokers, groups and client metrics go into the metadata and take effect at once;
+the levels of this broker's loggers (type 8, KIP-412) are set here and not kept. ``validate_only`` decides and changes nothing. The results
+stand in the order of the request.
+
+Versions: 1 flexible. KIP-339.
+
+ListConfigResources: tells the resources that have, or may have, configuration: all topics, the brokers (with their loggers), and those
+groups and client metrics subscriptions that were given some. An empty list of types asks for all of them. Types that do not exist are
+UNSUPPORTED_VERSION.
+
+Versions: 0 client metrics subscriptions only (KIP-714); 1 types (KIP-1142).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.loggers import alter_loggers, describe_loggers
+from log_service.broker.node import Node
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.config.describe import (
+    ConfigRow,
+    describe_all_brokers,
+    describe_broker,
+    describe_client_metrics,
+    describe_group,
+    describe_topic,
+)
+from log_service.config.resolve import Layers
+from log_service.controller.rules.topic_names import validate_topic_name
+from log_service.metadata.image import MetadataImage, ResourceType
+from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from log_service.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from log_service.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from log_service.protocol.messages.list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
+
+ALL_BROKERS = ""
+KNOWN_TYPES = frozenset(ResourceType) - {ResourceType.UNKNOWN}
+
+
+def handle_describe_configs(node: Node, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:  # noqa: ARG001 - one shape for all
+    """Answer each resource by itself."""
+    image = node.image()
+    strange = [resource.resource_type for resource in request.resources if resource.resource_type not in KNOWN_TYPES]
+    if strange:
+        error = KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {strange[0]} have no configuration")
+        return DescribeConfigsResponse(results=[_refused(resource, error) for resource in request.resources])
+    return DescribeConfigsResponse(results=[_describe(node, image, request, resource) for resource in request.resources])
+
+
+def _describe(
+    node: Node, image: MetadataImage, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    try:
+        rows = _rows(node, image, resource)
+    except KafkaError as error:
+        return _refused(resource, error)
+    return DescribeConfigsResult(
+        error_message="",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_shown(row, request) for row in rows],
+    )
+
+
+def _refused(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error.code, error_message=str(error), resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+
+
+def _rows(node: Node, image: MetadataImage, resource: DescribeConfigsResource) -> list[ConfigRow]:
+    names = resource.configuration_keys or None  # an empty list asks for all, as Kafka has it
+    name = resource.resource_name
+    own = image.configs.of(resource.resource_type, name)
+    layers = Layers(
+        topic=own if resource.resource_type == ResourceType.TOPIC else {},
+        broker=image.configs.of(ResourceType.BROKER, str(node.config.node_id)),
+        cluster=image.configs.of(ResourceType.BROKER, ALL_BROKERS),
+        static=node.static_texts,
+    )
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            validate_topic_name(name)
+            if name not in image.topics.by_name:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            return describe_topic(layers, names)
+        case ResourceType.BROKER if name == ALL_BROKERS:
+            return describe_all_brokers(layers, names)
+        case ResourceType.BROKER:
+            _validate_own_broker(node, name)
+            return describe_broker(layers, names)
+        case ResourceType.BROKER_LOGGER:
+            _validate_own_broker(node, name)
+            return describe_loggers(names)
+        case ResourceType.GROUP:
+            _require_name(name, "a group")
+            return describe_group(own, layers, names)
+        case _:
+            _require_name(name, "a client metrics subscription")
+            return describe_client_metrics(own, names)
+
+
+def _require_name(name: str, what: str) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} needs a name")
+
+
+def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = row.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=row.name,
+        value=None if row.is_sensitive else row.value,
+        read_only=row.is_read_only,
+        config_source=row.source,
+        is_sensitive=row.is_sensitive,
+        synonyms=[DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source) for synonym in synonyms],
+        config_type=row.type,
+        documentation=row.documentation if request.include_documentation else None,
+    )
+
+
+def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(node.controller.request(request, AlterConfigsResponse))
+
+
+def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
+    """Set levels here, and have the controller decide on the rest."""
+    return call.run(_alter(node, request))
+
+
+async def _alter(node: Node, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    own = [resource for resource in request.resources if resource.resource_type == ResourceType.BROKER_LOGGER]
+    rest = [resource for resource in request.resources if resource.resource_type != ResourceType.BROKER_LOGGER]
+    decided = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
+    answers = iter((await node.controller.request(decided, IncrementalAlterConfigsResponse)).responses) if rest else iter(())
+    levels = iter(
+        [_alter_levels(node, each, counts[each.resource_type, each.resource_name], validate_only=request.validate_only) for each in own]
+    )
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            next(levels) if resource.resource_type == ResourceType.BROKER_LOGGER else next(answers) for resource in request.resources
+        ]
+    )
+
+
+def _alter_levels(node: Node, resource: AlterConfigsResource, count: int, *, validate_only: bool) -> AlterConfigsResourceResponse:
+    answer = AlterConfigsResourceResponse(error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name)
+    try:
+        _validate_own_broker(node, resource.resource_name)
+        changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
+        _check_repetitions(count, [name for name, _, _ in changes])
+        alter_loggers(changes, validate_only=validate_only)
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, str(error)
+    return answer
+
+
+def _check_repetitions(count: int, names: list[str]) -> None:
+    if count > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the loggers of this broker stand more than once in the request")
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{repeated[0]} is changed more than once")
+
+
+LISTED_TYPES = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS, ResourceType.GROUP)
+
+
+def handle_list_config_resources(node: Node, call: Call, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    """Tell what there is to configure."""
+    asked = set(request.resource_types) if call.version > 0 else {int(ResourceType.CLIENT_METRICS)}
+    if not asked <= set(LISTED_TYPES):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=resource_type)
+            for resource_type in LISTED_TYPES
+            if resource_type in asked or not asked
+            for name in _names(node.image(), resource_type)
+        ]
+    )
+
+
+def _names(image: MetadataImage, resource_type: ResourceType) -> Iterator[str]:
+    match resource_type:
+        case ResourceType.TOPIC:
+            yield from sorted(image.topics.by_name)
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+            yield from (str(broker.node_id) for broker in image.cluster.unfenced())
+        case _:
+            yield from sorted(name for kind, name in image.configs.by_resource if kind == resource_type)
+
+
+# Configuration of this broker alone
+
+
+def _validate_own_broker(node: Node, name: str) -> None:
+    """Check that a resource's name is this broker's number.
+
+    Raises:
+        KafkaError: INVALID_REQUEST.
+    """
+    if not (name.isascii() and name.isdecimal()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}")
+    if int(name) != node.config.node_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {node.config.node_id}, not {name}: ask that one")

@@ -1,0 +1,79 @@
+"""Producers: InitProducerId (API key 22, versions 0-5) and DescribeProducers (61, 0).
+
+InitProducerId: gives an idempotent producer an id that no other producer has, with epoch 0; ids come in blocks from the controller. A
+producer that names its current id and epoch (version 3 on, KIP-360) gets a new id as well: only a transactional id could keep the old one.
+One without the other is INVALID_REQUEST.
+
+Versions: 2 flexible; 3 the producer's current id and epoch (KIP-360); 4 PRODUCER_FENCED; 5 transactions v2 (KIP-890).
+
+Not here yet: a transactional id gets INVALID_REQUEST, never a code that a client would retry for ever.
+
+DescribeProducers: tells the producers that each partition remembers: id, epoch, last sequence and time; transactions are not open here
+(-1). UNKNOWN_TOPIC_OR_PARTITION for what does not exist, NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR where the partition is not served
+here, INVALID_TOPIC_EXCEPTION for names that no topic can have.
+
+KIP-664.
+"""
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from log_service.controller.rules.topic_names import validate_topic_name
+from log_service.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from log_service.storage.log import Log
+
+
+def handle_init_producer_id(node: Node, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse | Deferred:
+    """Answer at once, or when the controller has given the next block."""
+    if request.transactional_id is not None:
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    producer_id = node.producer_ids.next_nowait()
+    return call.run(_wait_for_block(node)) if producer_id is None else InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+async def _wait_for_block(node: Node) -> InitProducerIdResponse:
+    return InitProducerIdResponse(producer_id=await node.producer_ids.next(), producer_epoch=0)
+
+
+def handle_describe_producers(node: Node, call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:  # noqa: ARG001 - one shape for all
+    """Answer each partition by itself."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(name=topic.name, partitions=[_described(node, topic.name, index) for index in topic.partition_indexes])
+            for topic in request.topics
+        ]
+    )
+
+
+def _described(node: Node, topic: str, index: int) -> PartitionResponse:
+    try:
+        validate_topic_name(topic)
+        log = node.replicas.get_partition(topic, index).leading_log()
+    except KafkaError as error:
+        text = None if topic in node.image().topics.by_name else str(error)
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=text)
+    return PartitionResponse(partition_index=index, active_producers=_producers(log))
+
+
+def _producers(log: Log) -> list[ProducerState]:
+    return [
+        ProducerState(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.last_timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=entry.current_txn_first_offset,
+        )
+        for entry in log.producer_state
+    ]
