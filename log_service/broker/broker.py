@@ -47,7 +47,6 @@ from log_service.coordinator.group_service import GroupService
 from log_service.metadata.features import first_feature_records
 from log_service.metadata.image import Endpoint, MetadataImage, ResourceType
 from log_service.metadata.loader import MetadataLoader
-from log_service.metadata.snapshot import snapshot_records
 from log_service.metrics.exposition import rendered
 from log_service.network.server import Server, ServerBudget
 from log_service.raft.driver import RaftDriver
@@ -208,7 +207,7 @@ class Broker:
     async def _start_background(self, identity: NodeIdentity) -> None:
         self._background.start_soon(self._end_without_directories)
         await self._background.start(self._timer_task.run)
-        await self._background.start(self._raft.run, lambda: snapshot_records(self.image))
+        await self._background.start(self._raft.run, self._loader.snapshot_records)
         await self._start_controller()
         await self._bind()
         await self._join(identity)

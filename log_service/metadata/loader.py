@@ -7,13 +7,14 @@ Invariants: publishers see every image in order, each with the delta that led to
 record it contains.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.errors import MetadataError
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
+from log_service.metadata.snapshot import snapshot_records
 from log_service.protocol.stored.control_records import KRaftVersionRecord
 from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.batches import KRAFT_VERSION, MetadataBatch
@@ -40,6 +41,10 @@ class MetadataLoader:
         self._publishers.append(publisher)
         if self.image is not EMPTY_IMAGE:
             publisher.on_image(MetadataDelta.between(EMPTY_IMAGE, self.image), self.image)
+
+    def snapshot_records(self) -> Iterator[MetadataRecord] | None:
+        """Return all metadata as records, None inside a metadata transaction: a snapshot cannot hold half of one."""
+        return None if self.image.open_transaction is not None else snapshot_records(self.image)
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Put what a snapshot holds in the place of everything before. Publishers get what that changes.

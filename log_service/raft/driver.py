@@ -60,6 +60,9 @@ from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.log_directory import is_full_disk
 from log_service.storage.meta_properties import read_meta_properties
 
+SnapshotSource = Callable[[], Iterable[MetadataRecord] | None]
+"""Returns all metadata up to the high watermark as records, None while no snapshot can be made: inside a metadata transaction."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -389,14 +392,13 @@ class RaftDriver:
 
     async def run(
         self,
-        snapshot_source: Callable[[], Iterable[MetadataRecord]] | None = None,
+        snapshot_source: SnapshotSource | None = None,
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Take part in the quorum, make appends durable, one sync for all that wait, and hand out what is committed.
 
-        Ends only by cancellation or an error. ``snapshot_source`` returns all metadata up to the high watermark as records; without it no
-        snapshots are written.
+        Ends only by cancellation or an error. Without a ``snapshot_source`` no snapshots are written.
 
         Raises:
             StorageError: the disk failed, or the quorum has lost what was committed; nothing may be acknowledged any more.
@@ -447,13 +449,16 @@ class RaftDriver:
         async with self._log_changes:
             self._post(Synced(end_offset=await self._log.log.sync()))
 
-    async def _run_snapshots(self, snapshot_source: Callable[[], Iterable[MetadataRecord]]) -> None:
+    async def _run_snapshots(self, snapshot_source: SnapshotSource) -> None:
         """Write snapshots that are due; a full disk puts one off until the next one is due, for the log still holds everything."""
         while True:
             await self._snapshot_due.wait()
             self._snapshot_due = trio.Event()
+            records = snapshot_source()
+            if records is None:
+                continue  # it stays due: the next commit tries again
             try:
-                await self.write_snapshot(snapshot_source())
+                await self.write_snapshot(records)
             except StorageError as error:
                 if not is_full_disk(error):
                     raise

@@ -111,6 +111,16 @@ def test_a_metadata_transaction_counts_once_it_has_ended() -> None:
     assert sorted(loader.image.topics.by_name) == ["orders", "planes"]
 
 
+def test_there_is_no_snapshot_inside_a_metadata_transaction() -> None:
+    loader = MetadataLoader()
+    loader.on_batches([batch(0, *topic("orders", 1), BeginTransactionRecord())])
+    assert loader.snapshot_records() is None
+    loader.on_batches([batch(3, EndTransactionRecord())])
+    records = loader.snapshot_records()
+    assert records is not None
+    assert list(records) == topic("orders", 1)
+
+
 def test_an_aborted_metadata_transaction_never_happened() -> None:
     loader = MetadataLoader()
     loader.on_batches([batch(0, BeginTransactionRecord(), *topic("orders", 1), AbortTransactionRecord(), *topic("planes", 2))])

@@ -309,6 +309,24 @@ def test_a_snapshot_is_written_by_itself_when_the_log_has_grown() -> None:
     run(main)
 
 
+def test_a_snapshot_waits_while_its_source_has_none_to_give() -> None:
+    async def main() -> None:
+        machine = formatted(MetadataLogConfig(max_record_bytes_between_snapshots=2_000))
+        async with machine.started(is_running=False) as (raft, _), trio.open_nursery() as nursery:
+            given: list[list[MetadataRecord] | None] = [None]
+            await nursery.start(raft.run, lambda: given[0])
+            for value in range(30):
+                await raft.wait_for(raft.append([config(str(value))]))
+            assert list_snapshots(machine.files, METADATA) == [SnapshotId(0, 0)]
+            given[0] = [config("last")]
+            await raft.wait_for(raft.append([config("last")]))
+            await wait_all_tasks_blocked()
+            assert list_snapshots(machine.files, METADATA)[-1] > SnapshotId(0, 0)
+            nursery.cancel_scope.cancel()
+
+    run(main)
+
+
 @pytest.mark.parametrize("place", [".checkpoint.tmp", ".log", "synced-offset-checkpoint"])
 def test_a_full_disk_puts_a_snapshot_off(place: str) -> None:
     async def main() -> None:
