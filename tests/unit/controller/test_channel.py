@@ -2,22 +2,34 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 import trio
 import trio.lowlevel
 
 from log_service.broker.broker import Broker
+from log_service.broker.call import Call, Deferred
+from log_service.broker.lifecycle import BrokerLifecycle
+from log_service.broker.node import Node
 from log_service.broker.one_error import one_error
+from log_service.broker.producer_ids import ProducerIds
+from log_service.broker.registry import REGISTRY
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NodeId
 from log_service.controller.channel import ActiveController, raise_refusal
+from log_service.metadata.image import Endpoint as MetadataEndpoint
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from log_service.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from log_service.protocol.schema import Message
 from log_service.rpc.connection import Endpoint, RpcSettings
 from log_service.rpc.pool import open_pool
 from tests.sim import World, sim_run
@@ -156,6 +168,48 @@ def test_a_controller_that_does_not_lead_forwards_nothing() -> None:
             request = CreateTopicsRequest(topics=[new_topic("orders", 1, 1)])
             response = await pool.request(controller_of("two"), request, CreateTopicsResponse)
         assert response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+
+    tell(story)
+
+
+# What brokers say of themselves: no listener takes it yet, so that the test adds the rows
+
+BETWEEN_NODES = (ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.ALTER_PARTITION)
+
+
+def ask_controller(node: Node, call: Call, request: Message) -> Deferred:
+    return call.run(node.controller.request(request, call.route.response_type))
+
+
+def test_a_broker_joins_the_cluster_of_another_nodes_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = replace(REGISTRY[ApiKey.UNREGISTER_BROKER], handler=ask_controller)
+    more = {**REGISTRY, **{key: replace(row, key=key) for key in BETWEEN_NODES}}
+    monkeypatch.setattr("log_service.broker.broker.REGISTRY", more)
+    monkeypatch.setattr("log_service.broker.handlers.api_versions.REGISTRY", more)
+
+    async def story(world: World, nodes: dict[str, Broker]) -> None:
+        nodes["two"]._controller.resign()
+        async with channel_of(world, nodes["two"], lambda: controller_of("one")) as channel:
+            one = nodes["one"]
+            config = replace(nodes["two"]._config, node_id=2, rack="south")
+            lifecycle = BrokerLifecycle(config, channel, lambda: one.image)
+            endpoints = {"PLAINTEXT": MetadataEndpoint(host="two", port=9092)}
+            cluster_id = "cluster-of-the-story-00"
+            await lifecycle.register(cluster_id=cluster_id, incarnation_id=UUID(int=2), endpoints=endpoints, log_dirs=(UUID(int=200),))
+            await lifecycle.unfence()
+            broker = one.image.cluster.brokers[NodeId(2)]
+            assert (broker.epoch, broker.is_fenced, broker.rack, broker.endpoints) == (lifecycle.broker_epoch, False, "south", endpoints)
+            ids = ProducerIds(channel, NodeId(2), lambda: lifecycle.broker_epoch)
+            assert await ids.next() == 0
+            await lifecycle.leave()
+            assert one.image.cluster.brokers[NodeId(2)].is_fenced
+            with pytest.raises(KafkaError) as raised:
+                await channel.request(AlterPartitionRequest(broker_id=2, broker_epoch=0), AlterPartitionResponse)
+            assert raised.value.code is ErrorCode.STALE_BROKER_EPOCH
+            other = lifecycle.register(cluster_id="other", incarnation_id=UUID(int=3), endpoints=endpoints, log_dirs=())
+            with pytest.raises(KafkaError) as raised:
+                await other
+            assert raised.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
 
     tell(story)
 
