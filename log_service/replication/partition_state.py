@@ -8,7 +8,7 @@ Decides
 * how far a consumer may read, and when an append is acknowledged.
 
 Reads no clock, knows neither log nor network: the caller says what time it is, what was appended, synced and fetched. Each call returns
-what it changed, so that the caller can announce it. An append is two assignments where the log end alone makes a record safe, because
+what it changed, so that the caller can announce it. An append is a few assignments where the log end alone makes a record safe, because
 this is on the way of every record.
 
 The high watermark waits for every follower of the *maximal* ISR: the committed ISR and the one that is proposed (KIP-497). The controller
@@ -133,7 +133,8 @@ class PartitionState:
     """One replica of a partition on node ``node_id``. Public attributes are read by all and changed by the methods here alone.
 
     ``is_synced_first`` is ``flush.messages=1``: a record of this replica counts only once it is synced. ``first_unstable_offset`` is where
-    the first open transaction begins. ``is_safe_at_once`` says that this replica's log end alone makes a record safe,
+    the first open transaction begins; ``last_stable_offset`` is how far ``read_committed`` consumers may read: to there, or to the high
+    watermark. ``is_safe_at_once`` says that this replica's log end alone makes a record safe,
     ``is_under_min_isr`` that fewer replicas are in sync than the topic asks for; no partition is asked for more than it has replicas.
     ``eligible_brokers`` are the brokers that may be in an ISR, with their broker epochs: neither fenced nor shutting down.
     """
@@ -151,6 +152,7 @@ class PartitionState:
         "is_under_min_isr",
         "isr",
         "lag_max_ms",
+        "last_stable_offset",
         "leader",
         "leader_epoch",
         "log_end_offset",
@@ -187,6 +189,7 @@ class PartitionState:
         self.synced_end_offset = synced_end_offset
         self.high_watermark = min(high_watermark, log_end_offset)
         self.first_unstable_offset = _NO_LIMIT
+        self.last_stable_offset = self.high_watermark
         self.epoch_start_offset = 0
         self.min_insync_replicas = min_insync_replicas
         self.is_synced_first = is_synced_first
@@ -200,7 +203,7 @@ class PartitionState:
         isr = ",".join(map(str, self.isr))
         return f"<PartitionState {role} epoch={self.leader_epoch} hw={self.high_watermark} end={self.log_end_offset} isr={isr}>"
 
-    # Who is who
+    # Replicas
 
     @property
     def replicas(self) -> tuple[int, ...]:
@@ -228,11 +231,6 @@ class PartitionState:
     def own_end_offset(self) -> int:
         """How far this replica's own records count: up to its log end, or up to what is synced."""
         return self.synced_end_offset if self.is_synced_first else self.log_end_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """How far ``read_committed`` consumers may read: to the high watermark, or to the first open transaction."""
-        return min(self.high_watermark, self.first_unstable_offset)
 
     @property
     def is_end_known(self) -> bool:
@@ -299,6 +297,7 @@ class PartitionState:
     def hold_stable_at(self, first_unstable_offset: int | None) -> None:
         """Let ``read_committed`` consumers read up to the first open transaction; None where no transaction is open."""
         self.first_unstable_offset = _NO_LIMIT if first_unstable_offset is None else first_unstable_offset
+        self._move_to(self.high_watermark)
 
     # What happens to the log
 
@@ -306,7 +305,9 @@ class PartitionState:
         """Take over the leader's new log end, and say whether the high watermark moved."""
         self.log_end_offset = log_end_offset
         if self.is_safe_at_once:
-            self.high_watermark = log_end_offset
+            self.high_watermark = self.last_stable_offset = log_end_offset
+            if self.first_unstable_offset < log_end_offset:
+                self.last_stable_offset = self.first_unstable_offset
             return True
         return self._advance_high_watermark()
 
@@ -345,8 +346,12 @@ class PartitionState:
         reached = min((self.own_end_offset, *(follower.log_end_offset for follower in self._awaited)))
         if reached <= self.high_watermark:
             return False
-        self.high_watermark = reached
+        self._move_to(reached)
         return True
+
+    def _move_to(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        self.last_stable_offset = min(high_watermark, self.first_unstable_offset)
 
     # The in-sync replicas
 

@@ -59,12 +59,16 @@ Release = Callable[[], None]
 
 
 class Reading:
-    """What one pass over the partitions of a fetch found. Holds leases until it is answered or released."""
+    """What one pass over the partitions of a fetch found. Holds leases until it is answered or released.
 
-    __slots__ = ("_found", "_releases", "has_error", "is_for_replica", "record_bytes", "results")
+    ``present`` are the partitions that exist on this node.
+    """
+
+    __slots__ = ("_found", "_releases", "has_error", "is_for_replica", "present", "record_bytes", "results")
 
     def __init__(self) -> None:
         self.results: list[tuple[FetchTarget, PartitionData, int]] = []
+        self.present: list[tuple[Partition, FetchTarget]] = []
         self.record_bytes = 0
         self.has_error = False
         self.is_for_replica = False
@@ -129,13 +133,9 @@ class DelayedFetch:
         """The partitions that the fetch waits for."""
         return self._awaited
 
-    def expect_any(self) -> bool:
-        """Note what the fetch waits for: partitions that exist. Say whether it has to wait."""
-        for target in self.context.targets:
-            try:
-                partition = self.node.replicas.find(target.topic, target.topic_id, target.partition)
-            except KafkaError:
-                continue  # nothing comes to a partition that is not there
+    def expect(self, present: list[tuple[Partition, FetchTarget]]) -> bool:
+        """Wait for these partitions, and say whether there is anything to wait for: not where enough is there already."""
+        for partition, target in present:
             place = partition.place_of(target.fetch_offset) if self._counts_bytes else None
             awaited = self._awaited[partition.topic_partition] = _Awaited(partition, target, place)
             if self._counts_bytes and self._has_enough(awaited):
@@ -198,7 +198,7 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
     if missing_bytes <= 0 or reading.has_error or request.max_wait_ms <= 0 or not context.targets:
         return answer(node, call, context, reading)
     operation = DelayedFetch(node, call, request, context, call.defer())
-    if not operation.expect_any():
+    if not operation.expect(reading.present):
         return answer(node, call, context, reading)
     reading.release()
     return _delay(operation, now_ms + request.max_wait_ms)
@@ -229,6 +229,7 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
             else:
                 reading.add(target, found, 0)
             continue
+        reading.present.append((partition, target))
         if not target.name:
             target.name = partition.topic_partition.topic
         if is_by_replica:
