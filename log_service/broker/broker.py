@@ -20,6 +20,7 @@ import trio
 
 from log_service.broker.bound_network import BoundNetwork
 from log_service.broker.call import Side
+from log_service.broker.directory_reports import DirectoryReports
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lifecycle import BrokerLifecycle
 from log_service.broker.live import LiveSettings
@@ -35,7 +36,7 @@ from log_service.broker.registry import REGISTRY
 from log_service.broker.timer_task import TimerTask
 from log_service.broker.warm_up import warm_up
 from log_service.common.env import Env, Listener, NodeEnv
-from log_service.common.errors import KafkaError, StorageError, TidelogError
+from log_service.common.errors import StorageError, TidelogError
 from log_service.common.timers import TimerQueue
 from log_service.common.types import NodeId, TopicPartition
 from log_service.config.resolve import log_defaults
@@ -52,7 +53,6 @@ from log_service.network.server import Server, ServerBudget
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import NodeIdentity, identify, random_id, read_bootstrap_records
 from log_service.records.compression import Codec
-from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.rpc import connection as rpc
 from log_service.rpc.pool import ConnectionPool
@@ -313,7 +313,7 @@ class Broker:
         )
         await self._background.start(self._groups.run)
         await self._background.start(self._replicas.run)
-        self._replicas.on_moved = lambda partition: self._background.start_soon(self._tell_directory, partition)
+        self._replicas.add_listener(DirectoryReports(self._logs, self._lifecycle, self._background))
         self._offsets = OffsetsLeadership(self._replicas, self._groups, Codec(self._config.groups.offsets_topic_compression_codec))
         self._loader.add_publisher(
             LiveSettings(self._config, self._static_texts, budget=self._budget, logs=self._logs, files=self.env.files)
@@ -323,16 +323,6 @@ class Broker:
         self._loader.add_publisher(self._groups)
         self._logs.set_aside_strays(self._is_known)
         await self._background.start(self._logs.run)
-
-    async def _tell_directory(self, partition: Partition) -> None:
-        """Tell the controller in which log directory a replica is."""
-        directory_id = None if partition.log is None else self._logs.directory_ids.get(partition.log.home.path)
-        if directory_id is None:
-            return
-        try:
-            await self._lifecycle.assign_replica(partition.topic_id, partition.topic_partition.partition, directory_id)
-        except KafkaError as error:
-            logger.warning("The controller did not take note of where %s is: %s", partition.topic_partition, error)
 
     def _is_there(self, where: TopicPartition, topic_id: UUID) -> bool:
         """Whether a partition that somebody committed a position for exists, in the same topic where its id was kept."""

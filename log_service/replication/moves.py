@@ -1,10 +1,10 @@
-"""Moves of this node's replicas between its log directories: which are under way, begun and given up one by one.
+"""Moves of this node's replicas between its log directories: begun, under way, cancelled.
 
-Decides what becomes of a request for a directory (already there, begin, change of mind) and runs each move as a task of its own. How a log
-is copied is ``storage.future_logs``'. Knows no requests.
+Decides what a request for a directory means: the replica is there already, a move begins, or a move to another directory is cancelled
+first. Each move is a task of its own. ``storage.future_logs`` copies the log. Knows no requests of clients.
 
-Invariants: a partition has at most one move; one that fails or is given up leaves the partition as it was; the partition is told of its new
-log in the turn of the event loop in which the log is replaced.
+Invariants: a partition has at most one move; a move that fails or is cancelled leaves the partition as it was; the partition gets its new
+log in the same turn of the event loop in which the log is replaced.
 """
 
 import logging
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicaMoves:
-    """The moves of one node. ``on_moved`` is called once a partition lives in another directory, after it was told."""
+    """The moves of one node. ``on_moved`` is called with a partition once it uses the log in the other directory."""
 
     def __init__(self, futures: FutureLogs, on_moved: Callable[[Partition], None]) -> None:
         self._futures = futures
@@ -34,7 +34,7 @@ class ReplicaMoves:
         return f"<ReplicaMoves {len(self._targets)}>"
 
     def request(self, partition: Partition, target: LogDirectory, nursery: trio.Nursery) -> None:
-        """Have a partition live in ``target``; a move to elsewhere is given up.
+        """Move a partition's replica to ``target``; a move to another directory is cancelled.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the partition's own directory is offline.
@@ -52,13 +52,13 @@ class ReplicaMoves:
             nursery.start_soon(self._move, partition, log, target, scope)
 
     def resume(self, partition: Partition, nursery: trio.Nursery) -> None:
-        """Begin a move again that the last stop interrupted, if there was one."""
+        """Begin the move again that the last stop of the node interrupted, if there was one."""
         target = self._futures.unfinished.pop(partition.topic_partition, None)
         if target is not None and not target.is_offline and not partition.is_offline:
             self.request(partition, target, nursery)
 
     def cancel(self, topic_partition: TopicPartition) -> None:
-        """Give a partition's move up, if there is one."""
+        """Cancel a partition's move, if there is one."""
         self._futures.unfinished.pop(topic_partition, None)
         target = self._targets.pop(topic_partition, None)
         if target is not None:

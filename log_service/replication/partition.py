@@ -1,13 +1,13 @@
-"""One partition as a broker serves it: its log, who leads it and since when, and how far consumers may read.
+"""One partition as a broker serves it: its log, and the state that says who leads and how far records are safe.
 
-Decides whether a request may be served here (leadership, leader epoch), what is appended, and where the high watermark is. Knows neither
-requests nor who waits: whoever appends or syncs tells the replica manager, which tells those who wait. Reads and appends never wait; only
-syncing does.
+Decides whether a request may be served here (leadership, leader epoch), what is appended and what a read finds. ``PartitionState`` decides
+where the high watermark is. Knows neither requests nor waiting: the caller that appends or syncs tells the replica manager, and the replica
+manager tells the requests that wait. Only a sync waits for the disk; appends and reads run to their end.
 
-Invariants: while this node leads, the high watermark never goes back and never passes the log's end. With ``flush.messages=1`` it never
-passes what is synced, so that an acknowledged record survives the loss of power; one sync serves every append that waits for it. A leader
-whose high watermark has not reached what it had when its epoch began names no end: an earlier one may have shown more (KIP-207). A failed
-sync is final: the log directory is offline from then on, and every partition in it answers KAFKA_STORAGE_ERROR.
+Invariants: with ``flush.messages=1`` the high watermark never passes what is synced, so that an acknowledged record survives the loss of
+power; one sync serves every append before it. A leader whose high watermark has not reached what its epoch began with names no end of the
+log, because an earlier leader may have shown more (KIP-207). A failed sync is final: the log directory is offline from then on, and every
+request for a partition in it gets KAFKA_STORAGE_ERROR.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,6 +28,8 @@ from log_service.storage.log_reader import LogSlice
 from log_service.storage.retention import RetentionOutcome
 from log_service.storage.segment import Segment
 
+READ_UNCOMMITTED = Isolation.READ_UNCOMMITTED
+
 
 class OffsetSpec(IntEnum):
     """The timestamps of ListOffsets that are questions of their own (KIP-79, 734, 405, 1005, 1023)."""
@@ -42,7 +44,7 @@ class OffsetSpec(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundOffset:
-    """An answer of ``find_offset``; ``UNKNOWN_OFFSET`` where no record is what was asked for."""
+    """What ``find_offset`` found; ``UNKNOWN_OFFSET`` where no record is what was asked for."""
 
     offset: int = UNKNOWN_OFFSET
     timestamp: int = NO_TIMESTAMP
@@ -57,7 +59,7 @@ class ReadPlace(NamedTuple):
 
 
 class Partition:
-    """One replica on this node, without a log where its directory failed.
+    """One replica on this node. It has no log where the log could not be opened.
 
     ``state`` says who leads and how far records are safe. ``high_watermark_listeners`` are called with the partition when its high
     watermark may have moved. The counts of requests and bytes are since the node started and only grow.
@@ -261,7 +263,7 @@ class Partition:
         return self.note_synced()
 
     def note_synced(self) -> bool:
-        """Take over how far the log is synced, by whatever synced it, and say the same as ``sync``."""
+        """Take over how far the log is synced, also where another task synced it; returns what ``sync`` returns."""
         return self.log is not None and self.state.note_sync(self.log.recovery_point)
 
     # Reading
@@ -281,7 +283,8 @@ class Partition:
         """
         self.read_count += 1
         log = self.leading_log(current_leader_epoch)
-        limit = self.state.read_limit(isolation)
+        state = self.state
+        limit = state.high_watermark if isolation is READ_UNCOMMITTED else state.last_stable_offset  # ``read_limit``, without the call
         if start_offset == limit:
             return None
         if not log.log_start_offset <= start_offset <= limit:
@@ -319,7 +322,7 @@ class Partition:
         return self._online_log().aborted_in(start_offset, found)
 
     def _check_appended(self, log: Log, start_offset: int) -> None:
-        """Let an offset pass that was appended and is not safe yet: it can be read soon."""
+        """Raise OFFSET_OUT_OF_RANGE unless the log holds the offset: one that is not safe yet can be read soon."""
         if log.log_start_offset <= start_offset <= log.log_end_offset:
             return
         known = f"{log.log_start_offset} to {log.log_end_offset}"
@@ -392,7 +395,7 @@ class Partition:
         return self.leader_epoch if epoch == NO_LEADER_EPOCH else epoch
 
     def read_batches(self) -> Iterator[bytes]:
-        """Yield the whole log, batch by batch in chunks; for coordinators that load."""
+        """Yield the whole log in chunks of whole batches, up to its end: a coordinator loads what is not safe yet, too."""
         log = self._online_log()
         return log.read_batches(log.log_start_offset, log.log_end_offset)
 
@@ -426,7 +429,7 @@ class Partition:
 
 
 def _state_of(log: Log, node_id: int, checkpointed_offset: int) -> PartitionState:
-    """Return the state of a replica whose log was just opened. What the node deleted was safe, whatever it wrote down."""
+    """Return the state of a replica whose log was just opened. Only safe records are deleted, so the log start is safe at least."""
     return PartitionState(
         node_id,
         log_end_offset=log.log_end_offset,

@@ -1,10 +1,10 @@
-"""Requests that wait: each delayed operation watches keys (partitions) and is finished once, by a key or by its deadline.
+"""Requests that wait: each delayed operation watches keys (partitions), and is finished once, by one of its keys or by its deadline.
 
-Decides only who is asked again and when: what makes an operation ready is the operation's own knowledge. Waiting costs one entry per
-watched key and one timer; nothing runs while nothing happens.
+Decides only which operations are asked again, and when. Whether an operation is ready is the operation's own knowledge. A wait costs one
+entry for each watched key and one timer; while no key is checked nothing runs.
 
-Invariants: an operation is told exactly one of ``on_ready`` and ``on_expired``, or neither when its watch was cancelled; at that moment
-it watches nothing any more, so that it may watch again or touch the keys it waited for.
+Invariants: an operation hears exactly one of ``on_ready`` and ``on_expired``, or neither when its watch was cancelled. When it hears one of
+them it watches nothing any more, so that it may watch again or check the keys it waited for.
 """
 
 from collections.abc import Hashable, Iterable
@@ -17,7 +17,7 @@ K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
 
 class DelayedOperation(Protocol[K_contra]):
-    """What waits. None of the calls may block or raise."""
+    """A request that waits. None of the calls may block or raise."""
 
     def is_ready(self, key: K_contra) -> bool:
         """Whether the operation can be finished now that ``key`` has changed."""
@@ -75,7 +75,7 @@ class Purgatory(Generic[K]):
 
     @property
     def watched_key_count(self) -> int:
-        """Keys that somebody waits for."""
+        """How many keys are watched."""
         return len(self._watches)
 
     def watch(self, operation: DelayedOperation[K], keys: Iterable[K], deadline_ms: int) -> Watch[K]:

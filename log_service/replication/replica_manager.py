@@ -2,14 +2,14 @@
 
 Decides which logs exist here and what an image means for each of them. Knows neither requests nor clients. A request that waits for a
 partition is in one of the two purgatories here. A room that follows partitions is a listener: ``add_listener`` for partitions that are led,
-lost and deleted, ``Partition.high_watermark_listeners`` for one partition's high watermark.
+lost, moved and deleted, ``Partition.high_watermark_listeners`` for one partition's high watermark.
 
-Listeners and waiting requests are called in the middle of another request, or of the metadata's publication. An exception that one of them
-raises is a bug of its room, not of the request, which goes on and is answered. The exception is raised again in a task of the node's
-nursery: it ends the node, as the failure of a room does everywhere.
+Listeners and waiting requests are called in the middle of another request, or of the metadata's publication, which a bug of theirs must not
+fail. An exception that a listener raises is raised again in a task of the node's nursery: it ends the node, as the failure of a room does
+everywhere. A waiting request that fails closes its own connection; its handler sees to that.
 
-Invariants: a log is never used under another topic id than the image's; everyone who waits for a partition is told after a whole request
-was appended, not after each of its parts; a listener that is told of a loss was told that the partition is led.
+Invariants: a log is never used under another topic id than the image's; listeners and waiting requests hear of an append after the whole
+request was appended, not after each of its partitions; a listener hears that a partition is lost only after it heard that it is led.
 """
 
 import logging
@@ -57,6 +57,9 @@ class ReplicaListener:
     def on_lost(self, partition: Partition) -> None:
         """This node leads the partition no more: another broker does, the log is offline, or the partition is gone."""
 
+    def on_moved(self, partition: Partition) -> None:
+        """The partition's log is in another log directory of this node."""
+
     def on_deleted(self, partition: Partition) -> None:
         """The partition was deleted, or this node is none of its replicas any more; ``on_lost`` came before if this node led it."""
 
@@ -102,13 +105,12 @@ class ReplicaManager:
         self.delayed_produces: Purgatory[TopicPartition] = Purgatory(timers)
         logs.high_watermark_of = self._high_watermark_of
         self.moves = ReplicaMoves(logs.futures, self._moved)
-        self.on_moved: Callable[[Partition], None] = lambda _partition: None
 
     def __repr__(self) -> str:
         return f"<ReplicaManager node={self._node_id} partitions={len(self.partitions)} {self.syncs!r}>"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Now and then write the high watermarks down, and begin what a full disk refused. Runs until cancelled."""
+        """Write the high watermarks down in intervals, and begin the logs that a full disk refused. Runs until cancelled."""
         task_status.started()
         while True:
             await trio.sleep(self._checkpoint_interval_ms / 1000)
@@ -174,7 +176,7 @@ class ReplicaManager:
         return self._listeners.add(listener)
 
     def announce(self, partitions: Iterable[Partition]) -> None:
-        """Tell everyone who waits for these partitions to look again: listeners first, then produces, then fetches."""
+        """Let all that wait for these partitions look again: listeners of the high watermark first, then produces, then fetches."""
         try:
             for partition in partitions:
                 if partition.high_watermark_listeners.registrations:
@@ -303,7 +305,7 @@ class ReplicaManager:
         self.deletions.begin()
 
     def _drop(self, partition: Partition) -> None:
-        """Serve a partition no more, and tell everyone."""
+        """Serve a partition no more, and tell listeners and waiting requests."""
         change = self._forget(partition)
         if Change.LOST in change:
             self._tell(lambda listener: listener.on_lost(partition))
@@ -372,7 +374,7 @@ class ReplicaManager:
     # Moving between log directories
 
     def move(self, topic: str, index: int, path: str) -> None:
-        """Have a partition live in the log directory of that path from some time on; ``on_moved`` tells when.
+        """Begin to move a partition's log to the log directory of that path; listeners hear ``on_moved`` when it is there.
 
         Raises:
             KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, and what ``get_partition`` raises.
@@ -382,4 +384,4 @@ class ReplicaManager:
 
     def _moved(self, partition: Partition) -> None:
         self._settle(partition)
-        self.on_moved(partition)
+        self._tell(lambda listener: listener.on_moved(partition))

@@ -1,7 +1,7 @@
 """What partitions have taken and given since the node started, added up.
 
-Decides nothing. A partition counts for itself; the replica manager keeps
-the sum of those that left this node, so that the node's own sums never fall.
+Decides nothing. Each partition counts for itself. The replica manager keeps the sum of those that left this node, so that the node's own
+sums never fall.
 """
 
 from dataclasses import dataclass, replace

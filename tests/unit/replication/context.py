@@ -25,7 +25,7 @@ from log_service.protocol.stored.metadata_records import (
 )
 from log_service.records.builder import BatchBuilder
 from log_service.replication.partition import Partition
-from log_service.replication.replica_manager import ReplicaManager
+from log_service.replication.replica_manager import ReplicaListener, ReplicaManager
 from log_service.storage.log_manager import LogManager
 from tests.sim import MemoryFiles, MemoryNetwork, VirtualClock
 
@@ -107,6 +107,26 @@ class ReplicaContext:
         result = self.replicas.append(partition, sent(*values, timestamp_ms=timestamp_ms), acks=acks, now_ms=self.env.clock.wall_ms())
         self.replicas.announce((partition,))
         return result.base_offset
+
+
+class Hearing(ReplicaListener):
+    """A listener that writes down what it hears."""
+
+    def __init__(self, told: list[str], name: str = "") -> None:
+        self.told = told
+        self.name = name
+
+    def on_led(self, partition: Partition) -> None:
+        self.told.append(f"{self.name}led {partition.topic_partition} in {partition.leader_epoch}")
+
+    def on_lost(self, partition: Partition) -> None:
+        self.told.append(f"{self.name}lost {partition.topic_partition}")
+
+    def on_moved(self, partition: Partition) -> None:
+        self.told.append(f"{self.name}moved {partition.topic_partition}")
+
+    def on_deleted(self, partition: Partition) -> None:
+        self.told.append(f"{self.name}deleted {partition.topic_partition}")
 
 
 def config_record(topic: str, key: str, value: str | None) -> ConfigRecord:

@@ -10,7 +10,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
 from log_service.replication.log_deletions import DELETED_AT_ONCE
 from log_service.storage.future_logs import COPIED_AT_ONCE
-from tests.unit.replication.context import LOG_DIR, OTHER_DIR, ReplicaContext, key_of, run_story, running
+from tests.unit.replication.context import LOG_DIR, OTHER_DIR, Hearing, ReplicaContext, key_of, run_story, running
 
 
 async def settled(context: ReplicaContext) -> None:
@@ -23,7 +23,7 @@ def test_a_partition_is_served_from_where_it_moved_to() -> None:
         async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
             context.create_topic()
             told: list[str] = []
-            context.replicas.on_moved = lambda partition: told.append(str(partition.topic_partition))
+            context.replicas.add_listener(Hearing(told))
             context.produce(b"one")
             partition = context.partition()
             assert partition.log is not None
@@ -35,7 +35,7 @@ def test_a_partition_is_served_from_where_it_moved_to() -> None:
             assert partition.log.home.path == other
             assert partition.high_watermark == 2
             assert context.produce(b"three") == 2
-            assert told == ["a-0"]
+            assert told == ["moved a-0"]
 
     run_story(main)
 

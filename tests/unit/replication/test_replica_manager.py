@@ -15,7 +15,7 @@ from log_service.protocol.stored.metadata_records import PartitionChangeRecord, 
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import OPENED_AT_ONCE, ReplicaListener
 from tests.sim import MemoryFiles, VirtualClock
-from tests.unit.replication.context import LOG_DIR, OTHER_DIR, ReplicaContext, key_of, run_story, running, topic_id
+from tests.unit.replication.context import LOG_DIR, OTHER_DIR, Hearing, ReplicaContext, key_of, run_story, running, topic_id
 
 
 class Waiting:
@@ -31,23 +31,6 @@ class Waiting:
     def on_ready(self) -> None: ...
 
     def on_expired(self) -> None: ...
-
-
-class Hearing(ReplicaListener):
-    """A listener that writes down what it hears."""
-
-    def __init__(self, told: list[str], name: str = "") -> None:
-        self.told = told
-        self.name = name
-
-    def on_led(self, partition: Partition) -> None:
-        self.told.append(f"{self.name}led {partition.topic_partition} in {partition.leader_epoch}")
-
-    def on_lost(self, partition: Partition) -> None:
-        self.told.append(f"{self.name}lost {partition.topic_partition}")
-
-    def on_deleted(self, partition: Partition) -> None:
-        self.told.append(f"{self.name}deleted {partition.topic_partition}")
 
 
 def code_of_find(context: ReplicaContext, topic: str, index: int, identity: UUID = NO_TOPIC_ID) -> ErrorCode:
