@@ -423,7 +423,7 @@ def test_a_broker_that_is_not_heard_of_is_fenced() -> None:
         assert seen == {True, False} if is_short else seen == {False}
 
     for is_short in (True, False):
-        tell(story, broker_session_timeout_ms="1000" if is_short else "9000", broker_heartbeat_interval_ms="3000")
+        tell(story, broker_session_timeout_ms="2500" if is_short else "9000", broker_heartbeat_interval_ms="3000")
 
 
 def test_a_second_node_with_the_same_directory_is_refused() -> None:

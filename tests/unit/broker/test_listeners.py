@@ -25,11 +25,11 @@ from tests.unit.broker.context import HOST, PORT, RawClient, Story, running
 
 OUTSIDE, CONTROLLER = 9093, 9094
 LISTENERS = {
-    "listeners": f"INSIDE://{HOST}:{PORT},OUTSIDE://{HOST}:{OUTSIDE},CONTROLLER://{HOST}:{CONTROLLER}",
-    "advertised.listeners": "INSIDE://inside.example:1,OUTSIDE://outside.example:2,CONTROLLER://controller.example:3",
-    "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listeners": f"INSIDE://{HOST}:{PORT},OUTSIDE://{HOST}:{OUTSIDE},ADMINS://{HOST}:{CONTROLLER}",
+    "advertised.listeners": "INSIDE://inside.example:1,OUTSIDE://outside.example:2,ADMINS://controller.example:3",
+    "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,ADMINS:PLAINTEXT",
     "inter.broker.listener.name": "INSIDE",
-    "controller.listener.names": "CONTROLLER",
+    "controller.listener.names": "ADMINS",
 }
 
 
