@@ -71,7 +71,7 @@ def planted(bug: Bug) -> Iterator[None]:
 # The wrong decisions
 
 _append_partition, _note_synced, _await = Partition._append, Partition.note_synced, _Awaited.__init__
-_append_request = produce.Appending.append
+_append_request, _wait = produce.Appending.append, produce._Waiting.__init__
 _recover, _roll, _write = Segment.recover, Log._roll, Log._write
 _replace_log = FutureLogs._replace
 _replay_batch = Shards._replay_batch
@@ -226,6 +226,10 @@ def _has_more_bytes(_self: DelayedFetch, awaited: Any) -> bool:
     return bool(_visible_bytes.get(awaited.partition.log, 0) > awaited.readable_bytes)
 
 
+def _wait_for_the_next_record(self: Any, partition: Partition, required_offset: int, *arguments: Any, **options: Any) -> None:
+    _wait(self, partition, required_offset + 1, *arguments, **options)
+
+
 BUGS = (
     Bug(name="acknowledged before the sync", replacements=((produce.Appending, "append", _append_without_waiting),)),
     Bug(name="high watermark past what is synced", replacements=((partition_state.PartitionState, "note_append", _append_as_if_synced),)),
@@ -272,6 +276,11 @@ BUGS = (
             (_Awaited, "__init__", _await_bytes),
             (DelayedFetch, "_has_enough", _has_more_bytes),
         ),
+        fits=lambda plan: plan.are_waits_judged,
+    ),
+    Bug(
+        name="produce is acknowledged with the next record",
+        replacements=((produce._Waiting, "__init__", _wait_for_the_next_record),),
         fits=lambda plan: plan.are_waits_judged,
     ),
     Bug(name="recovery point ahead", replacements=((CheckpointWriter, "_recovery_points", _recovery_points_ahead),)),

@@ -75,6 +75,12 @@ class Visibility(trio.abc.Instrument):
         index = bisect_right(ends, offset)
         return self._times[partition][index] if index < len(ends) else None
 
+    def log_end_offset(self, partition: TopicPartition) -> int:
+        """Return which offset the next record of a partition gets."""
+        incarnation = self._host.current
+        found = incarnation.broker.replicas.partitions.get(partition) if incarnation is not None and incarnation.is_up else None
+        return UNKNOWN if found is None or found.log is None else found.log.log_end_offset
+
     def since_any(self, offsets: Mapping[TopicPartition, int]) -> float | None:
         """The same of the first of several partitions that has a record at its offset."""
         known = [self.since(partition, offset) for partition, offset in offsets.items()]
@@ -159,12 +165,16 @@ class Line:
 
 @dataclass(slots=True)
 class Place:
-    """How far a fetch has come in one partition."""
+    """How far a waiter has come in one partition: the offset of the record that it waits for."""
 
     partition: TopicPartition
-    offset: int = 0
+    offset: int = UNKNOWN
     is_told: bool = False
     """Whether the session knows this offset."""
+
+
+Wait = Callable[[Line, Random], Awaitable[None]]
+"""Waits on one connection until it breaks."""
 
 
 class Waiters:
@@ -182,11 +192,13 @@ class Waiters:
         """Wait in every way."""
         trio.lowlevel.add_instrument(self._visibility)
         async with trio.open_nursery() as nursery:
-            for number, wait in enumerate((self._fetch, self._fetch, self._produce, self._produce, self._administer)):
+            waits: list[Wait] = [self._fetch, self._fetch, self._administer]
+            waits += [partial(self._produce, TopicPartition(TOPIC, index)) for index in range(TOPIC_PARTITIONS)]
+            for number, wait in enumerate(waits):
                 nursery.start_soon(self._keep_on, f"waiter-{number}", wait)
             nursery.start_soon(self._poll, "waiter-poll")
 
-    async def _keep_on(self, name: str, wait: Callable[[Line, Random], Awaitable[None]]) -> None:
+    async def _keep_on(self, name: str, wait: Wait) -> None:
         """Connect again whenever a connection breaks."""
         env = self._env(name)
         while True:
@@ -305,21 +317,18 @@ class Waiters:
 
     # Produce
 
-    async def _produce(self, line: Line, rng: Random) -> None:
-        """Send one record after the other to a topic that is synced before it is acknowledged."""
+    async def _produce(self, partition: TopicPartition, line: Line, rng: Random) -> None:
+        """Send one record after the other to a partition that no other client writes to, and that is synced before it is acknowledged."""
         await self._make_topic(line)
         while True:
-            partition = TopicPartition(TOPIC, rng.randrange(TOPIC_PARTITIONS))
             batch = bytes(build_batch([(self.world.clocks[self._host.name].wall_ms(), None, b"-")]))
             data = [PartitionProduceData(index=partition.partition, records=batch)]
-            topic = TopicProduceData(name=TOPIC, topic_id=NO_TOPIC_ID, partition_data=data)
-            base_offset = UNKNOWN
-            with self._judged(f"a produce to {partition}", lambda: self._visibility.since(partition, base_offset)):  # noqa: B023 - of this turn
+            topic = TopicProduceData(name=partition.topic, topic_id=NO_TOPIC_ID, partition_data=data)
+            offset = self._visibility.log_end_offset(partition)
+            with self._judged(f"a produce to {partition} at {offset}", partial(self._visibility.since, partition, offset)):
                 response = await line.ask(ProduceRequest(acks=-1, timeout_ms=LONGEST_WAIT_MS, topic_data=[topic]), PRODUCE)
-                told = response.responses[0].partition_responses[0]
-                if told.error_code:
+                if response.responses[0].partition_responses[0].error_code:
                     raise RefusedError
-                base_offset = told.base_offset
             await trio.sleep(rng.expovariate(1))
 
     # Metadata
