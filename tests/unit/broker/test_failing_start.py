@@ -61,7 +61,7 @@ def fail_data(broker: Any) -> None:
 
 
 def fail_metadata(broker: Any) -> None:
-    broker._raft._log.home.fail(OSError(errno.EIO, "Input/output error"))
+    broker._raft._log.log.home.fail(OSError(errno.EIO, "Input/output error"))
     broker._raft._appended.set()  # as an append that finds out does
 
 
