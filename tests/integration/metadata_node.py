@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,10 @@ def dump(path: Path) -> list[tuple[str, Any]]:
 class Node:
     """One node's data, and its properties for either software; ``properties`` are for Kafka alone, over the others."""
 
-    def __init__(self, root: Path, *, port: int = 0, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(self, root: Path, *, ports: Sequence[int] = (), properties: Mapping[str, str] | None = None) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self.root = root
-        first_port, self.controller_port = free_ports(2)
-        self.port = port or first_port
+        self.port, self.controller_port = ports or free_ports(2)
         self.data = root / "data"
         self.address = f"127.0.0.1:{self.port}"
         self.properties = {

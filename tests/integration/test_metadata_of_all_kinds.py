@@ -46,11 +46,11 @@ class SecuredNode(Node):
     """A node whose Kafka has an authorizer, and a listener for users beside the open one."""
 
     def __init__(self, root: Path) -> None:
-        port, self.users_port = free_ports(2)
+        *ports, self.users_port = free_ports(3)
         plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
         super().__init__(
             root,
-            port=port,
+            ports=ports,
             properties={
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:ANONYMOUS;User:admin",
