@@ -1,10 +1,10 @@
 """Fetch (API key 1), versions 4-18.
 
-Behaviour: answers with whole batches below the high watermark (``read_committed``: below the last stable offset), from the one that holds
-the fetch offset. The first batch of an answer is sent whole however large it is, so that a consumer always gets on; after it
-``max_bytes`` of the request and of each partition hold. Answers at once when ``min_bytes`` are there (never more than ``max_bytes``), when
-something is wrong with a partition that exists, or when none does; else waits until they are or ``max_wait_ms`` has passed. Records go from
-the segment to the socket as a leased slice.
+Behaviour: the response holds whole batches below the high watermark (``read_committed``: below the last stable offset), from the one that
+holds the fetch offset. The first batch of a response is sent whole however large it is, so that a consumer always gets on; after it
+``max_bytes`` of the request and of each partition hold. The broker responds at once when ``min_bytes`` can be read (never more than
+``max_bytes``), when something is wrong with a partition that exists, or when no partition exists. Else the fetch waits until they can be
+read or ``max_wait_ms`` has passed. Records go from the segment to the socket as a leased slice.
 
 Versions: 4 isolation level (KIP-98); 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred
 replica (KIP-392; there is never one here); 12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids (KIP-516);
@@ -59,7 +59,7 @@ Release = Callable[[], None]
 
 
 class Reading:
-    """What one pass over the partitions of a fetch found. Holds leases until it is answered or released.
+    """What one pass over the partitions of a fetch found. Holds leases until it becomes a response or is released.
 
     ``present`` are the partitions that exist on this node.
     """
@@ -88,12 +88,12 @@ class Reading:
         self._found.append((partition, size_bytes))
 
     def count_sent(self) -> None:
-        """Count the records as sent: this is the reading that is answered."""
+        """Count the records as sent: this reading becomes the response."""
         for partition, size_bytes in self._found:
             partition.sent_bytes += size_bytes
 
     def release(self) -> None:
-        """Give all leases back: the answer will be read anew."""
+        """Give all leases back: the records of the response will be read anew."""
         for release in self._releases:
             release()
 
@@ -175,19 +175,19 @@ class DelayedFetch:
         return self._missing_bytes <= 0
 
     def on_ready(self) -> None:
-        """Read again and answer."""
-        self.deferred.complete_with(self._read_and_answer)
+        """Read again and respond."""
+        self.deferred.complete_with(self._read_again)
 
-    def _read_and_answer(self) -> FetchResponse:
-        return answer(self.node, self._call, self.context, read_all(self.node, self._request, self.context))
+    def _read_again(self) -> FetchResponse:
+        return build_response(self.node, self._call, self.context, read_all(self.node, self._request, self.context))
 
     def on_expired(self) -> None:
-        """Answer with what there is."""
+        """Respond with what there is."""
         self.on_ready()
 
 
 def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse | Deferred:
-    """Answer with records, or wait for them."""
+    """Respond with records, or wait for them."""
     now_ms = node.clock.monotonic_ms()
     try:
         context = node.fetch_sessions.open(request, now_ms, is_by_id=call.version >= FIRST_VERSION_BY_ID)
@@ -196,10 +196,10 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
     reading = read_all(node, request, context)
     missing_bytes = min(request.min_bytes, request.max_bytes, node.config.fetch.max_bytes) - reading.record_bytes
     if missing_bytes <= 0 or reading.has_error or request.max_wait_ms <= 0 or not context.targets:
-        return answer(node, call, context, reading)
+        return build_response(node, call, context, reading)
     operation = DelayedFetch(node, call, request, context, call.defer())
     if not operation.expect(reading.present):
-        return answer(node, call, context, reading)
+        return build_response(node, call, context, reading)
     reading.release()
     return _delay(operation, now_ms + request.max_wait_ms)
 
@@ -327,7 +327,7 @@ def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, i
 
 
 def _not_there(node: Node, target: FetchTarget, code: ErrorCode, *, is_by_id: bool) -> PartitionData:
-    """Answer for a partition that is not found; a session that found its topic by id knows what became of it."""
+    """Return what a partition gets that is not found; a session that found its topic by id knows what became of it."""
     topics = node.image().topics
     if not target.name:
         known = topics.by_id.get(TopicId(target.topic_id))
@@ -349,8 +349,8 @@ def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -
     return found
 
 
-def answer(node: Node, call: Call, context: FetchContext, reading: Reading) -> FetchResponse:
-    """Build the response: all partitions, or those that changed since the session's last answer, neighbours of one topic under one head."""
+def build_response(node: Node, call: Call, context: FetchContext, reading: Reading) -> FetchResponse:
+    """Return all partitions, or those that changed since the session's last response, neighbours of one topic under one head."""
     response = FetchResponse(session_id=context.session_id)
     key: str | UUID | None = None
     session = context.session
@@ -372,7 +372,7 @@ def answer(node: Node, call: Call, context: FetchContext, reading: Reading) -> F
 
 
 def _tell_leader(node: Node, call: Call, response: FetchResponse, found: PartitionData, *, is_replica: bool) -> None:
-    """Say where the leader that a partition's answer names is reached; replicas know, and older clients could not be told (KIP-951)."""
+    """Say where the leader that a partition names is reached; replicas know, and older clients could not be told (KIP-951)."""
     if call.version < FIRST_VERSION_WITH_LEADER or found.current_leader is None:
         found.current_leader = None
         return

@@ -1,10 +1,12 @@
 """Produce (API key 0), versions 3-13.
 
-Behaviour: every partition is appended by itself and answers by itself; of one that is named twice the last batch counts. acks=0 is never
-answered; an error closes the connection then, which is all that such a producer can notice. acks=1 and acks=-1 are answered at once, or,
-where the topic syncs before it acknowledges (``flush.messages=1``), when the sync is done or ``timeout_ms`` has passed (REQUEST_TIMED_OUT;
-the records may stay). Other acks get INVALID_REQUIRED_ACKS. acks=-1 needs ``min.insync.replicas`` in-sync replicas before anything is
-appended. Clients may not write to internal topics.
+Behaviour: the broker appends every partition by itself, and each gets its own result; of a partition that is named twice the last batch
+counts. acks=0 gets no response; an error closes the connection then, which is all that such a producer can notice. acks=1 waits until this
+replica has the records: at once, or, where the topic syncs first (``flush.messages=1``), after the sync. acks=-1 needs
+``min.insync.replicas`` before anything is appended, and waits until the high watermark has passed the records. A wait ends with
+NOT_LEADER_OR_FOLLOWER when the leader epoch of the append ends, with NOT_ENOUGH_REPLICAS_AFTER_APPEND where the in-sync replicas became too
+few meanwhile, and with REQUEST_TIMED_OUT after ``timeout_ms``; the records may stay in each case. Other acks get INVALID_REQUIRED_ACKS.
+Clients may not write to internal topics.
 
 Versions: 3 record batches of magic 2 and a transactional id; 5 log start offset; 7 zstd; 8 errors per record (KIP-467); 9 flexible;
 10 current leader (KIP-951); 12 implicit transaction partitions (KIP-890); 13 topic ids instead of names (KIP-516). Versions 0-2 are
@@ -70,20 +72,20 @@ _CODES_OF_RECORDS = frozenset(
 class _Waiting:
     """A partition whose records are appended and not yet acknowledged. ``needs_all`` (acks=all) asks for all in-sync replicas."""
 
-    __slots__ = ("answer", "leader_epoch", "needs_all", "partition", "required_offset")
+    __slots__ = ("leader_epoch", "needs_all", "partition", "required_offset", "result")
 
-    def __init__(self, partition: Partition, required_offset: int, answer: PartitionProduceResponse, *, needs_all: bool) -> None:
+    def __init__(self, partition: Partition, required_offset: int, result: PartitionProduceResponse, *, needs_all: bool) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.required_offset = required_offset
         self.needs_all = needs_all
-        self.answer = answer
+        self.result = result
 
     def maybe_finish(self) -> bool:
         """Whether it is settled how the append came out."""
         code = self.partition.acknowledgement(self.leader_epoch, self.required_offset, needs_all=self.needs_all)
         if code:
-            _tell(self.answer, code)
+            _tell(self.result, code)
         return code is not None
 
 
@@ -112,27 +114,27 @@ class DelayedProduce:
         return not self._waiting
 
     def on_ready(self) -> None:
-        """Answer."""
+        """Respond."""
         self._deferred.complete(self._response)
 
     def on_expired(self) -> None:
-        """Answer that the rest was not safe in time."""
+        """Respond that the rest was not acknowledged in time."""
         for item in self._waiting.values():
-            _tell(item.answer, ErrorCode.REQUEST_TIMED_OUT)
+            _tell(item.result, ErrorCode.REQUEST_TIMED_OUT)
         self._deferred.complete(self._response)
 
 
 def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred | Nothing:
-    """Append what the request carries, and answer now, later or never."""
+    """Append what the request carries, and respond now, later or never."""
     appending = Appending(node.replicas, terms_of(request, call.version), node.clock.wall_ms())
     response = ProduceResponse()
     topics = request.topic_data
     if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
         topics = _each_once(topics)
     for topic in topics:
-        answers = [appending.append(topic, wanted.index, wanted.records) for wanted in topic.partition_data]
-        if answers:
-            response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+        results = [appending.append(topic, wanted.index, wanted.records) for wanted in topic.partition_data]
+        if results:
+            response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
     return respond(node, call, request, response, appending)
 
 
@@ -232,7 +234,7 @@ class Appending:
         self.leaders: list[int] = []
 
     def append(self, topic: TopicProduceData, index: int, records: Buffer | None) -> PartitionProduceResponse:
-        """Append one partition's batch and return its response, which is final unless it is in ``waiting``."""
+        """Append one partition's batch and return its result, which is final unless it is in ``waiting``."""
         terms = self._terms
         partition: Partition | None = None
         try:
@@ -245,31 +247,31 @@ class Appending:
                 return _failed(index, *terms.refusal)
             if partition.topic_partition.topic in INTERNAL_TOPICS:
                 return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
-            result = self._replicas.append(partition, records, acks=terms.acks, now_ms=self._now_ms)
+            appended = self._replicas.append(partition, records, acks=terms.acks, now_ms=self._now_ms)
         except KafkaError as error:
             if partition is not None:
                 return self.refuse(index, partition, error)
             names_nothing = terms.is_by_id and topic.topic_id == NO_TOPIC_ID
             return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID if names_nothing else error.code, str(error))
         self.moved.append(partition)
-        answer = PartitionProduceResponse(
+        result = PartitionProduceResponse(
             index=index,
-            base_offset=result.base_offset,
-            log_append_time_ms=result.append_time_ms,
-            log_start_offset=result.log_start_offset,
+            base_offset=appended.base_offset,
+            log_append_time_ms=appended.append_time_ms,
+            log_start_offset=appended.log_start_offset,
         )
         if not partition.state.is_safe_at_once:
-            self.waiting.append(_Waiting(partition, result.last_offset + 1, answer, needs_all=terms.acks == ACKS_ALL))
-        return answer
+            self.waiting.append(_Waiting(partition, appended.last_offset + 1, result, needs_all=terms.acks == ACKS_ALL))
+        return result
 
     def refuse(self, index: int, partition: Partition, error: KafkaError) -> PartitionProduceResponse:
-        """Return the answer of a partition that did not take what it was sent, and count it."""
+        """Return the result of a partition that did not take what it was sent, and count it."""
         partition.failed_append_count += error.code not in _EXPECTED
-        answer = _answer_error(index, error, partition)
+        result = _error_result(index, error, partition)
         if error.code in _STALE_LEADER and self._terms.tells_leader:
-            answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+            result.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
             self.leaders.append(partition.leader)
-        return answer
+        return result
 
 
 def _delay(node: Node, call: Call, request: ProduceRequest, response: ProduceResponse, waiting: list[_Waiting]) -> Deferred:
@@ -288,18 +290,18 @@ def _close_if_failed(response: ProduceResponse) -> None:
         ProtocolError: a partition failed; closing the connection is the only way to tell.
     """
     for topic in response.responses:
-        for answer in topic.partition_responses:
-            if answer.error_code:
-                code = ErrorCode.of(answer.error_code)
-                raise ProtocolError(f"produce with acks=0 to {topic.name or topic.topic_id}-{answer.index} failed with {code.name}")
+        for result in topic.partition_responses:
+            if result.error_code:
+                code = ErrorCode.of(result.error_code)
+                raise ProtocolError(f"produce with acks=0 to {topic.name or topic.topic_id}-{result.index} failed with {code.name}")
 
 
 def _failed(index: int, code: ErrorCode, text: str | None) -> PartitionProduceResponse:
     return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=text)
 
 
-def _tell(answer: PartitionProduceResponse, code: ErrorCode) -> None:
-    answer.error_code, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset = code, -1, -1, -1
+def _tell(result: PartitionProduceResponse, code: ErrorCode) -> None:
+    result.error_code, result.base_offset, result.log_append_time_ms, result.log_start_offset = code, -1, -1, -1
 
 
 def _refuse_zstd(records: memoryview) -> None:
@@ -313,13 +315,13 @@ def _refuse_zstd(records: memoryview) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
 
 
-def _answer_error(index: int, error: KafkaError, partition: Partition) -> PartitionProduceResponse:
-    """Return the answer of a partition that refused what it was sent."""
-    answer = _failed(index, error.code, str(error))
+def _error_result(index: int, error: KafkaError, partition: Partition) -> PartitionProduceResponse:
+    """Return the result of a partition that refused what it was sent."""
+    result = _failed(index, error.code, str(error))
     if error.code in _CODES_OF_RECORDS and not isinstance(error, NotOneBatchError):
-        answer.log_start_offset = partition.log_start_offset
+        result.log_start_offset = partition.log_start_offset
     if isinstance(error, RejectedRecordsError):
-        answer.record_errors = [
+        result.record_errors = [
             BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=text) for batch_index, text in error.record_errors
         ]
-    return answer
+    return result

@@ -34,7 +34,7 @@ async def steps_of_five_minutes() -> int:
 
 
 def test_fetches_that_wait_cost_nothing_while_nothing_happens() -> None:
-    """A long poll is an entry in a list and a timer in a heap: nobody wakes up for it before its time."""
+    """A long poll is an entry in a list and a timer in a heap: no task wakes up for it before its time."""
 
     async def story(node: Story) -> None:
         await node.create_topic("idle", 10)
@@ -67,7 +67,7 @@ def test_records_wake_only_those_who_wait_for_their_partition() -> None:
     tell(story)
 
 
-def test_nobody_waits_for_more_bytes_than_may_be_sent() -> None:
+def test_no_fetch_waits_for_more_bytes_than_may_be_sent() -> None:
     async def story(node: Story) -> None:
         await node.create_topic("a")
         await node.produce("a", batch(b"x" * 100))
@@ -164,7 +164,7 @@ def two_partitions(second: int) -> FetchRequest:
 
 
 def test_a_partition_that_is_not_there_lets_the_others_wait() -> None:
-    """As in Apache Kafka, its error comes along with the answer of the rest."""
+    """As in Apache Kafka, its error comes along with the response of the rest."""
 
     async def story(node: Story) -> None:
         await node.create_topic("a")
@@ -179,7 +179,7 @@ def test_a_partition_that_is_not_there_lets_the_others_wait() -> None:
     tell(story)
 
 
-def test_where_no_partition_is_there_nobody_waits() -> None:
+def test_where_no_partition_is_there_no_fetch_waits() -> None:
     async def story(node: Story) -> None:
         began = trio.current_time()
         assert (await node.fetch("nowhere", 0, max_wait_ms=WAIT_MS)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -214,7 +214,7 @@ def lead_anew(node: Story) -> None:
 
 @pytest.mark.parametrize("version", [12, 15, 16, 18])
 def test_a_fenced_consumer_learns_the_leader_and_its_address(version: int) -> None:
-    """KIP-951, as Apache Kafka 4.3 answers after a restart: from version 16 on."""
+    """KIP-951, as Apache Kafka 4.3 responds after a restart: from version 16 on."""
 
     async def story(node: Story) -> None:
         topic_id = await node.create_topic("a")
@@ -241,8 +241,8 @@ def test_a_producer_learns_where_the_leader_is(version: int) -> None:
         assert state.registration is not None
         state.apply(replace(state.registration, leader_epoch=LeaderEpoch(5)), is_online=False, now_ms=0)
         response: ProduceResponse = await node.ask(produce_request("a", batch(b"one")), version)
-        (answer,) = response.responses[0].partition_responses
-        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert (answer.current_leader is None, len(response.node_endpoints)) == ((True, 0) if version < 10 else (False, 1))
+        (result,) = response.responses[0].partition_responses
+        assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (result.current_leader is None, len(response.node_endpoints)) == ((True, 0) if version < 10 else (False, 1))
 
     tell(story)

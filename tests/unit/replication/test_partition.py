@@ -88,7 +88,7 @@ def test_a_reader_of_another_leader_epoch_is_told(epoch: int, code: ErrorCode) -
     run_story(main)
 
 
-def test_a_partition_without_leadership_serves_nobody() -> None:
+def test_a_partition_without_leadership_serves_no_client() -> None:
     async def main() -> None:
         async with running() as context:
             context.create_topic()
@@ -192,7 +192,7 @@ def test_a_leader_that_appends_knows_its_end_while_it_syncs() -> None:
     run_story(main)
 
 
-def test_who_waits_for_an_end_goes_on_when_the_sync_fails() -> None:
+def test_a_request_that_waits_for_an_end_goes_on_when_the_sync_fails() -> None:
     async def main() -> None:
         config = LogConfig(flush_messages=1)
         async with running(config=config) as killed:
@@ -322,7 +322,7 @@ def test_transactional_batches_are_refused_until_there_are_transactions() -> Non
     run_story(main)
 
 
-def test_special_timestamps_are_answered() -> None:
+def test_special_timestamps_are_found() -> None:
     async def main() -> None:
         async with running() as context:
             context.create_topic()

@@ -330,7 +330,7 @@ def test_an_isr_that_shrank_below_the_minimum_after_the_append_is_told() -> None
     [{"leader": SECOND, "leader_epoch": 1}, {"leader_epoch": 1}, {"is_online": False}],
     ids=["led elsewhere", "led anew", "offline"],
 )
-def test_an_append_whose_leader_epoch_ended_is_refused_whoever_leads_now(metadata: dict[str, Any]) -> None:
+def test_an_append_whose_leader_epoch_ended_is_refused_whichever_broker_leads_now(metadata: dict[str, Any]) -> None:
     """Another leader may have put another record at that offset."""
     group = Group()
     group.append(5)
@@ -383,7 +383,7 @@ def test_a_member_a_stranger_and_a_second_change_are_not_proposed() -> None:
     assert group.shrink() is None
 
 
-def test_a_proposed_member_counts_before_the_controller_answers() -> None:
+def test_a_proposed_member_counts_before_the_controller_responds() -> None:
     """The controller may have taken the proposal, and elect it."""
     group = Group(isr=(1, 2))
     group.append(10)

@@ -44,7 +44,7 @@ def test_an_operation_that_is_not_ready_waits_on() -> None:
     assert operation.asked == ["a", "a"]
 
 
-def test_a_key_that_nobody_watches_asks_nobody() -> None:
+def test_a_key_that_is_not_watched_asks_no_operation() -> None:
     purgatory: Purgatory[str] = Purgatory(TimerQueue())
     operation = Waiting(is_ready=True)
     purgatory.watch(operation, ["a"], 100)

@@ -139,7 +139,7 @@ def test_an_append_that_comes_when_the_node_is_cancelled_is_not_safe_and_no_erro
     run_story(main)
 
 
-def test_everyone_who_waits_is_asked_once_after_a_whole_request() -> None:
+def test_all_that_wait_are_asked_once_after_a_whole_request() -> None:
     async def main() -> None:
         async with running() as context:
             context.create_topic("a", partitions=3)
