@@ -150,8 +150,9 @@ class Consumer:
             self._committer.commit_as(self._membership)
             self._nursery.start_soon(self._membership.run)
         callbacks = RebalanceCallbacks(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
-        self._membership.is_creating_topics = self._pattern is None
-        self._rebalancer = Rebalancer(self.config, self._subscriptions, self._membership, self._committer, callbacks)
+        self._rebalancer = Rebalancer(
+            self.config, self._subscriptions, self._membership, self._committer, callbacks, is_creating_topics=self._pattern is None
+        )
         self._membership.request_join("the subscription changed")
         await trio.lowlevel.checkpoint()
 

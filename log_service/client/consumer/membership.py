@@ -82,6 +82,7 @@ class Membership:
         self._group_id = group_id
         self._on_change = on_change
         self._subscribing: Subscribing | None = None
+        self._is_creating_topics = False
         self._scope = trio.CancelScope()
         self._wakeup = trio.Event()
         self._outcome: JoinOutcome | None = None
@@ -94,7 +95,6 @@ class Membership:
         self.member_id = ""
         self.generation_id = NO_GENERATION
         self.is_join_needed = False
-        self.is_creating_topics = True  # whether a join may create the topics that it is about
 
     def __repr__(self) -> str:
         return f"<Membership {self._group_id} member={self.member_id!r} generation={self.generation_id}>"
@@ -120,10 +120,11 @@ class Membership:
         self._is_polling = is_polling
         self._polled_ms = self._now_ms()
 
-    def start_join(self, subscribing: Subscribing) -> None:
-        """Join, or join again, with what ``subscribing`` returns for each assignor."""
+    def start_join(self, subscribing: Subscribing, *, is_creating_topics: bool) -> None:
+        """Join, or join again, with what ``subscribing`` returns for each assignor. As the leader the member may create missing topics."""
         assert not self.is_joining, "one join at a time"
         self._subscribing = subscribing
+        self._is_creating_topics = is_creating_topics
         self.is_join_needed = False
         self._wakeup.set()
 
@@ -300,7 +301,7 @@ class Membership:
             for each in response.members
         ]
         topics = {topic for member in members for topic in member.subscription.topics}
-        view = await self._cluster.refresh(topics, is_creating=self.is_creating_topics)
+        view = await self._cluster.refresh(topics, is_creating=self._is_creating_topics)
         counts = {topic: view.topics[topic].partition_count for topic in topics if topic in view.topics}
         self._assigned_by = self._shape_of(topics, view)
         if response.skip_assignment:

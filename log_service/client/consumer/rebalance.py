@@ -44,12 +44,15 @@ class Rebalancer:
         membership: Membership,
         committer: Committer,
         callbacks: RebalanceCallbacks,
+        *,
+        is_creating_topics: bool,
     ) -> None:
         self._config = config
         self._subscriptions = subscriptions
         self._membership = membership
         self._committer = committer
         self._callbacks = callbacks
+        self._is_creating_topics = is_creating_topics
         self._previous: tuple[TopicPartition, ...] = ()
         self._previous_generation = -1
         self.is_cooperative = all(ASSIGNORS[name].is_cooperative for name in config.partition_assignment_strategy)
@@ -69,7 +72,7 @@ class Rebalancer:
             await self._take_over(outcome)
         if membership.is_join_needed and not membership.is_joining:
             await self._prepare()
-            membership.start_join(self._subscribing)
+            membership.start_join(self._subscribing, is_creating_topics=self._is_creating_topics)
 
     def look_at(self, view: ClusterView) -> None:
         """Join again if this member assigned by partition counts or racks that have changed."""
