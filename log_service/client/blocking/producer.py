@@ -83,6 +83,7 @@ class BlockingProducer(Blocking[Producer]):
         accumulator = producer.accumulator
         assert isinstance(accumulator, SharedAccumulator), "it was asked to be shared"
         self._accumulator = accumulator
+        self._intake = producer.intake
         self._is_wake_sent = False
 
     def send(
@@ -102,15 +103,11 @@ class BlockingProducer(Blocking[Producer]):
             KafkaError: as ``Producer.send``; what is only found out later, the receipt raises.
             TypeError: as ``Producer.send``.
         """
-        producer = self._producer
-        if not (producer.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
-            if producer.interceptors:
-                topic, value, key, headers, timestamp_ms, partition = producer.intercepted(
-                    topic, value, key, headers, timestamp_ms, partition
-                )
-            value, key = producer.serialize_value(value), producer.serialize_key(key)
+        producer, intake = self._producer, self._intake
+        if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
+            topic, value, key, headers, timestamp_ms, partition = intake.prepared(topic, value, key, headers, timestamp_ms, partition)
         pairs = checked_headers(headers) if headers else ()
-        size_bytes = producer.size_of(key, value, pairs)
+        size_bytes = intake.size_of(key, value, pairs)
         self._portal.require_open()
         view = producer.cluster.view.topics.get(topic)
         limit_ms = producer.config.max_block_ms
@@ -120,7 +117,7 @@ class BlockingProducer(Blocking[Producer]):
         with accumulator.lock:
             if producer.is_closed or not accumulator.has_room_for(size_bytes):
                 self._wait_for_room(size_bytes, limit_ms)
-            delivery, due_ms = producer.place(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
+            delivery, due_ms = intake.place(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
         if producer.is_sender_late_for(due_ms):
             self._send_wake()
         return _new(BlockingDelivery, (*delivery, self._portal))
@@ -139,8 +136,8 @@ class BlockingProducer(Blocking[Producer]):
 
         Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken.
         """
-        producer, portal = self._producer, self._portal
-        is_run = producer.is_plain and producer.partitioner is None
+        intake, portal = self._intake, self._portal
+        is_run = intake.is_run_possible
         contents = [to_bytes(value) for value in values] if is_run else list(values)
         pairs = checked_headers(headers)
         receipts: list[BlockingDelivery] = []
@@ -150,7 +147,7 @@ class BlockingProducer(Blocking[Producer]):
             receipts.append(receipt)
             if is_run:
                 with self._accumulator.lock:
-                    placed = producer.place_run(receipt.delivery, contents, len(receipts), pairs, on_delivery)
+                    placed = intake.place_run(receipt.delivery, contents, len(receipts), pairs, on_delivery)
                 receipts += map(_new_receipt, zip(repeat(receipt.batch), placed, repeat(receipt.timestamp_ms), repeat(portal)))
                 if receipt.batch.is_closed:
                     self._send_wake()

@@ -1,6 +1,7 @@
 """Records on their way in.
 
-- ``producer``: the public class. ``interception``: serializers, interceptors, headers. ``partitioning``: which partition a record goes to.
+- ``producer``: the public class. ``intake``: from ``send`` into a batch, with ``interception`` (serializers, interceptors, headers) and
+  ``partitioning`` (which partition a record goes to).
 - ``accumulator``: batches that wait, by partition; ``shared_accumulator`` is the one for threads. ``delivery``: one batch, and the receipts
   of its records.
 - ``sender``: the task that sends batches to leaders. ``verdicts``: what a response means for a batch. ``sequences``: the numbers that make

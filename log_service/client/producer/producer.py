@@ -1,13 +1,13 @@
 """The producer: takes records, gives receipts, and closes without losing any.
 
-Decides the partition of a record, and when ``send`` has to wait: for room, or for a topic or partition that the client does not know yet.
-``accumulator`` has the batches, ``sender`` the retries, ``sequences`` the numbers.
+Decides when ``send`` has to wait: for room, or for a topic or partition that the client does not know yet. ``intake`` puts a record into a
+batch, ``accumulator`` has the batches, ``sender`` the retries, ``sequences`` the numbers.
 
 Invariants: every record that was taken is settled, with metadata or an error; ``buffer_memory`` bounds what waits; once closed, nothing
 is taken.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from operator import index
 from types import TracebackType
@@ -21,8 +21,9 @@ from log_service.client.connections.env import real_env
 from log_service.client.metrics import ProducerMeter, ProducerMetrics
 from log_service.client.producer.accumulator import NEVER_MS, Accumulator
 from log_service.client.producer.delivery import Delivery, DeliveryCallback
-from log_service.client.producer.interception import ProducerInterceptor, ProducerRecord, Serializer, checked_headers, serializing, to_bytes
-from log_service.client.producer.partitioning import KeyPlacement, Partitioner, StickyPlacement
+from log_service.client.producer.intake import Intake
+from log_service.client.producer.interception import ProducerInterceptor, Serializer, checked_headers, to_bytes
+from log_service.client.producer.partitioning import Partitioner
 from log_service.client.producer.sender import Sender
 from log_service.client.producer.sequences import Sequences
 from log_service.client.producer.shared_accumulator import SharedAccumulator
@@ -30,9 +31,6 @@ from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.client import ProducerConfig
 from log_service.records.record import RecordHeader
-
-RECORD_OVERHEAD_BYTES = 64
-MAX_TIMESTAMP_MS = 2**63
 
 
 class Producer:
@@ -60,20 +58,23 @@ class Producer:
     ) -> None:
         self.config = ProducerConfig.of(bootstrap_servers, settings)
         self._env = env or real_env()
-        self.partitioner = partitioner
         self.wall_ms = self._env.clock.wall_ms
         self.monotonic_ms = self._env.clock.monotonic_ms
-        self.serialize_key = serializing(key_serializer)
-        self.serialize_value = serializing(value_serializer)
-        self.interceptors = tuple(interceptors)
-        self.is_plain = not self.interceptors and key_serializer is None and value_serializer is None
         self._meter = ProducerMeter(self.monotonic_ms, self.config.enable_metrics)
         self._sequences = Sequences() if self.config.enable_idempotence else None
         kind = SharedAccumulator if is_shared else Accumulator
         self.accumulator = kind(self.config, self._sequences, self.monotonic_ms)
-        self._keyed = KeyPlacement()
-        load = self.accumulator.waiting_count if self.config.partitioner_adaptive_partitioning_enable else None
-        self._sticky = StickyPlacement(self._env.rng, self.config.batch_size, load)
+        self.intake = Intake(
+            self.config,
+            self.accumulator,
+            partitioner=partitioner,
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            interceptors=interceptors,
+            rng=self._env.rng,
+            wall_ms=self.wall_ms,
+        )
+        self._size_of, self._place = self.intake.size_of, self.intake.place  # called for every record
         self._stack = AsyncExitStack()
         self._blocked_count = 0
         self.is_closed = True
@@ -86,7 +87,7 @@ class Producer:
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self.cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=True, is_idle=self.accumulator.is_idle)
-        self._sender = Sender(self.cluster, self.config, self.accumulator, self._sequences, self._meter, on_leaderless=self._sticky.leave)
+        self._sender = Sender(self.cluster, self.config, self.accumulator, self._sequences, self._meter, on_leaderless=self.intake.leave)
         self._nursery.start_soon(self._sender.run)
         self._nursery.start_soon(self.cluster.keep_fresh)
         self.is_closed = False
@@ -118,10 +119,11 @@ class Producer:
             TypeError: key, value, headers, timestamp or partition are not of their types.
             Exception: whatever an interceptor, a serializer or the partitioner raised.
         """
-        if self.interceptors:
-            topic, value, key, headers, timestamp_ms, partition = self.intercepted(topic, value, key, headers, timestamp_ms, partition)
+        intake = self.intake
+        if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
+            topic, value, key, headers, timestamp_ms, partition = intake.prepared(topic, value, key, headers, timestamp_ms, partition)
         pairs = checked_headers(headers) if headers else ()
-        return await self.take(topic, self.serialize_value(value), self.serialize_key(key), pairs, timestamp_ms, partition, on_delivery)
+        return await self._take(topic, value, key, pairs, timestamp_ms, partition, on_delivery)
 
     def send_nowait(
         self,
@@ -135,11 +137,11 @@ class Producer:
         on_delivery: DeliveryCallback | None = None,
     ) -> Delivery:
         """The same without waiting. Raises ``trio.WouldBlock`` where ``send`` would wait."""
-        if self.interceptors:
-            topic, value, key, headers, timestamp_ms, partition = self.intercepted(topic, value, key, headers, timestamp_ms, partition)
+        intake = self.intake
+        if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
+            topic, value, key, headers, timestamp_ms, partition = intake.prepared(topic, value, key, headers, timestamp_ms, partition)
         pairs = checked_headers(headers) if headers else ()
-        value, key = self.serialize_value(value), self.serialize_key(key)
-        size_bytes = self.size_of(key, value, pairs)
+        size_bytes = intake.size_of(key, value, pairs)
         view = self.cluster.view.topics.get(topic) if not self.is_closed else None
         if view is None or not view.has(partition) or not self.accumulator.has_room_for(size_bytes):
             self._require_open()
@@ -160,15 +162,15 @@ class Producer:
 
         Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken.
         """
-        if not self.is_plain or self.partitioner is not None:
+        if not self.intake.is_run_possible:
             each = {"headers": headers, "timestamp_ms": timestamp_ms, "partition": partition, "on_delivery": on_delivery}
             return [await self.send(topic, value, **each) for value in values]  # type: ignore[arg-type]
         contents, pairs = [to_bytes(value) for value in values], checked_headers(headers)
         deliveries: list[Delivery] = []
         while len(deliveries) < len(contents):
-            first = await self.take(topic, contents[len(deliveries)], None, pairs, timestamp_ms, partition, on_delivery)
+            first = await self._take(topic, contents[len(deliveries)], None, pairs, timestamp_ms, partition, on_delivery)
             deliveries.append(first)
-            deliveries += first.behind(self.place_run(first, contents, len(deliveries), pairs, on_delivery))
+            deliveries += first.behind(self.intake.place_run(first, contents, len(deliveries), pairs, on_delivery))
             if first.batch.is_closed:
                 self._sender.wake()
             await trio.lowlevel.checkpoint()
@@ -218,18 +220,9 @@ class Producer:
             buffered_bytes=self.accumulator.buffered_bytes,
         )
 
-    def intercepted(  # noqa: PLR0917 - one argument per field, as they were given
-        self, topic: str, value: Any, key: Any, headers: Iterable[RecordHeader], timestamp_ms: int | None, partition: int | None
-    ) -> ProducerRecord:
-        """Let the interceptors see a record. Raises what they raise."""
-        record = ProducerRecord(topic, value, key, tuple(headers), timestamp_ms, partition)
-        for interceptor in self.interceptors:
-            record = interceptor(record)
-        return record
-
     # Taking one record, serialized already
 
-    async def take(  # noqa: PLR0917 - called for every record, where keywords cost
+    async def _take(  # noqa: PLR0917 - called for every record, where keywords cost
         self,
         topic: str,
         value: bytes | None,
@@ -240,7 +233,7 @@ class Producer:
         on_delivery: DeliveryCallback | None,
     ) -> Delivery:
         """``send`` for a record whose key and value are bytes already."""
-        size_bytes = self.size_of(key, value, headers)
+        size_bytes = self._size_of(key, value, headers)
         view = self.cluster.view.topics.get(topic) if not self.is_closed else None
         limit_ms = self.config.max_block_ms
         if view is None or (partition is not None and not view.has(partition)):
@@ -256,24 +249,6 @@ class Producer:
             await trio.lowlevel.checkpoint()
         return delivery
 
-    def size_of(self, key: bytes | None, value: bytes | None, headers: tuple[RecordHeader, ...]) -> int:
-        """Return a bound of a record's size.
-
-        Raises:
-            KafkaError: MESSAGE_TOO_LARGE, more than ``max_request_size``.
-        """
-        size_bytes = RECORD_OVERHEAD_BYTES
-        if key is not None:
-            size_bytes += len(key)
-        if value is not None:
-            size_bytes += len(value)
-        if headers:
-            size_bytes += sum(len(name) * 4 + len(content or b"") + 10 for name, content in headers)
-        if size_bytes > self.config.max_request_size:
-            text = f"the record takes about {size_bytes} bytes, more than max_request_size {self.config.max_request_size}"
-            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
-        return size_bytes
-
     def _append(  # noqa: PLR0917 - called for every record, where keywords cost
         self,
         view: TopicView,
@@ -285,7 +260,7 @@ class Producer:
         size_bytes: int,
         on_delivery: DeliveryCallback | None,
     ) -> Delivery:
-        delivery, due_ms = self.place(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
+        delivery, due_ms = self._place(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
         if due_ms < NEVER_MS and self._sender.is_late_for(due_ms):
             self._sender.wake()
         now_ms = self.monotonic_ms()
@@ -294,58 +269,6 @@ class Producer:
             self._is_yield_due = True
             self._yield_ms = now_ms + self.config.linger_ms
         return delivery
-
-    def place(  # noqa: PLR0917 - called for every record, where keywords cost
-        self,
-        view: TopicView,
-        partition: int | None,
-        key: bytes | None,
-        value: bytes | None,
-        headers: tuple[RecordHeader, ...],
-        timestamp_ms: int | None,
-        size_bytes: int,
-        on_delivery: DeliveryCallback | None,
-    ) -> tuple[Delivery, int]:
-        """Put a record into a batch, for which there is room. Returns its receipt, and the time at which the sender has to look.
-
-        Raises:
-            KafkaError: INVALID_TIMESTAMP, INVALID_PARTITIONS.
-            TypeError: partition or timestamp is no whole number.
-        """
-        partition = self._choose(view, key, value, size_bytes) if partition is None else index(partition)
-        if timestamp_ms is None:
-            timestamp_ms = self.wall_ms()
-        elif not 0 <= index(timestamp_ms) < MAX_TIMESTAMP_MS:
-            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"a timestamp is from 0 to {MAX_TIMESTAMP_MS - 1} ms, not {timestamp_ms}")
-        return self.accumulator.append(view.name, partition, timestamp_ms, key, value, headers, on_delivery)
-
-    def place_run(
-        self,
-        first: Delivery,
-        contents: Sequence[bytes | None],
-        start: int,
-        headers: tuple[RecordHeader, ...],
-        on_delivery: DeliveryCallback | None,
-    ) -> range:
-        """Put the values from ``start`` on behind ``first``, into the same batch, while it has room; returns their indexes there."""
-        before_bytes = first.batch.size_bytes
-        placed = self.accumulator.append_run(first, contents, start, headers, on_delivery)
-        self._sticky.note_placed(first.batch.topic_partition, first.batch.size_bytes - before_bytes)
-        return placed
-
-    def _choose(self, view: TopicView, key: bytes | None, value: bytes | None, size_bytes: int) -> int:
-        count = len(view.partitions)
-        if self.partitioner is not None:
-            chosen = self.partitioner(view.name, key, value, count)
-            if chosen is not None:
-                if not 0 <= index(chosen) < count:
-                    raise KafkaError(
-                        ErrorCode.INVALID_PARTITIONS, f"the partitioner chose {chosen}; {view.name!r} has partitions 0 to {count - 1}"
-                    )
-                return chosen
-        if key is not None and not self.config.partitioner_ignore_keys:
-            return self._keyed.partition(key, count)
-        return self._sticky.place(view.name, size_bytes, count, view.available)
 
     def is_sender_late_for(self, due_ms: int) -> bool:
         """Whether the sender has to be woken for what is due then; from any thread."""

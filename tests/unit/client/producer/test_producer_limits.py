@@ -185,9 +185,9 @@ def test_what_cannot_become_a_record_is_told_to_the_sender_and_harms_no_other(
         with pytest.raises(expected):
             producer.send_nowait(**{"topic": "t", "value": b"x", **record})
         assert producer.accumulator.is_empty, "nothing of it was taken"
-        producer.interceptors = ()
-        producer.serialize_value = producer.serialize_key = lambda content: content
-        producer.partitioner = None
+        producer.intake.interceptors = ()
+        producer.intake.serialize_value = producer.intake.serialize_key = lambda content: content
+        producer.intake.partitioner = None
         await (await producer.send("t", b"good")).wait()
 
     assert tell(story, **settings).logs[0].values == [b"good"]

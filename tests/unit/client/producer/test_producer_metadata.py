@@ -69,7 +69,7 @@ def test_a_record_that_comes_as_its_topic_is_dropped_is_delivered() -> None:
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         view = await producer.find_topic("t", None)
         producer.cluster.forget(["t"])
-        delivery, _ = producer.place(view, 0, None, b"x", (), None, 100, None)
+        delivery, _ = producer.intake.place(view, 0, None, b"x", (), None, 100, None)
         producer.wake_sender()
         assert (await delivery.wait()).offset == 0
 
