@@ -1,8 +1,8 @@
 """The composition root of a node: the only package that knows every subsystem, and the handlers of the APIs.
 
 - ``main``: ``serve``, one node in the foreground: files, signals, exit codes. ``env``: the real world that it runs on.
-- ``broker``: ``Broker``, which starts the rooms in order and stops them in order. Its steps are ``identity``, ``lifecycle``,
-  ``bound_network``, ``warm_up`` and ``timer_task``; ``one_error`` says why it failed.
+- ``broker``: ``Broker``, which starts the rooms in order and stops them in order. ``rooms`` makes them. Its steps are
+  ``lifecycle``, ``warm_up`` and ``timer_task``; ``one_error`` says why a start failed.
 - ``registry``: THE table of APIs, one row each. ``pipeline``: the path of a request: decode, authorize, find its quota, handle, respond.
   ``call``: one request, and the three things that a handler may give back for it: a response, a ``Deferred``, ``NOTHING``. ``echo``: how a
   request that failed as a whole is answered. ``node``: what handlers may use.

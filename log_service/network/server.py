@@ -32,9 +32,22 @@ logger = logging.getLogger(__name__)
 
 
 class Server:
-    """One listener of a node. ``run`` serves until it is drained or cancelled."""
+    """One listener of a node. ``run`` serves until it is drained or cancelled.
 
-    def __init__(self, *, env: Env, listener: ListenerConfig, limits: NetworkLimits, handler: FrameHandler, shared: ServerBudget) -> None:
+    ``bound`` is what listens already, if anything does: a broker tells the controller which ports it bound before it serves them, and the
+    operating system keeps the connections that come meanwhile, as many as the backlog allows.
+    """
+
+    def __init__(
+        self,
+        *,
+        env: Env,
+        listener: ListenerConfig,
+        limits: NetworkLimits,
+        handler: FrameHandler,
+        shared: ServerBudget,
+        bound: Listener | None = None,
+    ) -> None:
         self.name = listener.name
         self.bound_host = listener.host
         self.bound_port = listener.port
@@ -50,7 +63,7 @@ class Server:
         self._closed_request_count = 0
         self._closed_bytes_received = 0
         self._closed_bytes_sent = 0
-        self._listener: Listener | None = None
+        self._listener = bound
         self._is_draining = False
         self._emptied = trio.Event()
 
@@ -84,7 +97,8 @@ class Server:
         Raises:
             OSError: the address cannot be bound.
         """
-        self._listener = await self._env.network.listen(self._config.host, self._config.port, backlog=self._limits.backlog)
+        if self._listener is None:
+            self._listener = await self._env.network.listen(self._config.host, self._config.port, backlog=self._limits.backlog)
         self.bound_host, self.bound_port = self._listener.host, self._listener.port
         try:
             async with trio.open_nursery() as nursery:

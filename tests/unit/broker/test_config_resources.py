@@ -119,7 +119,7 @@ def test_dynamic_configuration_survives_a_restart() -> None:
         async with running(world) as node:
             config = log_of(node).config
             assert (config.retention_ms, config.segment_bytes, config.max_message_bytes) == (70_000, 3_000_000, 5_000)
-            assert node.broker._logs.cleaner.config.backoff_ms == 77
+            assert node.broker.ground.logs.cleaner.config.backoff_ms == 77
             assert (await described(node, GROUP, "g"))["consumer.session.timeout.ms"] == "50000"
             assert (await described(node, METRICS, "m"))["interval.ms"] == "5000"
             assert await described(node, BROKER, "") == {"log.retention.ms": "70000"}
@@ -164,8 +164,8 @@ def test_values_that_another_version_left_in_the_metadata_are_passed_over() -> N
                     "max.connections.per.ip.overrides",
                 )
             ]
-            assert node.broker._controller._runtime is not None
-            node.broker._controller._runtime.tell(lambda decision: decision.records.extend(left))
+            assert node.broker.rooms.controller._runtime is not None
+            node.broker.rooms.controller._runtime.tell(lambda decision: decision.records.extend(left))
             await set_dynamically(node, BROKER, "1", "num.io.threads", "5")
             assert (await described(node, BROKER, "1"))["max.connections"] == "10000"
             assert log_of(node).config.retention_ms == 604_800_000

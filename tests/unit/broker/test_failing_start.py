@@ -32,7 +32,7 @@ class FailingIn:
         self.is_started = False
 
     async def run(self) -> None:
-        while not hasattr(self.broker, "_background"):
+        while self.broker._rooms is None:
             await trio.lowlevel.checkpoint()
         for _ in range(self.turn):
             await trio.lowlevel.checkpoint()
@@ -57,7 +57,7 @@ async def failing_once(world: World, path: str) -> AsyncIterator[Story]:
 
 
 def fail_data(broker: Any) -> None:
-    broker._logs.directories[0].fail(OSError(errno.EIO, "Input/output error"))
+    broker.ground.logs.directories[0].fail(OSError(errno.EIO, "Input/output error"))
 
 
 def fail_metadata(broker: Any) -> None:

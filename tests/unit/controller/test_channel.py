@@ -67,7 +67,7 @@ async def two_nodes(world: World) -> AsyncIterator[dict[str, Broker]]:
 async def channel_of(world: World, local: Broker, find: Callable[[], Endpoint | None]) -> AsyncIterator[ActiveController]:
     env = world.client_env("channel")
     async with open_pool(env, RpcSettings(client_id="broker-2")) as pool:
-        yield ActiveController(local=local._controller, find=find, pool=pool, rng=env.rng)
+        yield ActiveController(local=local.rooms.controller, find=find, pool=pool, rng=env.rng)
 
 
 async def create(channel: ActiveController, name: str, timeout_ms: int = 5_000) -> ErrorCode:
@@ -97,7 +97,7 @@ def test_the_controller_of_this_process_is_asked_without_a_connection() -> None:
 
 def test_a_request_goes_to_the_node_that_leads() -> None:
     async def story(world: World, nodes: dict[str, Broker]) -> None:
-        nodes["two"]._controller.resign()
+        nodes["two"].rooms.controller.resign()
         async with channel_of(world, nodes["two"], lambda: controller_of("one")) as channel:
             assert await create(channel, "orders") is ErrorCode.NONE
             assert await create(channel, "orders") is ErrorCode.TOPIC_ALREADY_EXISTS
@@ -109,7 +109,7 @@ def test_a_request_goes_to_the_node_that_leads() -> None:
 
 def test_a_node_that_leads_no_more_says_so_and_the_leader_is_looked_for_again() -> None:
     async def story(world: World, nodes: dict[str, Broker]) -> None:
-        nodes["two"]._controller.resign()
+        nodes["two"].rooms.controller.resign()
         found = iter((None, controller_of("nowhere"), controller_of("two"), controller_of("two")))
         asked: list[Endpoint | None] = []
 
@@ -126,7 +126,7 @@ def test_a_node_that_leads_no_more_says_so_and_the_leader_is_looked_for_again() 
 
 def test_while_no_node_leads_a_request_ends_with_its_time() -> None:
     async def story(world: World, nodes: dict[str, Broker]) -> None:
-        nodes["two"]._controller.resign()
+        nodes["two"].rooms.controller.resign()
         async with channel_of(world, nodes["two"], lambda: None) as channel:
             started_s = trio.current_time()
             with pytest.raises(KafkaError) as raised:
@@ -139,7 +139,7 @@ def test_while_no_node_leads_a_request_ends_with_its_time() -> None:
 
 def test_a_response_that_is_lost_costs_the_request_unless_it_may_be_repeated() -> None:
     async def story(world: World, nodes: dict[str, Broker]) -> None:
-        nodes["two"]._controller.resign()
+        nodes["two"].rooms.controller.resign()
         async with channel_of(world, nodes["two"], lambda: controller_of("one")) as channel, trio.open_nursery() as nursery:
             assert await create(channel, "warm") is ErrorCode.NONE
 
@@ -162,7 +162,7 @@ def test_a_controller_that_does_not_lead_forwards_nothing() -> None:
     """The controller's listener answers for its own node: a broker behind it looks for the leader by itself."""
 
     async def story(world: World, nodes: dict[str, Broker]) -> None:
-        nodes["two"]._controller.resign()
+        nodes["two"].rooms.controller.resign()
         env = world.client_env("channel")
         async with open_pool(env, RpcSettings(client_id="broker-2")) as pool:
             request = CreateTopicsRequest(topics=[new_topic("orders", 1, 1)])
@@ -188,7 +188,7 @@ def test_a_broker_joins_the_cluster_of_another_nodes_controller(monkeypatch: pyt
     monkeypatch.setattr("log_service.broker.handlers.api_versions.REGISTRY", more)
 
     async def story(world: World, nodes: dict[str, Broker]) -> None:
-        nodes["two"]._controller.resign()
+        nodes["two"].rooms.controller.resign()
         async with channel_of(world, nodes["two"], lambda: controller_of("one")) as channel:
             one = nodes["one"]
             config = replace(nodes["two"]._config, node_id=2, rack="south")
