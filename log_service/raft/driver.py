@@ -200,6 +200,7 @@ class RaftDriver:
                     listener.on_snapshot(snapshot)
             await self._perform(effects)
             await self._drain()
+            self._appended.set()  # what the last process wrote may not be durable yet
             if self._transport is None:
                 await self._lead_alone()
         except (OSError, KafkaError) as error:
@@ -255,9 +256,8 @@ class RaftDriver:
         """Resign where this node leads others, and wait until another one leads, at most ``deadline_ms``; while ``run`` runs."""
         self._post(ShutdownBegan())
         if self.is_leader and self._transport is not None:
-            epoch = self.epoch
             with trio.move_on_after(deadline_ms / 1_000):
-                while self.leader_id in {NO_LEADER, self._node_id} and self.epoch == epoch:
+                while self.leader_id in {NO_LEADER, self._node_id}:
                     await self._leader_changed.wait()
 
     def resign(self) -> None:
@@ -350,12 +350,17 @@ class RaftDriver:
         self._post(RequestArrived(reply_to=reply, request=request))
         await reply.arrived.wait()
         assert reply.response is not None, "the response arrived"
-        unfilled = reply.response
-        response = await self._env.files.run_in_pool(lambda: self._filled(unfilled))
-        return wire.write_response(message, response, context)
+        return wire.write_response(message, await self._with_bytes(reply.response), context)
+
+    async def _with_bytes(self, response: Response) -> Response:
+        """Return a response with the bytes that the rules named."""
+        has_records = isinstance(response, FetchResponse) and response.records_from is not None
+        if has_records or isinstance(response, FetchSnapshotResponse):
+            return await self._env.files.run_in_pool(lambda: self._filled(response))
+        return response
 
     def _filled(self, response: Response) -> Response:
-        """Return a response with the bytes that the rules named; blocks."""
+        """The same; blocks."""
         try:
             if isinstance(response, FetchResponse) and response.records_from is not None:
                 return replace(response, records=self._log.read(response.records_from, response.max_bytes))

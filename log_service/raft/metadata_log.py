@@ -94,15 +94,15 @@ class MetadataLog:
         return newest.epoch > epoch or (newest.epoch == epoch and newest.end_offset > self.log.log_end_offset)
 
     def _begin_behind(self, snapshot_id: SnapshotId) -> None:
-        """Empty the log, and begin it anew at the end of a snapshot."""
+        """Empty the log, and begin it anew at the end of a snapshot. Nothing of the log is promised from now on: that is written first."""
+        write_offsets(self._files, self.path / SYNCED_CHECKPOINT, {METADATA_PARTITION: 0})
         self.log.truncate_to(0)
         self.log.close_files()
-        self._log = self._open_log(recovery_point=snapshot_id.end_offset, start_offset=snapshot_id.end_offset)
+        self._log = self._open_log(recovery_point=0, start_offset=snapshot_id.end_offset)
         for old in self.snapshots:
             if old != snapshot_id:
                 self._files.remove(self.path / old.file_name)
         self.snapshots = [snapshot_id]
-        self.note_synced()
 
     def read_batches(self, start_offset: int) -> list[MetadataBatch]:
         """Return all batches from the one of ``start_offset`` on.

@@ -1,0 +1,249 @@
+"""Three nodes' metadata logs over disks in memory and a network in memory: elected, appended to, killed, and going on."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import trio
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import LeaderEpoch, NodeId
+from log_service.protocol.codec import decode, encode
+from log_service.protocol.messages import vote
+from log_service.protocol.schema import Message
+from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord
+from log_service.raft.driver import RaftDriver
+from log_service.raft.log_view import BOOTSTRAP_SNAPSHOT
+from log_service.raft.messages import Peer
+from log_service.raft.snapshots import encode_snapshot
+from log_service.raft.voters import Endpoint, Voter
+from log_service.raft.wire import WireMessage
+from log_service.storage.durable_directory import make_durable_directory
+from log_service.storage.meta_properties import MetaProperties, write_meta_properties
+from tests.sim.disk import Crashed
+from tests.sim.world import World, sim_run
+from tests.unit.raft.node import Replayed
+
+DIRECTORY = Path("/node/log")
+METADATA = DIRECTORY / "__cluster_metadata-0"
+LISTENER = "CONTROLLER"
+
+
+def config(value: str) -> ConfigRecord:
+    return ConfigRecord(resource_type=4, resource_name="", name="log.retention.ms", value=value)
+
+
+def voters() -> tuple[Voter, ...]:
+    return tuple(
+        Voter(node_id=NodeId(each), directory_id=UUID(int=1_000 + each), endpoints=(Endpoint(LISTENER, f"node{each}", 9093),))
+        for each in (1, 2, 3)
+    )
+
+
+def over_the_wire(message: WireMessage) -> WireMessage:
+    """Return what a peer reads of a message: its bytes, in its newest version."""
+    cls: type[Message] = type(message)
+    version = int(cls.SCHEMA.valid.partition("-")[2] or cls.SCHEMA.valid)
+    found, _ = decode(cls, version, encode(message, version))
+    return found
+
+
+class Network:
+    """Carries messages to the nodes that run, through their bytes."""
+
+    def __init__(self) -> None:
+        self.drivers: dict[str, RaftDriver] = {}
+
+    def of(self, name: str) -> "Line":
+        return Line(self, name)
+
+
+class Line:
+    """The way of one node to the others."""
+
+    def __init__(self, network: Network, name: str) -> None:
+        self.network, self.name = network, name
+
+    async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
+        await trio.sleep(0.001)
+        if self.name not in self.network.drivers or peer.host not in self.network.drivers:
+            raise ConnectionRefusedError(peer.host)
+        try:
+            response = await self.network.drivers[peer.host].handle(over_the_wire(request), listener_name=LISTENER)
+        except Crashed as crashed:
+            raise ConnectionResetError(peer.host) from crashed
+        await trio.sleep(0.001)
+        return over_the_wire(response)
+
+
+class Quorum:
+    """Three nodes of one world."""
+
+    def __init__(self, world: World, nursery: trio.Nursery) -> None:
+        self.world, self.nursery = world, nursery
+        self.network = Network()
+        self.replayed: dict[int, Replayed] = {}
+        self.scopes: dict[int, trio.CancelScope] = {}
+
+    def driver(self, node_id: int) -> RaftDriver:
+        return self.network.drivers[f"node{node_id}"]
+
+    def format(self, node_id: int) -> None:
+        """Format a disk as ``kafka-storage format --initial-controllers`` does."""
+        files = self.world.node_env(f"node{node_id}").files
+        make_durable_directory(files, METADATA)
+        batches = encode_snapshot((), epoch=0, timestamp_ms=0, last_contained_timestamp_ms=0, voters=voters())
+        files.write_atomically(METADATA / BOOTSTRAP_SNAPSHOT.file_name, b"".join(batches))
+        own = MetaProperties(cluster_id="cluster", node_id=node_id, directory_id=UUID(int=1_000 + node_id))
+        write_meta_properties(files, DIRECTORY, own)
+
+    async def start(self, node_id: int) -> None:
+        await self.nursery.start(self._run, node_id)
+
+    async def _run(self, node_id: int, *, task_status: trio.TaskStatus[None]) -> None:
+        name = f"node{node_id}"
+        with trio.CancelScope() as self.scopes[node_id]:
+            driver = RaftDriver(
+                self.world.node_env(name),
+                DIRECTORY,
+                node_id=NodeId(node_id),
+                transport=self.network.of(name),
+                endpoints=(Endpoint(LISTENER, name, 9093),),
+            )
+            self.replayed[node_id] = Replayed()
+            driver.subscribe(self.replayed[node_id])
+            await driver.open()
+            self.network.drivers[name] = driver
+            async with trio.open_nursery() as nursery:
+                await nursery.start(driver.run)
+                task_status.started()
+
+    def kill(self, node_id: int) -> None:
+        """End a node as a loss of power does."""
+        self.world.crash(f"node{node_id}")
+        del self.network.drivers[f"node{node_id}"]
+        self.scopes[node_id].cancel()
+
+    async def leader(self) -> int:
+        """Wait until a node leads, and return its id."""
+        while True:
+            for name, driver in self.network.drivers.items():
+                if driver.is_leader:
+                    return int(name.removeprefix("node"))
+            await trio.sleep(0.05)
+
+    def records(self, node_id: int) -> list[MetadataRecord]:
+        snapshots = self.replayed[node_id].snapshots
+        return [*(snapshots[-1].records if snapshots else ()), *self.replayed[node_id].records]
+
+
+@asynccontextmanager
+async def three_nodes(world: World) -> AsyncIterator[Quorum]:
+    async with trio.open_nursery() as nursery:
+        quorum = Quorum(world, nursery)
+        for node_id in (1, 2, 3):
+            quorum.format(node_id)
+            await quorum.start(node_id)
+        yield quorum
+        nursery.cancel_scope.cancel()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    with trio.fail_after(60):
+        while not is_so():  # noqa: ASYNC110 - several nodes make it so
+            await trio.sleep(0.05)
+
+
+async def append(quorum: Quorum, node_id: int, values: Sequence[str]) -> None:
+    driver = quorum.driver(node_id)
+    for value in values:
+        await driver.wait_for(driver.append([config(value)]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_committed_survives_the_death_of_its_leader(seed: int) -> None:
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            first = await quorum.leader()
+            await append(quorum, first, ["1", "2"])
+            quorum.kill(first)
+            second = await quorum.leader()
+            assert second != first
+            assert quorum.driver(second).epoch > LeaderEpoch(1)
+            await append(quorum, second, ["3"])
+            await quorum.start(first)
+            expected = [config("1"), config("2"), config("3")]
+            await until(lambda: all(quorum.records(each) == expected for each in (1, 2, 3)))
+            assert {quorum.driver(each).leader_id for each in (1, 2, 3)} == {second}
+
+    sim_run(seed, main)
+
+
+def test_a_leader_without_a_majority_commits_nothing_and_its_callers_are_told() -> None:
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            leader = await quorum.leader()
+            driver = quorum.driver(leader)
+            for other in {1, 2, 3} - {leader}:
+                quorum.kill(other)
+            position = driver.append([config("lost")])
+            with pytest.raises(KafkaError) as raised:
+                await driver.wait_for(position)
+            assert raised.value.code is ErrorCode.NOT_CONTROLLER
+            assert not driver.is_leader
+            assert quorum.records(leader) == []
+            for other in sorted({1, 2, 3} - {leader}):
+                await quorum.start(other)
+            await append(quorum, await quorum.leader(), ["kept"])
+            await until(lambda: all(config("kept") in quorum.records(each) for each in (1, 2, 3)))
+            assert quorum.records(1) == quorum.records(2) == quorum.records(3)
+
+    sim_run(5, main)
+
+
+def test_a_leader_that_stops_hands_over_at_once() -> None:
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            first = await quorum.leader()
+            await append(quorum, first, ["1"])
+            started_s = trio.current_time()
+            await quorum.driver(first).hand_over(5_000)
+            assert quorum.driver(first).leader_id not in {-1, first}
+            assert trio.current_time() - started_s < 1.0
+            await append(quorum, await quorum.leader(), ["2"])
+
+    sim_run(6, main)
+
+
+def test_a_replica_that_comes_late_begins_with_a_snapshot() -> None:
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            leader = await quorum.leader()
+            late = min({1, 2, 3} - {leader})
+            quorum.kill(late)
+            for value in range(4):
+                await append(quorum, leader, [str(value)])
+                await quorum.driver(leader).write_snapshot([config(str(value))])
+            await append(quorum, leader, ["last"])
+            await quorum.start(late)
+            await until(lambda: quorum.records(late) == [config("3"), config("last")])
+            assert quorum.replayed[late].snapshots[-1].voters == voters()
+            quorum.kill(late)
+            await quorum.start(late)
+            await append(quorum, leader, ["more"])
+            await until(lambda: quorum.records(late) == [config("3"), config("last"), config("more")])
+
+    sim_run(7, main)
+
+
+def test_a_request_for_another_cluster_is_refused_whole() -> None:
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            response = await quorum.driver(1).handle(vote.VoteRequest(cluster_id="another"), listener_name=LISTENER)
+            assert response == vote.VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+            response = await quorum.driver(1).handle(vote.VoteRequest(cluster_id="cluster"), listener_name=LISTENER)
+            assert response == vote.VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
+
+    sim_run(8, main)
