@@ -323,6 +323,8 @@ class Process:
             receiver = int(send.peer.host.removeprefix("node"))
             self._post(Message(self.node_id, receiver, send.request_id, send.request))
         self._watch(self, event, effects)
+        if self.failure is not None:
+            self.is_running = False
         if following is not None:
             self.step(following, now_ms)
 
