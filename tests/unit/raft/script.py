@@ -6,8 +6,9 @@
 
 Commands: ``voters 1 2 3`` (records, kraft.version 1) or ``static 1 2 3`` (configuration); ``observer 4``; ``start N...``; ``run MS`` lets
 time pass, with messages that take no time and disks that sync at once; ``cut N...`` and ``heal``; ``stall N`` and ``sync N`` (the disk);
-``append N VALUE...``; ``crash N`` (what is not synced is lost) and ``restart N``; ``wipe N`` (a new disk); ``lose N`` (an empty disk with the same directory id); ``snapshot N``; ``add N M`` and
-``remove N M`` (operator's requests to N); ``resign N``; ``shutdown N``; ``timer N MS`` (what N draws for its timers); ``state``; ``log N``.
+``append N VALUE...``; ``crash N`` (what is not synced is lost) and ``restart N``; ``wipe N`` (a new disk); ``lose N`` (an empty disk with
+the same directory id); ``snapshot N``; ``add N M`` and ``remove N M`` (operator's requests to N); ``resign N``; ``shutdown N``;
+``timer N MS`` (what N draws for its timers); ``state``; ``log N``.
 
 Elections, changes of roles, of leaders and of voters are told; fetches only where they do not simply bring records.
 """
