@@ -39,12 +39,15 @@ from log_service.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.unit.broker.context import Story, batch, tell, values_of
+from tests.helpers.handler_node import HandlerNode, tell_handlers
+from tests.unit.broker.context import Asking, Story, batch, tell, values_of
 
 TOPIC, BROKER = 2, 4
 
 
-async def list_offset(node: Story, timestamp: int, *, topic: str = "a", version: int = 11, epoch: int = -1) -> ListOffsetsPartitionResponse:
+async def list_offset(
+    node: Asking, timestamp: int, *, topic: str = "a", version: int = 11, epoch: int = -1
+) -> ListOffsetsPartitionResponse:
     wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
     response: ListOffsetsResponse = await node.ask(request, version)
@@ -69,7 +72,7 @@ async def configs(node: Story, resource_type: int, name: str, keys: list[str] | 
 
 @pytest.mark.parametrize("version", range(1, 12))
 def test_every_version_of_list_offsets_is_served(version: int) -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         await node.produce("a", batch(b"one", timestamp_ms=1_000))
         await node.produce("a", batch(b"two", timestamp_ms=5_000))
@@ -79,19 +82,19 @@ def test_every_version_of_list_offsets_is_served(version: int) -> None:
         assert (found.offset, found.timestamp) == (1, 5_000)
         assert (await list_offset(node, 5_001, version=version)).offset == -1
 
-    tell(story)
+    tell_handlers(story)
 
 
 @pytest.mark.parametrize(("timestamp", "first"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, 99)])
 def test_a_special_timestamp_is_answered_from_its_version_on(timestamp: int, first: int) -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         await node.produce("a", batch(b"one"))
         for version in range(1, 12):
             expected = 0 if version >= first else ErrorCode.UNSUPPORTED_VERSION
             assert (await list_offset(node, timestamp, version=version)).error_code == expected
 
-    tell(story)
+    tell_handlers(story)
 
 
 @pytest.mark.parametrize(("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)])
@@ -109,7 +112,7 @@ def test_an_end_that_no_sync_can_tell_is_refused(version: int, code: ErrorCode) 
 
 
 def test_list_offsets_of_what_is_not_there_or_another_epoch_is_told() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         assert (await list_offset(node, -1, topic="z")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert (await list_offset(node, -1, epoch=5)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -118,12 +121,12 @@ def test_list_offsets_of_what_is_not_there_or_another_epoch_is_told() -> None:
         response: ListOffsetsResponse = await node.ask(request, 11)
         assert [found.error_code for found in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST]
 
-    tell(story)
+    tell_handlers(story)
 
 
 @pytest.mark.parametrize("version", range(2, 5))
 def test_the_end_of_an_epoch_is_told(version: int) -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         await node.produce("a", batch(b"one", b"two"))
 
@@ -138,11 +141,11 @@ def test_the_end_of_an_epoch_is_told(version: int) -> None:
         assert (await end_of(4)).end_offset == -1
         assert (await end_of(0, 4)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_records_are_deleted_and_the_low_watermark_is_told() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         await node.create_topic("kept", cleanup_policy="compact")
         await node.produce("a", batch(b"one", b"two", b"three"))
@@ -161,7 +164,7 @@ def test_records_are_deleted_and_the_low_watermark_is_told() -> None:
         assert (await node.fetch("a", 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (await node.fetch("a", 2)).log_start_offset == 2
 
-    tell(story)
+    tell_handlers(story)
 
 
 @pytest.mark.parametrize("version", range(2, 8))

@@ -27,6 +27,7 @@ from log_service.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from log_service.protocol.schema import Message
+from tests.helpers.handler_node import HandlerNode, tell_handlers
 from tests.unit.broker.context import HOST, PORT, Story, batch, fetch_request, produce_request, tell, values_of
 from tests.unit.broker.test_every_version import VERSIONS, least_request
 
@@ -63,14 +64,14 @@ def codes(told: Any) -> set[int]:
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS, ids=[f"{key.name}-{version}" for key, version in VERSIONS])
 def test_every_version_of_every_api_can_tell_a_refusal(key: ApiKey, version: int) -> None:
-    async def story(node: Story) -> None:
-        denial = pipeline_of(node).authorizer = Denial()
+    async def story(node: HandlerNode) -> None:
+        denial = node.pipeline.authorizer = Denial()
         response = await node.ask(least_request(key), version)
         assert codes(response) <= {0, CODE}
         assert [call.route.api.key for call in denial.calls] == [key]
         assert denial.calls[0].connection.principal is ANONYMOUS
 
-    tell(story)
+    tell_handlers(story)
 
 
 AT_TOP = [
@@ -99,12 +100,12 @@ AT_TOP = [
 
 @pytest.mark.parametrize("key", AT_TOP, ids=lambda key: key.name)
 def test_an_api_with_one_error_tells_it_at_the_top(key: ApiKey) -> None:
-    async def story(node: Story) -> None:
-        pipeline_of(node).authorizer = Denial()
+    async def story(node: HandlerNode) -> None:
+        node.pipeline.authorizer = Denial()
         response = await node.ask(least_request(key), REGISTRY[key].spec.max_version)
         assert response.error_code == CODE
 
-    tell(story)
+    tell_handlers(story)
 
 
 ITEMS: list[Message] = [
@@ -135,15 +136,15 @@ BY_NAME = {"ProduceRequest": 12, "FetchRequest": 12, "OffsetCommitRequest": 9}
 
 @pytest.mark.parametrize("request_", ITEMS, ids=lambda request: type(request).__name__)
 def test_an_api_that_answers_items_tells_the_error_with_each(request_: Any) -> None:
-    async def story(node: Story) -> None:
-        pipeline_of(node).authorizer = Denial()
+    async def story(node: HandlerNode) -> None:
+        node.pipeline.authorizer = Denial()
         key = request_.SCHEMA.key
         version = BY_NAME.get(type(request_).__name__, REGISTRY[key].spec.max_version)
         response = await node.ask(request_, version)
         assert CODE in codes(response)
         assert names(request_) & names(response) == names(request_) & {"a", "g", 2}
 
-    tell(story)
+    tell_handlers(story)
 
 
 def names(message: Any) -> set[Any]:
@@ -156,16 +157,16 @@ def names(message: Any) -> set[Any]:
 
 
 def test_nothing_of_a_refused_request_is_done() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         assert (await node.produce("a", batch(b"one"))).error_code == 0
-        pipeline_of(node).authorizer = Denial()
+        node.pipeline.authorizer = Denial()
         for _ in range(3):
             assert (await node.produce("a", batch(b"two"))).error_code == CODE
-        pipeline_of(node).authorizer = None
+        node.pipeline.authorizer = None
         assert values_of((await node.fetch("a", 0)).records) == [b"one"]
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_a_refused_produce_that_has_no_response_costs_its_connection() -> None:

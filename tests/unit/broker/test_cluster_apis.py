@@ -18,6 +18,7 @@ from log_service.protocol.messages.describe_topic_partitions import (
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.helpers.handler_node import HandlerNode, tell_handlers
 from tests.unit.broker.context import HOST, PORT, Story, tell
 
 
@@ -67,16 +68,16 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version: in
 
 @pytest.mark.parametrize("name", ["", "-dash", "white space", "tail."])
 def test_a_client_with_an_odd_name_is_refused(name: str) -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         response: ApiVersionsResponse = await node.ask(ApiVersionsRequest(client_software_name=name, client_software_version="1"), 3)
         assert response.error_code == ErrorCode.INVALID_REQUEST
 
-    tell(story)
+    tell_handlers(story)
 
 
 @pytest.mark.parametrize("version", range(14))
 def test_every_version_of_metadata_is_served(version: int) -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         topic_id = await node.create_topic("a", 2)
         response: MetadataResponse = await node.ask(MetadataRequest(topics=topics("a")), version)
         assert [(broker.node_id, broker.host, broker.port) for broker in response.brokers] == [(1, HOST, PORT)]
@@ -87,11 +88,11 @@ def test_every_version_of_metadata_is_served(version: int) -> None:
         assert response.controller_id == (1 if version >= 1 else -1)
         assert response.cluster_id == (None if version < 2 else "cluster-of-the-story-00")
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_all_topics_are_asked_for_with_null_or_in_version_0_with_nothing() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         await node.create_topic("b")
         found = {}
@@ -100,7 +101,7 @@ def test_all_topics_are_asked_for_with_null_or_in_version_0_with_nothing() -> No
             found[version, wanted is None] = [topic.name for topic in response.topics]
         assert found == {(0, False): ["a", "b"], (1, True): ["a", "b"], (1, False): [], (13, True): ["a", "b"], (13, False): []}
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_asking_for_a_topic_creates_it() -> None:
@@ -132,17 +133,17 @@ def test_a_name_that_no_topic_can_have_is_told() -> None:
 
 
 def test_topics_are_asked_for_by_id() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         topic_id = await node.create_topic("a")
         wanted = [MetadataRequestTopic(name=None, topic_id=topic_id), MetadataRequestTopic(name=None, topic_id=UUID(int=9_999))]
         response: MetadataResponse = await node.ask(MetadataRequest(topics=wanted), 12)
         assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_authorized_operations_are_told_only_to_those_who_ask() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         quiet: MetadataResponse = await node.ask(MetadataRequest(topics=topics("a")), 8)
         assert quiet.topics[0].topic_authorized_operations == -(2**31)
@@ -151,11 +152,11 @@ def test_authorized_operations_are_told_only_to_those_who_ask() -> None:
         assert told.topics[0].topic_authorized_operations == 0b110111111000
         assert told.cluster_authorized_operations > 0
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_the_cluster_is_described() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         for version in range(3):
             response: DescribeClusterResponse = await node.ask(DescribeClusterRequest(), version)
             assert (response.error_code, response.controller_id, [broker.broker_id for broker in response.brokers]) == (0, 1, [1])
@@ -163,11 +164,11 @@ def test_the_cluster_is_described() -> None:
             response = await node.ask(DescribeClusterRequest(endpoint_type=endpoint_type), 1)
             assert response.error_code == code
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_topics_are_described_in_pages() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a", 3)
         await node.create_topic("b", 3)
         pages = []
@@ -181,17 +182,17 @@ def test_topics_are_described_in_pages() -> None:
             cursor = RequestCursor(topic_name=response.next_cursor.topic_name, partition_index=response.next_cursor.partition_index)
         assert pages == [[("a", 0), ("a", 1)], [("a", 2), ("b", 0)], [("b", 1), ("b", 2)]]
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_a_named_topic_that_is_not_there_is_told_and_not_created() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="nowhere")])
         response: DescribeTopicPartitionsResponse = await node.ask(request, 0)
         assert [(topic.name, topic.error_code) for topic in response.topics] == [("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
-        assert not node.broker.image.topics.by_name
+        assert not node.image.topics.by_name
 
-    tell(story)
+    tell_handlers(story)
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -215,15 +216,15 @@ def test_the_coordinator_of_a_group_is_found_and_its_topic_created(version: int)
     ids=["transaction", "share group", "unknown"],
 )
 def test_other_coordinators_are_refused_for_good(key_type: int, code: ErrorCode) -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         one: FindCoordinatorResponse = await node.ask(FindCoordinatorRequest(key="tx", key_type=key_type), 2)
         assert one.error_code == code
         assert one.error_message
         many: FindCoordinatorResponse = await node.ask(FindCoordinatorRequest(coordinator_keys=["tx"], key_type=key_type), 6)
         assert many.coordinators[0].error_code == code
-        assert "__consumer_offsets" not in node.broker.image.topics.by_name
+        assert "__consumer_offsets" not in node.image.topics.by_name
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_producer_ids_are_given_once() -> None:
@@ -249,8 +250,8 @@ def test_many_producers_at_once_share_blocks_of_ids() -> None:
 
 
 def test_a_transactional_producer_is_refused_for_good() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         response: InitProducerIdResponse = await node.ask(InitProducerIdRequest(transactional_id="tx"), 4)
         assert (response.error_code, response.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
 
-    tell(story)
+    tell_handlers(story)

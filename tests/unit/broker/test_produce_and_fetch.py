@@ -12,11 +12,12 @@ from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, Fe
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest
 from log_service.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from log_service.storage.aborted_transactions import AbortedTransaction, AbortedTransactions
+from tests.helpers.handler_node import HandlerNode, tell_handlers
 from tests.unit.broker.context import Story, batch, fetch_request, produce_request, tell, values_of
 
 
 def test_what_is_produced_is_fetched() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         answer = await node.produce("a", batch(b"one", b"two"))
         assert (answer.error_code, answer.base_offset, answer.log_append_time_ms, answer.log_start_offset) == (0, 0, -1, 0)
@@ -25,13 +26,13 @@ def test_what_is_produced_is_fetched() -> None:
         assert values_of(found.records) == [b"one", b"two", b"three"]
         assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (3, 3, 0)
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_refusals_count_as_failures_where_kafka_counts_them() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a", max_message_bytes="200", cleanup_policy="compact")
-        partition = node.broker.replicas.get_partition("a", 0)
+        partition = node.replicas.get_partition("a", 0)
         assert (await node.produce("a", batch(b"x" * 300, key=b"k"))).error_code == ErrorCode.MESSAGE_TOO_LARGE
         assert (await node.fetch("a", 9)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert (await node.fetch("a", 0, current_leader_epoch=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -39,12 +40,12 @@ def test_refusals_count_as_failures_where_kafka_counts_them() -> None:
         assert (await node.produce("a", batch(b"without a key"))).error_code == ErrorCode.INVALID_RECORD
         assert (partition.failed_append_count, partition.failed_read_count) == (1, 0)
 
-    tell(story)
+    tell_handlers(story)
 
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_every_version_of_produce_is_served(version: int) -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         topic_id = await node.create_topic("a")
         request = produce_request("a", batch(b"one"))
         request.topic_data[0].topic_id = topic_id
@@ -52,17 +53,17 @@ def test_every_version_of_produce_is_served(version: int) -> None:
         answer = response.responses[0].partition_responses[0]
         assert (answer.error_code, answer.base_offset) == (0, 0)
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_a_reader_of_committed_records_is_told_what_was_aborted() -> None:
     """Transactions of Apache Kafka, whose files came here."""
 
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         for value in (b"aborted", b"marker", b"later"):
             await node.produce("a", batch(value))
-        log = node.broker.replicas.get_partition("a", 0).log
+        log = node.replicas.get_partition("a", 0).log
         assert log is not None
         log.aborted_transactions = AbortedTransactions([AbortedTransaction(7, 0, 1, 2)])
         request = fetch_request("a", 0)
@@ -75,12 +76,12 @@ def test_a_reader_of_committed_records_is_told_what_was_aborted() -> None:
             request.topics[0].partitions[0].fetch_offset = offset
             assert (await node.ask(request, 12)).responses[0].partitions[0].aborted_transactions == []
 
-    tell(story)
+    tell_handlers(story)
 
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_every_version_of_fetch_is_served(version: int) -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         topic_id = await node.create_topic("a")
         await node.produce("a", batch(b"one"))
         request = fetch_request("a", 0)
@@ -88,18 +89,18 @@ def test_every_version_of_fetch_is_served(version: int) -> None:
         response: FetchResponse = await node.ask(request, version)
         assert values_of(response.responses[0].partitions[0].records) == [b"one"]
 
-    tell(story)
+    tell_handlers(story)
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
 def test_acks_that_do_not_exist_are_refused(acks: int) -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         answer = await node.produce("a", batch(b"one"), acks=acks)
         assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
         assert (await node.fetch("a", 0)).high_watermark == 0
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_acks_0_is_never_answered_and_stored() -> None:
@@ -125,7 +126,7 @@ def test_acks_0_that_fails_closes_the_connection() -> None:
 
 
 def test_partitions_are_answered_each_by_itself() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         request = ProduceRequest(
             acks=1,
@@ -145,17 +146,17 @@ def test_partitions_are_answered_each_by_itself() -> None:
         codes = [[answer.error_code for answer in topic.partition_responses] for topic in response.responses]
         assert codes == [[0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]]
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_a_topic_id_that_is_not_known_is_told() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         answer = await node.produce("a", batch(b"one"), version=13)
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
         assert (await node.fetch("a", 0, version=13)).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
-    tell(story)
+    tell_handlers(story)
 
 
 def damaged(records: bytes) -> bytes:
@@ -173,39 +174,39 @@ def damaged(records: bytes) -> bytes:
     ],
 )
 def test_records_that_make_no_sense_are_refused(records: bytes, code: ErrorCode) -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         answer = await node.produce("a", records)
         assert answer.error_code == code
         assert answer.error_message
         assert (await node.fetch("a", 0)).high_watermark == 0
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_records_without_keys_are_named_one_by_one() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a", cleanup_policy="compact")
         answer = await node.produce("a", batch(b"one", b"two"))
         assert answer.error_code == ErrorCode.INVALID_RECORD
         assert [error.batch_index for error in answer.record_errors] == [0, 1]
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_a_transactional_request_is_refused() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         request = produce_request("a", batch(b"one"))
         request.transactional_id = "tx"
         response: ProduceResponse = await node.ask(request, 9)
         assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_REQUEST
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_an_idempotent_batch_sent_twice_is_stored_once() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         once = batch(b"one", producer_id=5, producer_epoch=0, base_sequence=0)
         first, second = await node.produce("a", once), await node.produce("a", once)
@@ -214,16 +215,16 @@ def test_an_idempotent_batch_sent_twice_is_stored_once() -> None:
         assert gap.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert (await node.fetch("a", 0)).high_watermark == 1
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_append_time_is_stamped_and_told() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a", message_timestamp_type="LogAppendTime")
         answer = await node.produce("a", batch(b"one", timestamp_ms=5))
         assert answer.log_append_time_ms > 1_600_000_000_000
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_with_flush_messages_1_an_answer_waits_for_the_sync() -> None:
@@ -350,27 +351,27 @@ def test_a_client_that_leaves_takes_its_waiting_fetch_along() -> None:
 
 
 def test_a_batch_larger_than_the_limit_is_sent_whole_when_it_is_the_first() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         await node.produce("a", batch(b"x" * 5_000))
         await node.produce("a", batch(b"y" * 5_000))
         found = await node.fetch("a", 0, max_bytes=100)
         assert values_of(found.records) == [b"x" * 5_000]
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_the_batch_that_holds_the_offset_is_sent_whole() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         await node.produce("a", batch(b"one", b"two", b"three"))
         assert values_of((await node.fetch("a", 1)).records) == [b"one", b"two", b"three"]
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_fetch_offsets_and_epochs_out_of_range_are_told() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a")
         await node.produce("a", batch(b"one"))
         assert (await node.fetch("a", 5)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -380,11 +381,11 @@ def test_fetch_offsets_and_epochs_out_of_range_are_told() -> None:
         assert diverged.diverging_epoch is not None
         assert (diverged.diverging_epoch.epoch, diverged.diverging_epoch.end_offset) == (0, 1)
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_a_session_names_only_what_changed() -> None:
-    async def story(node: Story) -> None:
+    async def story(node: HandlerNode) -> None:
         await node.create_topic("a", 2)
         topics = [
             FetchTopic(
@@ -402,7 +403,7 @@ def test_a_session_names_only_what_changed() -> None:
         broken: FetchResponse = await node.ask(FetchRequest(session_id=full.session_id, session_epoch=7), 12)
         assert (broken.error_code, broken.responses) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
 
-    tell(story)
+    tell_handlers(story)
 
 
 def test_a_waiting_fetch_of_a_deleted_topic_is_answered() -> None:

@@ -1,0 +1,132 @@
+"""A ``Node`` for tests of handlers: real partitions and logs on a memory disk, a real image, no start, no sockets.
+
+Metadata records make the image, as ``ReplicaContext`` publishes them. The controller is a fake that answers what the test tells it to; of
+the metadata quorum and the coordinators there is nothing. Requests go through the real pipeline, as frames.
+
+def test_something() -> None:
+    async def story(node: HandlerNode) -> None:
+        await node.create_topic("a", partitions=2)
+        response = await node.ask(MetadataRequest(topics=None), 12)
+
+    tell_handlers(story)
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from random import Random
+from typing import Any, cast
+
+import trio
+
+from log_service.broker.call import Side
+from log_service.broker.fetch_session import FetchSessionCache
+from log_service.broker.node import Node
+from log_service.broker.pipeline import Pipeline, new_meters
+from log_service.broker.producer_ids import ProducerIds
+from log_service.broker.registry import REGISTRY
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import BrokerEpoch, NodeId, TopicId
+from log_service.config.server import parse_server_properties
+from log_service.metadata.image import MetadataImage
+from log_service.network.server import ConnectionContext, PendingResponse
+from log_service.protocol.api_versions import ApiKey, response_class
+from log_service.protocol.codec import decode
+from log_service.protocol.frames import RequestHeader, encode_request, parse_response_header
+from log_service.protocol.stored.metadata_records import BrokerEndpoint
+from tests.unit.broker.context import HOST, PORT, Asking
+from tests.unit.metadata.records import broker
+from tests.unit.replication.context import ReplicaContext, run_story, running
+
+LISTENER = "PLAINTEXT"
+
+
+class FakeController:
+    """Says what the test put into ``responses``, by the type of the response; refuses with NOT_CONTROLLER else."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.responses: dict[type[Any], Any] = {}
+
+    async def request(self, message: Any, response_type: type[Any]) -> Any:
+        await trio.lowlevel.checkpoint()
+        self.requests.append(message)
+        response = self.responses.get(response_type, KafkaError(ErrorCode.NOT_CONTROLLER, "nobody leads"))
+        if isinstance(response, Exception):
+            raise response
+        return response
+
+
+class HandlerNode(Asking):
+    """The node, and one connection to it. ``replicas``, ``image`` and ``publish`` are those of the partitions' own context."""
+
+    def __init__(self, context: ReplicaContext, properties: dict[str, str]) -> None:
+        config, settings = parse_server_properties(
+            {"node.id": "1", "listeners": f"{LISTENER}://{HOST}:{PORT}", "log.dirs": "/data/kafka", **properties}
+        )
+        nothing = cast("Any", None)
+        self.context = context
+        self.controller = FakeController()
+        controller = cast("Any", self.controller)
+        self.node = Node(
+            config=config,
+            static_texts=settings.texts,
+            cluster_id="cluster-of-the-story-00",
+            clock=context.env.clock,
+            image=lambda: context.image,
+            run_in_pool=context.env.files.run_in_pool,
+            raft=nothing,
+            logs=context.logs,
+            replicas=context.replicas,
+            groups=nothing,
+            controller=controller,
+            fetch_sessions=FetchSessionCache(config.fetch, Random(7)),
+            producer_ids=ProducerIds(controller, NodeId(1), lambda: BrokerEpoch(10)),
+        )
+        meters = new_meters(REGISTRY, 0)
+        self.pipeline = Pipeline(self.node, Side.BROKER, context.nursery.start_soon, REGISTRY, meters)
+        self.connection = ConnectionContext(1, "client", HOST, LISTENER)
+        self.publish = context.publish
+        self.replicas = context.replicas
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.context.image
+
+    async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> TopicId:
+        self.context.create_topic(name, partitions=partitions, **cast("Any", configs))
+        return self.image.topics.by_name[name].topic_id
+
+    async def ask(self, request: Any, version: int) -> Any:
+        """Send a request and return its response, None where there is none."""
+        key = ApiKey(request.SCHEMA.key)
+        frame = b"".join(map(bytes, encode_request(RequestHeader(key, version, 1, "story"), request)))  # type: ignore[arg-type]  # no slice
+        answer = self.pipeline.handle_frame(self.connection, memoryview(bytearray(frame[4:])))
+        if isinstance(answer, PendingResponse):
+            done = trio.Event()
+            answer.watch(lambda _: done.set())
+            if not answer.is_done:
+                await done.wait()
+            answer = answer.take()
+        if answer is None:
+            return None
+        content = b"".join(chunk if isinstance(chunk, bytes | bytearray | memoryview) else _read(chunk) for chunk in answer)[4:]
+        _, body = parse_response_header(key, version, content)
+        return decode(response_class(key), version, content, body)[0]
+
+
+def _read(file_slice: Any) -> bytes:
+    content = bytes(file_slice.read())
+    file_slice.release()
+    return content
+
+
+def tell_handlers(story: Callable[[HandlerNode], Awaitable[None]], **properties: str) -> None:
+    """Run one story against a node that consists of what handlers see. Property names are given with underscores."""
+
+    async def main() -> None:
+        async with running() as context:
+            endpoint = BrokerEndpoint(name=LISTENER, host=HOST, port=PORT)
+            context.publish(replace(broker(), end_points=[endpoint]))
+            await story(HandlerNode(context, {name.replace("_", "."): value for name, value in properties.items()}))
+
+    run_story(main)
