@@ -1,4 +1,4 @@
-"""Topics that are created because somebody asked for them: user topics by Metadata, the offsets topic by FindCoordinator.
+"""Topics that are created because a client asked for them: user topics by Metadata, the offsets topic by FindCoordinator.
 
 Decides which names may become topics and how such a topic is configured; the controller decides everything else.
 """

@@ -237,7 +237,7 @@ class Broker:
         logs.on_directory_failed = on_failed
 
     async def _end_without_directories(self) -> None:
-        """End the node: it could only refuse, or not keep its metadata, and somebody has to look at the disk."""
+        """End the node: it could only refuse, or not keep its metadata, and the operator has to look at the disk."""
         await self._is_diskless.wait()
         assert self._disk_failure is not None, "it is noted before the event is set"
         raise self._disk_failure

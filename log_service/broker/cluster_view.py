@@ -1,7 +1,7 @@
 """What clients are told of the image: brokers by listener, topics, partitions, and what they may do with them.
 
 Decides nothing about the cluster: it reads one image and says how it looks from one listener. Shared by Metadata, DescribeCluster,
-DescribeTopicPartitions and FindCoordinator, which differ only in the shapes of their answers.
+DescribeTopicPartitions and FindCoordinator, which differ only in the shapes of their responses.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ def _bits(*operations: int) -> int:
 TOPIC_OPERATIONS = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
 GROUP_OPERATIONS = _bits(_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
 CLUSTER_OPERATIONS = _bits(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE)
-"""What everybody may do, as bits of Kafka's AclOperation (KIP-430): there is no authorizer."""
+"""What every client may do, as bits of Kafka's AclOperation (KIP-430): there is no authorizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ NO_BROKER = BrokerAddress(node_id=NO_NODE, host="", port=-1, rack=None, is_fence
 
 
 def told_controller(image: MetadataImage, node_id: int) -> int:
-    """Return whom clients are told to ask as the controller: this broker, nobody (-1) while it is not a member."""
+    """Return whom clients are told to ask as the controller: this broker, or none (-1) while it is not a member."""
     broker = image.cluster.brokers.get(NodeId(node_id))
     return NO_NODE if broker is None or broker.is_fenced else node_id
 

@@ -1,6 +1,6 @@
 """Fetch sessions (KIP-227): a consumer names its partitions once, and later requests and answers carry only what changed.
 
-Decides which partitions a request asks for, which of them an answer must name, and which session makes room for another. Knows neither
+Decides which partitions a request asks for, which of them a response must name, and which session makes room for another. Knows neither
 logs nor sockets: positions and sizes are handed in.
 
 Invariants: a session holds partitions by name or by id, never both; its epoch moves by one with every request that it accepts, and how many
@@ -142,7 +142,7 @@ class FetchContext:
 
     @property
     def session_id(self) -> int:
-        """What the answer carries; 0 is "no session"."""
+        """What the response carries; 0 is "no session"."""
         return NO_SESSION if self.session is None else self.session.session_id
 
 

@@ -68,7 +68,7 @@ def _validate(name: str, operation: int, level: str | None) -> None:
 
 
 def _known_names() -> list[str]:
-    """Return the root and every logger of ours that somebody has asked for."""
+    """Return the root and every logger of ours that exists."""
     names = [name for name in list(logging.root.manager.loggerDict) if name == OWN_PREFIX or name.startswith(f"{OWN_PREFIX}.")]
     return [ROOT, *sorted(names)]
 

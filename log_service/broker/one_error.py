@@ -1,6 +1,6 @@
 """The one error that matters out of a group.
 
-trio raises groups, because several tasks may fail at once. Whoever starts a node wants a sentence: what a disk did, whatever else failed
+trio raises groups, because several tasks may fail at once. The operator wants a sentence: what a disk did, whatever else failed
 for its sake, or the first error that a task raised by itself; neither the cancellations that followed from it nor the errors that others
 made while they were cancelled.
 """

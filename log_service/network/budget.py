@@ -3,8 +3,8 @@
 Decides whether a connection may enter and when a large frame may be received; decides nothing about what is in a frame. The memory counted
 is what connections cannot bound by themselves: frames larger than their buffer, and ready responses that wait behind an unfinished one.
 
-Invariants: whoever waits for memory is served in order; one large frame is always allowed, so that an exhausted budget delays and never
-fails; every granted byte is given back exactly once.
+Invariants: connections that wait for memory are served in order; one large frame is always allowed, so that an exhausted budget delays and
+never fails; every granted byte is given back exactly once.
 """
 
 from collections import Counter, deque
@@ -55,7 +55,7 @@ class ServerBudget:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether whoever can wait should stop reading."""
+        """Whether connections that can wait should stop reading."""
         return self.used_bytes >= self._limit_bytes
 
     def connection_count_of(self, host: str) -> int:
@@ -110,7 +110,7 @@ class ServerBudget:
             del self._count_of_host[host]
 
     def acquire_frame_nowait(self, size_bytes: int) -> bool:
-        """Take memory for a frame if it is there and nobody waits for it; return whether it was."""
+        """Take memory for a frame if it is there and no connection waits for it; return whether it was."""
         if self._waiters or not self._has_room_for(size_bytes):
             return False
         self._frame_bytes += size_bytes

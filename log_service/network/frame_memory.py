@@ -38,7 +38,7 @@ class FrameMemory:
         return bytearray(size_bytes) if size_bytes <= SYSTEM_BYTES else mmap(-1, size_bytes)
 
     def give_back(self, memory: Memory) -> None:
-        """Take back a piece that nobody looks at any more; where there is too much, the smallest go."""
+        """Take back a piece that no frame uses any more; where there is too much, the smallest go."""
         if len(memory) > KEPT_BYTES:
             return
         self._kept.append(memory)

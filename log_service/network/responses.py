@@ -94,7 +94,7 @@ class PendingResponse:
         self._on_done = on_done
 
     def take(self) -> list[Chunk]:
-        """Hand the chunks over to whoever sends them (and releases their slices)."""
+        """Hand the chunks over to the connection, which sends them and releases their slices."""
         chunks, self._chunks = self._chunks, []
         return chunks
 
@@ -117,7 +117,7 @@ class FrameHandler(Protocol):
 
 
 class ResponseQueue:
-    """Responses in the order of their requests, from the first that was not ready. Bounded by whoever fills it.
+    """Responses in the order of their requests, from the first that was not ready. Bounded by the connection that fills it.
 
     ``responses`` is for looking: whether there are any, and how many.
     """

@@ -1,6 +1,6 @@
 """DescribeAcls (API key 29), CreateAcls (30) and DeleteAcls (31), versions 1-3.
 
-Behaviour: SECURITY_DISABLED to whatever is asked, as from an Apache Kafka without an authorizer: everybody may do everything here, and no
+Behaviour: SECURITY_DISABLED to whatever is asked, as from an Apache Kafka without an authorizer: every client may do everything, and no
 rule is kept. Tools read that code as "there are no rules here" and go on; an API that is missing they report as a failure, again and again.
 The answers to 30 and 31 have one refusal for each rule or filter.
 

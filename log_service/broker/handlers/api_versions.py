@@ -30,7 +30,7 @@ FIRST_VERSION_WITH_CLIENT = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
 
 OWN_FEATURES: Mapping[str, tuple[int, int]] = MappingProxyType({"tidelog.maintenance": (1, 2)})
-"""By these our own clients know that they talk to this software; everybody else passes over names that it does not know."""
+"""By these our own clients know that they talk to this software; other clients pass over names that they do not know."""
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

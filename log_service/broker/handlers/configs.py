@@ -163,28 +163,28 @@ async def _alter(node: Node, request: IncrementalAlterConfigsRequest) -> Increme
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     own = [resource for resource in request.resources if resource.resource_type == ResourceType.BROKER_LOGGER]
     rest = [resource for resource in request.resources if resource.resource_type != ResourceType.BROKER_LOGGER]
-    decided = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-    answers = iter((await node.controller.request(decided, IncrementalAlterConfigsResponse)).responses) if rest else iter(())
+    left = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
+    decided = iter((await node.controller.request(left, IncrementalAlterConfigsResponse)).responses) if rest else iter(())
     levels = iter(
         [_alter_levels(node, each, counts[each.resource_type, each.resource_name], validate_only=request.validate_only) for each in own]
     )
     return IncrementalAlterConfigsResponse(
         responses=[
-            next(levels) if resource.resource_type == ResourceType.BROKER_LOGGER else next(answers) for resource in request.resources
+            next(levels) if resource.resource_type == ResourceType.BROKER_LOGGER else next(decided) for resource in request.resources
         ]
     )
 
 
 def _alter_levels(node: Node, resource: AlterConfigsResource, count: int, *, validate_only: bool) -> AlterConfigsResourceResponse:
-    answer = AlterConfigsResourceResponse(error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name)
+    result = AlterConfigsResourceResponse(error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
         _validate_own_broker(node, resource.resource_name)
         changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
         _check_repetitions(count, [name for name, _, _ in changes])
         alter_loggers(changes, validate_only=validate_only)
     except KafkaError as error:
-        answer.error_code, answer.error_message = error.code, str(error)
-    return answer
+        result.error_code, result.error_message = error.code, str(error)
+    return result
 
 
 def _check_repetitions(count: int, names: list[str]) -> None:

@@ -35,13 +35,13 @@ def handle_delete_records(node: Node, call: Call, request: DeleteRecordsRequest)
 
 
 def _delete(node: Node, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-    answer = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
+    result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
     if is_internal(topic):
-        answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        return answer
+        result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return result
     try:
         partition = node.replicas.get_partition(topic, wanted.partition_index)
-        answer.low_watermark = partition.delete_records(wanted.offset)
+        result.low_watermark = partition.delete_records(wanted.offset)
     except KafkaError as error:
-        answer.error_code = error.code
-    return answer
+        result.error_code = error.code
+    return result

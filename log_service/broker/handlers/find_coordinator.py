@@ -1,6 +1,6 @@
 """FindCoordinator (API key 10), versions 0-6.
 
-Behaviour: for each group the broker that leads its partition of ``__consumer_offsets``, which is created when somebody asks first.
+Behaviour: for each group the broker that leads its partition of ``__consumer_offsets``, which is created when a client first asks.
 COORDINATOR_NOT_AVAILABLE while that has no leader.
 
 Versions: 1 key type (group 0, transaction 1) and an error text; 3 flexible; 4 many keys in one request (KIP-699); 5 a retriable error for

@@ -1,6 +1,6 @@
 """ListOffsets (API key 2), versions 1-11.
 
-Behaviour: for each partition the first offset whose record is at or after a time, or the answer to a special timestamp: latest (-1; for
+Behaviour: for each partition the first offset whose record is at or after a time, or what a special timestamp asks for: latest (-1; for
 ``read_committed`` the last stable offset), earliest (-2), the record with the largest timestamp (-3), earliest on this node's disk (-4,
 the same as -2 here), last tiered (-5) and earliest not yet tiered (-6; both -1 here, where nothing is tiered). Offset and timestamp are
 -1 where no record is late enough. A special timestamp that the version does not know gets UNSUPPORTED_VERSION. Where the end would be the

@@ -3,7 +3,7 @@
 Behaviour: tells the brokers of the listener that the request came through, the cluster's id, and the topics that were asked for. All
 topics are asked for with null (version 0: with an empty list); an empty list asks for none. Asking for a topic that does not exist
 creates it where both the request and ``auto.create.topics.enable`` allow that, and answers when it is there. There are no authorizers:
-whoever asks for authorized operations is told all of them.
+a client that asks for authorized operations is told all of them.
 
 Versions: 0 empty means all, and no controller; 1 null means all, controller, rack, internal topics; 2 cluster id; 4 auto-creation may be
 refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (KIP-430; of the cluster only in 8-10); 9 flexible; 10 topic ids

@@ -33,7 +33,7 @@ NO_OFFSET = -1
 
 
 def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> Deferred:
-    """Have the coordinators answer, and put their answers into the shape of the version."""
+    """Have the coordinators answer, and put what they say into the shape of the version."""
     deferred = call.defer()
     if call.version < FIRST_VERSION_WITH_GROUPS:
         group = _only_group(request)
@@ -124,7 +124,7 @@ def _named(image: MetadataImage, group: OffsetFetchRequestGroup) -> OffsetFetchR
 
 
 def _add_ids(image: MetadataImage, group: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup) -> None:
-    """Name the topics of an answer by their ids, and answer those that do not exist."""
+    """Name the topics of a response by their ids, and answer those that do not exist."""
     by_name = image.topics.by_name
     answer.topics = [topic for topic in answer.topics if topic.name in by_name]
     for topic in answer.topics:

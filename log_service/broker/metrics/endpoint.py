@@ -1,7 +1,7 @@
 """Serves the metrics page over HTTP/1.1, on the broker's own loop: a tiny server with bounds and no features.
 
-Decides how many may ask at once, how long a request and an answer may take, and which paths there are. The page is sent chunk by chunk as
-it is made, and others get their turn between two chunks, so that a node with many partitions does not stop for whoever looks at it.
+Decides how many may ask at once, how long a request and a response may take, and which paths there are. The page is sent chunk by chunk as
+it is made, and others get their turn between two chunks, so that a node with many partitions does not stop for a look at it.
 
 Invariants: nothing that a client does ends ``run``; no connection outlives its deadlines.
 """
@@ -80,7 +80,7 @@ class MetricsEndpoint:
                     await self._answer(connection, request)
         except OSError as error:
             logger.debug("A client of the metrics page left: %s", error)
-        except Exception:  # a bug of ours: whoever asked pays, the broker goes on
+        except Exception:  # a bug of ours: this request pays, the broker goes on
             logger.exception("The metrics page could not be made")
         finally:
             self._connection_count -= 1

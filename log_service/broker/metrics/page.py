@@ -1,6 +1,6 @@
 """The whole metrics page of a broker, family by family.
 
-Decides the order, and where whoever makes the page lets others go on: sums over all partitions are made a few hundred partitions at a
+Decides the order, and where the task that makes the page lets others go on: sums over all partitions are made a few hundred partitions at a
 time. Sums are of one moment's partitions, so that no counter falls because a topic went while the page was made.
 """
 

@@ -1,6 +1,6 @@
 """A node's state in numbers: partitions, controller, metadata log, groups, purgatories, sessions, connections, directories.
 
-Decides the names. Sums over all partitions are made by whoever makes the page, a few partitions at a time, and are handed in.
+Decides the names. Sums over all partitions are made by the task that makes the page, a few partitions at a time, and are handed in.
 """
 
 from collections import Counter
