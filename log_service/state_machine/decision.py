@@ -8,6 +8,7 @@ changed nothing.
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -86,6 +87,10 @@ class Decision(Generic[R]):
         """
         for each in objects:
             self._undo.append(_restore(each))
+
+    def stage_attribute(self, staged: object, name: str) -> None:
+        """Remember one attribute, where no other of the object changes in the decision without being staged."""
+        self._undo.append(partial(setattr, staged, name, getattr(staged, name)))
 
     def take_back(self) -> None:
         """Undo all changes of soft state."""

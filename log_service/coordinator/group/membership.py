@@ -30,8 +30,10 @@ class Membership:
             decision.reply(context.reply_to, SyncGroupResponse(error_code=error))
             return
         member = group.members[request.member_id]
-        decision.stage(group, member)
-        group.pending_sync_members.discard(member.member_id)
+        decision.stage_attribute(member, "awaiting_sync")
+        if member.member_id in group.pending_sync_members:
+            group.pending_sync_members.remove(member.member_id)
+            decision.on_refused(lambda: group.pending_sync_members.add(member.member_id))
         if group.is_in(GroupState.STABLE):
             self.keep_alive(group, member, decision)
             decision.reply(context.reply_to, assigned(group, member))
@@ -64,6 +66,7 @@ class Membership:
         return error
 
     def _take_assignments(self, group: ClassicGroup, request: SyncGroupRequest, decision: GroupDecision) -> None:
+        decision.stage(group)
         assignments = {assignment.member_id: assignment.assignment for assignment in request.assignments}
         assigned_bytes = sum(map(len, assignments.values()))
         if group.subscription_bytes() + assigned_bytes > self._config.max_metadata_record_bytes:
