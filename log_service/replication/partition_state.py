@@ -130,13 +130,15 @@ class FollowerState:
 
 
 class PartitionState:
-    """One replica of a partition on node ``node_id``. Public attributes are read by all and changed by the methods here alone.
+    """One replica of a partition on node ``node_id``. All may read the public attributes; only the methods here change them.
 
     ``is_synced_first`` is ``flush.messages=1``: a record of this replica counts only once it is synced. ``first_unstable_offset`` is where
-    the first open transaction begins; ``last_stable_offset`` is how far ``read_committed`` consumers may read: to there, or to the high
-    watermark. ``is_safe_at_once`` says that this replica's log end alone makes a record safe,
-    ``is_under_min_isr`` that fewer replicas are in sync than the topic asks for; no partition is asked for more than it has replicas.
-    ``eligible_brokers`` are the brokers that may be in an ISR, with their broker epochs: neither fenced nor shutting down.
+    the first open transaction begins. ``last_stable_offset`` is how far ``read_committed`` consumers may read: to the first open
+    transaction, or to the high watermark. ``is_safe_at_once`` says that this replica's log end alone makes a record safe.
+    ``is_under_min_isr`` says that fewer replicas are in sync than the topic asks for; no partition is asked for more than it has replicas.
+
+    ``eligible_brokers`` are the brokers that may be in an ISR, with their broker epochs: neither fenced nor shutting down. The caller sets
+    it from the metadata, and calls ``look_again``.
     """
 
     __slots__ = (
