@@ -1,6 +1,7 @@
 """The real clock: the one place where the log service asks the operating system for the time.
 
-Decides nothing. Wall time may jump (somebody set the clock); monotonic time never goes back and is what deadlines are made of.
+Decides nothing. Wall time may jump, because an operator or a time service sets the clock. Monotonic time never goes back; deadlines are
+made of it.
 """
 
 import time

@@ -161,7 +161,10 @@ class Files(Protocol):
         """
 
     def write_atomically(self, path: Path, content: bytes, *, is_synced: bool = True) -> None:
-        """Replace a small file: written beside it, synced, renamed, directory synced; without the syncs where somebody else syncs later."""
+        """Replace a small file: write it beside the old one, sync it, rename it, sync the directory.
+
+        ``is_synced=False`` leaves both syncs to the caller.
+        """
 
     def free_bytes(self, path: Path) -> int:
         """Bytes that may still be written on the file system of ``path``."""

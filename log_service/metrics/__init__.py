@@ -4,8 +4,8 @@
 - ``rate``: how fast a count grew over the last minutes.
 - ``request_meter``: requests of one API: how many, by version, and how long they took.
 - ``exposition``: families of samples as Prometheus's text format, in chunks of bounded size.
-- ``http_page``: the little of HTTP/1.1 that a page of text needs: one request's head in, one answer's head out.
+- ``http_page``: the little of HTTP/1.1 that a page of text needs: one request's head in, one response's head out.
 
-The path of a request pays for two readings of a clock, one search in a tuple and a few plain integers; all else is read when somebody
-asks.
+The path of a request pays for two readings of a clock, one search in a tuple and a few plain integers. Everything else is computed when
+the page is read.
 """

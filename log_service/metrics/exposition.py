@@ -1,7 +1,7 @@
 """Prometheus's text format, version 0.0.4: families of samples become lines, in chunks of bounded size.
 
-Decides spelling and escaping. Knows neither where values come from nor who reads them. Samples are made while they are written, so that
-a page of a million lines never lies in memory as a whole, and whoever sends it can let others go on between two chunks.
+Decides spelling and escaping. Knows neither where values come from nor who reads them. Samples are made while they are written: a page of a
+million lines never lies in memory as a whole, and the sender can let other tasks run between two chunks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
 def rendered(families: Iterable[Family | None], lines_per_chunk: int = LINES_PER_CHUNK) -> Iterator[bytes]:
     """Yield the page in chunks of at most ``lines_per_chunk`` lines; a family without samples is left out.
 
-    A None among the families is a pause of whoever makes them: it becomes an empty chunk.
+    A None among the families is a pause that their source makes: it becomes an empty chunk, at which the sender may let other tasks run.
     """
     lines: list[str] = []
     for family in families:

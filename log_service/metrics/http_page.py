@@ -1,4 +1,4 @@
-"""The little of HTTP/1.1 (RFC 9112) that a page of text needs: one request's head in, one answer's head out, then the connection ends.
+"""The little of HTTP/1.1 (RFC 9112) that a page of text needs: one request's head in, one response's head out, then the connection ends.
 
 Decides what is a request, how large one may be, and which are refused with which status. Knows no sockets: bytes are handed in and out.
 Only GET and HEAD, no bodies, one request per connection.
@@ -17,7 +17,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """What was asked for. ``is_chunked`` tells whether the client knows chunked answers (HTTP/1.1)."""
+    """What was asked for. ``is_chunked`` tells whether the client knows chunked responses (HTTP/1.1)."""
 
     path: str
     is_head: bool
@@ -26,14 +26,14 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a request is not answered with the page."""
+    """Why a request does not get the page."""
 
     status: int
     text: str
 
 
 def parse_request(received: bytes | bytearray) -> PageRequest | Refusal | None:
-    """Return what bytes ask for, why that is refused, or None while the head is not complete."""
+    """Return what the bytes ask for, why that is refused, or None while the head is not complete."""
     end = HEAD_END.search(received)
     if end is None:
         return Refusal(status=431, text=f"a request has at most {MAX_HEAD_BYTES} bytes") if len(received) > MAX_HEAD_BYTES else None
@@ -43,24 +43,24 @@ def parse_request(received: bytes | bytearray) -> PageRequest | Refusal | None:
         return Refusal(status=400, text="that is not an HTTP/1 request")
     method, target, minor = found.groups()
     if method not in {b"GET", b"HEAD"}:
-        return Refusal(status=405, text="only GET and HEAD are answered")
+        return Refusal(status=405, text="only GET and HEAD are served")
     path = target.decode("ascii", "replace").partition("?")[0]
     return PageRequest(path=path, is_head=method == b"HEAD", is_chunked=minor != b"0")
 
 
 def page_head(content_type: str, *, is_chunked: bool) -> bytes:
-    """Return the head of an answer whose length nobody knows yet."""
+    """Return the head of a response whose length is not known yet."""
     framing = ["Transfer-Encoding: chunked"] if is_chunked else []
     return _head(200, [f"Content-Type: {content_type}", *framing])
 
 
 def chunk(content: bytes) -> list[bytes]:
-    """Return content as one chunk of a chunked answer."""
+    """Return content as one chunk of a chunked response."""
     return [b"%x\r\n" % len(content), content, b"\r\n"]
 
 
-def refusal_answer(refusal: Refusal, *, is_head: bool = False) -> bytes:
-    """Return a whole answer that refuses."""
+def refusal_response(refusal: Refusal, *, is_head: bool = False) -> bytes:
+    """Return a whole response that refuses a request."""
     body = f"{refusal.text}\n".encode()
     fields = [f"Content-Type: {PLAIN_TEXT}", f"Content-Length: {len(body)}"]
     if refusal.status == 405:

@@ -1,7 +1,7 @@
-"""How long things took: counts in fixed buckets, of which quantiles of the last minutes are made when somebody asks.
+"""How long things took: counts in fixed buckets, from which a reader computes quantiles of the last minutes.
 
-Decides the buckets (twelve to a decade, from a microsecond to a hundred seconds: a quantile is off by a tenth at most) and the window.
-Knows no clock: durations and the time of asking are handed in.
+Decides the buckets and the window. There are twelve buckets to a decade, from a microsecond to a hundred seconds, so that a quantile is
+off by a tenth at most. Knows no clock: the caller hands in durations and the time of reading.
 
 Invariants: counts only grow; noting a duration is one search in a tuple and two additions.
 """
@@ -13,7 +13,7 @@ BUCKETS_PER_DECADE = 12
 FIRST_BOUND_NS = 1_000
 LAST_BOUND_NS = 100_000_000_000
 WINDOW_MS = 60_000
-"""A window ends at the first look after so long; quantiles are those of the window before and of the one that runs."""
+"""A window ends at the first reading after this time. Quantiles are those of the window before and of the current one."""
 
 NS_PER_MS = 1_000_000
 
@@ -57,7 +57,7 @@ class LatencyMeter:
         self.sum_ns += duration_ns
 
     def recent(self, now_ms: int) -> list[int]:
-        """Return the counts of the window before this one and of this one; begin a new window where this one is old."""
+        """Return the counts of the window before and of the current one, by bucket; begin a new window where the current one is old."""
         counts = [count - before for count, before in zip(self.counts, self._before, strict=True)]
         if now_ms - self._window_began_ms >= WINDOW_MS:
             self._before, self._window, self._window_began_ms = self._window, tuple(self.counts), now_ms
@@ -65,7 +65,7 @@ class LatencyMeter:
 
 
 def quantiles_ms(counts: Sequence[int], wanted: Sequence[float]) -> list[float]:
-    """Return quantiles (0 to 1, rising) of bucket counts in milliseconds; 0 where nothing was counted."""
+    """Return the ``wanted`` quantiles (0 to 1, rising) of bucket counts, in milliseconds; 0 where nothing was counted."""
     total = sum(counts)
     found = []
     seen, bucket = 0, -1

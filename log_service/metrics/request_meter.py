@@ -1,7 +1,7 @@
 """Requests of one API as a broker meters them: how many of each version, and where their time went.
 
-Decides what is counted once for a request that is answered at once (one duration, which is its total and its local time) and what for one
-that waits (its local time in the handler, its total until the answer is there). Knows no API.
+A request that gets its response at once counts one duration, which is both its total and its local time. A request that waits counts
+two: the local time in its handler, and the total time until its response is there. Knows no API.
 """
 
 from bisect import bisect_left
@@ -10,7 +10,7 @@ from log_service.metrics.latency import BOUNDS_NS, LatencyMeter
 
 
 class RequestMeter:
-    """One API's requests. ``versions`` counts requests by version; ``at_once`` and ``delayed_*`` hold durations."""
+    """One API's requests. ``versions`` counts requests by version; ``at_once`` and ``delayed_*`` hold durations in nanoseconds."""
 
     __slots__ = ("_counts", "at_once", "delayed_local", "delayed_total", "versions")
 
@@ -25,16 +25,16 @@ class RequestMeter:
         return f"<RequestMeter requests={sum(self.versions)}>"
 
     def note_at_once(self, version: int, duration_ns: int) -> None:
-        """Count a request that was answered before its handler returned."""
+        """Count a request whose response was there before its handler returned."""
         self.versions[version] += 1
         self._counts[bisect_left(BOUNDS_NS, duration_ns)] += 1
         self.at_once.sum_ns += duration_ns
 
     def note_local(self, version: int, duration_ns: int) -> None:
-        """Count a request whose answer comes later, when its handler returned."""
+        """Count a request whose handler has returned and whose response comes later."""
         self.versions[version] += 1
         self.delayed_local.note(duration_ns)
 
     def note_total(self, duration_ns: int) -> None:
-        """Count the whole time of a request whose answer came later."""
+        """Count the whole time of a request whose response came later."""
         self.delayed_total.note(duration_ns)

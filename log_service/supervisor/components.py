@@ -1,7 +1,7 @@
-"""The components of an installation: the broker, and whatever installed packages register under ``tidelog.services``.
+"""The components of an installation: the broker, and those that installed packages register under ``tidelog.services``.
 
-It decides how the broker of ``tidelog up`` is configured. What the others are, it learns from their entry points; without the platform
-extra there are none.
+Decides how the broker of ``tidelog up`` is configured. Knows nothing of the other components: their entry points make them. Without the
+platform extra there are none.
 """
 
 import os
@@ -105,7 +105,7 @@ def check_port_is_free(host: str, port: int, what: str, option: str) -> None:
     """Refuse an occupied port before anything starts.
 
     Raises:
-        ConfigError: somebody listens there already, or the host is not an address of this machine.
+        ConfigError: another process listens there already, or the host is not an address of this machine.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

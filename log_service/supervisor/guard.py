@@ -53,7 +53,7 @@ def _end_with_parent() -> None:
 
 
 def _wait(child: "subprocess.Popen[bytes]", wake_read: int) -> None:
-    """Return when the component has ended, the supervisor is gone, or somebody asks us to stop."""
+    """Return when the component has ended, the supervisor is gone, or a SIGTERM asks the guard to stop."""
     stdin = sys.stdin.fileno()
     while child.poll() is None:
         readable, _, _ = select.select([stdin, wake_read], [], [])
@@ -64,7 +64,7 @@ def _wait(child: "subprocess.Popen[bytes]", wake_read: int) -> None:
 
 
 def _stop(child: "subprocess.Popen[bytes]", wake_read: int, deadline_s: float) -> None:
-    """Return when the component has ended, its time is over, or somebody asks for the second time."""
+    """Return when the component has ended, its time is over, or a second SIGTERM arrives."""
     if child.poll() is not None:
         return
     child.terminate()

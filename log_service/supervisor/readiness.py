@@ -1,4 +1,4 @@
-"""Whether a component is ready, asked from outside: by a request that it has to answer, or by a sign of life that it leaves.
+"""Whether a component is ready, asked from outside: by a request that needs a response, or by a sign of life that the component leaves.
 
 A connection alone tells little: the system accepts it for a process that is stopped. So most probes wait for a response. Every probe ends
 within ``PROBE_DEADLINE_S``.
@@ -34,7 +34,7 @@ async def is_ready(readiness: Readiness) -> bool:
         case TcpReadiness():
             return await _accepts(readiness.host, readiness.port)
         case HttpReadiness():
-            return await _answers(readiness.url)
+            return await _responds(readiness.url)
         case KafkaReadiness():
             return await _speaks_kafka(readiness.bootstrap_servers)
         case Http2Readiness():
@@ -82,7 +82,7 @@ async def _accepts(host: str, port: int) -> bool:
     return False
 
 
-async def _answers(url: str) -> bool:
+async def _responds(url: str) -> bool:
     """Ask with the least HTTP that there is: only the status line matters."""
     address, _, path = url.removeprefix("http://").partition("/")
     host, _, port = address.rpartition(":")

@@ -21,21 +21,21 @@ class TcpReadiness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpReadiness:
-    """Ready once the URL answers with a status below 400."""
+    """Ready once the response of the URL has a status below 400."""
 
     url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaReadiness:
-    """Ready once one of the addresses, ``host:port,host:port``, answers a Kafka client's first request."""
+    """Ready once one of the addresses, ``host:port,host:port``, responds to a Kafka client's first request."""
 
     bootstrap_servers: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http2Readiness:
-    """Ready once the address answers the first frame of an HTTP/2 connection, as every gRPC server does."""
+    """Ready once the address responds to the first frame of an HTTP/2 connection, as every gRPC server does."""
 
     host: str
     port: int
@@ -130,7 +130,7 @@ def start_order(components: Sequence[Component]) -> list[Component]:
         raise ValueError("two components have the same name")
     unknown = {name for component in components for name in component.after} - by_name.keys()
     if unknown:
-        raise ValueError(f"components wait for {', '.join(sorted(unknown))}, which nobody starts")
+        raise ValueError(f"components wait for {', '.join(sorted(unknown))}, which are not among them")
     ordered: list[Component] = []
     waiting = list(components)
     while waiting:

@@ -13,7 +13,16 @@ import trio
 
 from log_service.common.env import Connection, Listener, Network
 from log_service.metrics.exposition import CONTENT_TYPE
-from log_service.metrics.http_page import LAST_CHUNK, MAX_HEAD_BYTES, PageRequest, Refusal, chunk, page_head, parse_request, refusal_answer
+from log_service.metrics.http_page import (
+    LAST_CHUNK,
+    MAX_HEAD_BYTES,
+    PageRequest,
+    Refusal,
+    chunk,
+    page_head,
+    parse_request,
+    refusal_response,
+)
 
 PATH = "/metrics"
 MAX_CONNECTION_COUNT = 16
@@ -88,10 +97,10 @@ class MetricsEndpoint:
 
     async def _answer(self, connection: Connection, request: PageRequest | Refusal) -> None:
         if isinstance(request, PageRequest) and request.path != PATH:
-            refused = refusal_answer(Refusal(status=404, text=f"the metrics are at {PATH}"), is_head=request.is_head)
+            refused = refusal_response(Refusal(status=404, text=f"the metrics are at {PATH}"), is_head=request.is_head)
             await connection.send_gathered([refused])
         elif isinstance(request, Refusal):
-            await connection.send_gathered([refusal_answer(request)])
+            await connection.send_gathered([refusal_response(request)])
         else:
             await self._send_page(connection, request)
 

@@ -1,8 +1,8 @@
-"""One request in, one answer out: what is refused, and with which status."""
+"""One request in, one response out: what is refused, and with which status."""
 
 import pytest
 
-from log_service.metrics.http_page import MAX_HEAD_BYTES, PageRequest, Refusal, chunk, page_head, parse_request, refusal_answer
+from log_service.metrics.http_page import MAX_HEAD_BYTES, PageRequest, Refusal, chunk, page_head, parse_request, refusal_response
 
 
 def test_a_request_is_read_once_its_head_is_complete() -> None:
@@ -21,7 +21,7 @@ def test_other_methods_are_not_allowed(method: str) -> None:
     found = parse_request(f"{method} /metrics HTTP/1.1\r\n\r\n".encode())
     assert isinstance(found, Refusal)
     assert found.status == 405
-    assert b"Allow: GET, HEAD\r\n" in refusal_answer(found)
+    assert b"Allow: GET, HEAD\r\n" in refusal_response(found)
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_a_head_that_never_ends_is_refused_by_its_size() -> None:
     assert found.status == 431
 
 
-def test_answers_have_a_length_or_end_with_the_connection() -> None:
-    refused = refusal_answer(Refusal(status=404, text="see /metrics"))
+def test_responses_have_a_length_or_end_with_the_connection() -> None:
+    refused = refusal_response(Refusal(status=404, text="see /metrics"))
     head, _, body = refused.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 404 Not Found\r\n")
     assert b"Content-Length: %d" % len(body) in head
-    assert refusal_answer(Refusal(status=404, text="see /metrics"), is_head=True).endswith(b"\r\n\r\n")
+    assert refusal_response(Refusal(status=404, text="see /metrics"), is_head=True).endswith(b"\r\n\r\n")
     assert b"chunked" in page_head("text/plain", is_chunked=True)
     assert b"chunked" not in page_head("text/plain", is_chunked=False)
     assert b"".join(chunk(b"x" * 17)) == b"11\r\n" + b"x" * 17 + b"\r\n"

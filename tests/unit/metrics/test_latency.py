@@ -53,7 +53,7 @@ def test_quantiles_forget_what_is_older_than_two_windows() -> None:
     assert meter.count == 2, "the count itself never falls"
 
 
-def test_a_request_answered_at_once_is_one_duration_and_one_that_waits_is_two() -> None:
+def test_a_request_with_a_response_at_once_is_one_duration_and_one_that_waits_is_two() -> None:
     meter = RequestMeter(3)
     meter.note_at_once(3, 5 * MS)
     meter.note_local(1, 2 * MS)

@@ -34,12 +34,12 @@ def test_accepting_a_connection_is_no_response(make: Callable[[int], Readiness],
     assert not trio.run(is_ready, make(free_port()))
 
 
-def test_a_broker_that_answers_is_ready_under_any_of_its_addresses(tmp_path: Path) -> None:
+def test_a_broker_that_responds_is_ready_under_any_of_its_addresses(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         assert trio.run(is_ready, KafkaReadiness(bootstrap_servers=f"127.0.0.1:{free_port()}, {broker.bootstrap}"))
 
 
-def test_a_grpc_server_answers_the_first_frame() -> None:
+def test_a_grpc_server_responds_to_the_first_frame() -> None:
     grpc = pytest.importorskip("grpc", reason="needs the platform extra")
     from concurrent.futures import ThreadPoolExecutor
 

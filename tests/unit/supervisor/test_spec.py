@@ -23,8 +23,8 @@ def test_components_that_wait_for_each_other_are_refused() -> None:
         start_order([component("a", "b"), component("b", "a")])
 
 
-def test_waiting_for_nobody_is_refused() -> None:
-    with pytest.raises(ValueError, match="ghost, which nobody starts"):
+def test_waiting_for_an_unknown_component_is_refused() -> None:
+    with pytest.raises(ValueError, match="ghost, which are not among them"):
         start_order([component("a", "ghost")])
 
 
