@@ -1,6 +1,6 @@
 """The one table of the APIs that we can encode: keys, version ranges, and where their message classes are.
 
-Decides which versions are spoken and which are advertised; which APIs a node answers is for ``broker.registry`` to say. Ranges are Apache
+Decides which versions are spoken and which are advertised; which APIs a node serves is for ``broker.registry`` to say. Ranges are Apache
 Kafka 4.3's (stable versions only). Produce is advertised from 0 although 0-2 are refused, because released librdkafka versions read a
 higher minimum as "no Produce at all" (KAFKA-18659). Knows no bytes and imports a message module only when its classes are asked for.
 """
@@ -139,7 +139,7 @@ class ApiSpec:
         return f"log_service.protocol.messages.{self.module}:{self.name}Response"
 
     def is_served(self, version: int) -> bool:
-        """Whether requests of that version can be answered."""
+        """Whether requests of that version are served."""
         return self.min_version <= version <= self.max_version
 
 
@@ -219,7 +219,7 @@ KNOWN = _specs(
     _spec(ApiKey.TIDELOG_MAINTENANCE, "Maintenance", 0, 1, 0, advertised=None),
 )
 """THE table of what can be encoded here, in the order of keys. Ranges: KIP-896 baselines at the left, 4.3's newest stable versions at the
-right. What a node answers is in ``broker.registry``; some of these messages pass only between the nodes of a cluster."""
+right. What a node serves is in ``broker.registry``; some of these messages pass only between the nodes of a cluster."""
 
 
 def spec_of(key: int) -> ApiSpec:

@@ -20,7 +20,7 @@ MAX_ELEMENTS = 1_000_000
 """List elements that one message may have in all: what bounds the memory that a frame full of empty elements can claim."""
 
 MAX_REQUEST_ELEMENTS = 200_000
-"""The same for requests from peers that nobody has to trust: decoding that many takes tenths of a second and tens of megabytes."""
+"""The same for requests, whose senders are not trusted: decoding that many takes tenths of a second and tens of megabytes."""
 
 
 def decode(cls: type[M], version: int, buffer: Buffer, offset: int = 0, *, max_elements: int = MAX_ELEMENTS) -> tuple[M, int]:

@@ -36,7 +36,7 @@ class RequestHeader(NamedTuple):
 
 
 class UnsupportedVersionError(ProtocolError):
-    """A request for an API that is served, in a version that is not; an ApiVersions request is then answered in version 0."""
+    """A request for an API that is served, in a version that is not; an ApiVersions request then gets a response of version 0."""
 
     def __init__(self, header: RequestHeader) -> None:
         spec = KNOWN[header.api_key]
@@ -151,7 +151,7 @@ def _framed(first: bytearray, message: Message, version: int) -> list[Chunk]:
 
 
 def _skip_header_tags(buffer: Buffer, position: int, where: str) -> int:
-    """Return the offset behind a header's tagged fields; nobody sends any."""
+    """Return the offset behind a header's tagged fields; no known client sends any."""
     try:
         if buffer[position] == 0:
             return position + 1

@@ -49,7 +49,7 @@ def read_long_uvarint(buffer: memoryview, position: int, first: int) -> tuple[in
 
 
 def skip_tags(buffer: memoryview, position: int, end: int, count: int, where: str) -> int:
-    """Step over ``count`` tagged fields that nobody knows and return the position behind them.
+    """Step over ``count`` unknown tagged fields and return the position behind them.
 
     Raises:
         ProtocolError: tags not in rising order, or a field that reaches past ``end``.

@@ -4,7 +4,7 @@ The generated modules carry these beside their dataclasses, and the codec compil
 ``"3+"``, ``"0-12"``, ``"4"``; an empty string is no version at all. Nothing here knows bytes.
 
 Invariants: a field with a tag is tagged in every version it has; a struct that is tagged and not nullable has ``None`` for "absent", so
-that nobody pays for objects that say nothing.
+that no object is built for a field that is not there.
 """
 
 from collections.abc import Sized

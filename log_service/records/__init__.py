@@ -1,6 +1,6 @@
 """Record batches (magic 2): views over bytes, building, compression, validation, and the way to Arrow columns.
 
-No input or output happens here. A batch is opened record by record only where somebody asks for its records.
+No input or output happens here. A batch is opened record by record only where a caller asks for its records.
 
 - ``batch``: headers over bytes in place, checksum, stamping, reading the records of one batch
 - ``builder``: writing batches

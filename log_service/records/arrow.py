@@ -1,10 +1,10 @@
 """Between record batches and Arrow: a range of offsets becomes columns, and columns become batches.
 
 Decides which batches of a partition belong to a range and how many are turned into columns at once. How that is done is in ``columns``,
-which is imported when the first columns are asked for: whoever only imports this module has neither numpy nor pyarrow in the process.
+which is imported when the first columns are asked for: a process that only imports this module loads neither numpy nor pyarrow.
 
-Invariants: records come in the order of the batches and only those in [start, end); markers never come; whether a transaction was aborted
-is the caller's to know, who tells with ``is_visible``. No batch outside the range is opened.
+Invariants: records come in the order of the batches and only those in [start, end); markers never come. The caller knows which
+transactions were aborted, and tells with ``is_visible``. No batch outside the range is opened.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,8 +1,8 @@
 """Building record batches: record by record for a producer, or all at once.
 
 Decides nothing but the layout: base offset 0 unless told, deltas relative to the first record's timestamp, the checksum over the finished
-bytes. When a batch is full and when it leaves is the caller's; ``has_room_for`` counts uncompressed bytes, because nobody knows better
-before compressing.
+bytes. The caller decides when a batch is full and when it leaves. ``has_room_for`` counts uncompressed bytes, because the compressed size
+is not known before compressing.
 
 Invariants: an append takes one join and two extensions of one buffer; an uncompressed batch is never copied, it is finished where it grew.
 """

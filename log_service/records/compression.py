@@ -78,7 +78,7 @@ def decompress(codec: int, compressed: Buffer, max_size_bytes: int = MAX_DECOMPR
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, the bytes are not what the codec writes; MESSAGE_TOO_LARGE, more than ``max_size_bytes`` come out of
-            them (producers answer that by splitting the batch, which is the remedy; a corrupt batch they would only send again);
+            them (a producer then splits the batch, which is the remedy; a batch that is called corrupt it sends again unchanged);
             UNSUPPORTED_COMPRESSION_TYPE, there is no such codec.
     """
     if codec not in _DECOMPRESSORS:

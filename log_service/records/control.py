@@ -3,7 +3,7 @@
 Decides how a marker's key is spelled (version i16, type i16) and what surrounds it. The values are opaque here, but for the one of a
 transaction's end, which every reader of a log needs. Knows nothing of transactions, leaders or snapshots.
 
-Invariants: a key of a later version is read like version 0, a type that is not known reads as None and is skipped by whoever asked.
+Invariants: a key of a later version is read like version 0. A type that is not known reads as None, and callers skip it.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """Finding records by their timestamp: what ListOffsets asks of a log.
 
-Decides which record answers a time. Batches whose latest timestamp lies before the time are skipped by their header; one batch is opened at
-most, unless a header claims a timestamp that none of its records has.
+Decides which record stands for a time. Batches whose latest timestamp lies before the time are skipped by their header. At most one batch
+is opened, unless a header claims a timestamp that none of its records has.
 """
 
 from typing import NamedTuple
@@ -42,7 +42,7 @@ def max_timestamp_record(buffer: Buffer, *, max_size_bytes: int = MAX_DECOMPRESS
     """Return the first record that has the latest timestamp of all (KIP-734); None where no record has a timestamp.
 
     ``buffer`` holds batches back to back; a last one that is cut off is not looked at. Headers are believed: only the first batch that
-    claims the latest timestamp is opened, and where none of its records has it, its last offset is the answer.
+    claims the latest timestamp is opened, and where none of its records has it, its last offset is returned.
 
     Raises:
         KafkaError: as ``iterate_headers`` and ``iterate_records``.

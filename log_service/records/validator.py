@@ -12,7 +12,7 @@ and gives away an encoder that gets the format wrong. Walking the rest would cos
 else a broker does for it, and readers treat records as untrusted bytes anyway.
 
 Invariants: what is returned is one batch (or, of our own, several) whose magic, counts and checksum hold. Bad input raises ``KafkaError``
-with the code that Kafka's broker answers, and nothing else.
+with the code of Apache Kafka's broker, and nothing else.
 """
 
 from typing import NamedTuple

@@ -86,7 +86,7 @@ def test_api_versions_response_has_the_oldest_header_even_when_flexible() -> Non
     assert frame[8:] == encode(ApiVersionsResponse(), 4)
 
 
-def test_api_versions_of_an_unknown_version_can_be_answered_in_version_0() -> None:
+def test_api_versions_of_an_unknown_version_gets_a_response_of_version_0() -> None:
     request = encode_request(RequestHeader(ApiKey.API_VERSIONS, 3, 5, "new"), ApiVersionsRequest(client_software_name="x"))
     frame = bytearray(joined(list(request))[4:])
     frame[2:4] = (9).to_bytes(2, "big")
@@ -94,8 +94,8 @@ def test_api_versions_of_an_unknown_version_can_be_answered_in_version_0() -> No
         parse_request_header(frame)
     header = refused.value.header
     assert header == RequestHeader(ApiKey.API_VERSIONS, 9, 5, "new")
-    answer = joined(list(encode_response(header.api_key, 0, header.correlation_id, ApiVersionsResponse(error_code=35))))
-    assert decode(ApiVersionsResponse, 0, answer, 8)[0].error_code == 35
+    response = joined(list(encode_response(header.api_key, 0, header.correlation_id, ApiVersionsResponse(error_code=35))))
+    assert decode(ApiVersionsResponse, 0, response, 8)[0].error_code == 35
 
 
 @pytest.mark.parametrize(("key", "version"), [(ApiKey.PRODUCE, 2), (ApiKey.FETCH, 19), (ApiKey.INIT_PRODUCER_ID, 6), (ApiKey.METADATA, -1)])

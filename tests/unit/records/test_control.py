@@ -41,7 +41,7 @@ def test_markers_of_transactions_are_those_of_apache_kafka(
     assert parse_coordinator_epoch(record.value) == coordinator_epoch
 
 
-def test_control_batch_holds_several_records_and_belongs_to_nobody() -> None:
+def test_control_batch_holds_several_records_and_belongs_to_no_producer() -> None:
     batch = build_control_batch([(ControlType.KRAFT_VERSION, b"one"), (ControlType.KRAFT_VOTERS, b"two")], timestamp_ms=5, base_offset=30)
     header = parse_header(batch)
     assert header.is_control

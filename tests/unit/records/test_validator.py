@@ -93,7 +93,7 @@ def test_no_batch_is_invalid(size_bytes: int) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_old_magic_is_invalid(magic: int) -> None:
-    """What Apache Kafka 4.3 answers: these versions of Produce carry nothing but magic 2."""
+    """As in Apache Kafka 4.3: these versions of Produce carry nothing but magic 2."""
     batch = bytearray(batch_of())
     batch[16] = magic
     assert refusal(batch).code is ErrorCode.INVALID_RECORD
@@ -112,7 +112,7 @@ def test_batch_larger_than_the_topic_allows_is_too_large() -> None:
 
 
 def test_batch_that_is_cut_off_is_invalid() -> None:
-    """What Apache Kafka 4.3 answers: it finds no whole batch in the request."""
+    """As in Apache Kafka 4.3: it finds no whole batch in the request."""
     assert refusal(batch_of()[:-1]).code is ErrorCode.INVALID_RECORD
 
 
@@ -158,7 +158,7 @@ def test_field_that_no_producer_may_set_is_refused(fields: dict[str, int], code:
     "fields", [{"attributes": 0x40}, {"attributes": 0x80}, {"producer_id": -2, "producer_epoch": 0, "base_sequence": 0}]
 )
 def test_field_without_a_meaning_for_producers_is_taken(fields: dict[str, int]) -> None:
-    """As in Apache Kafka 4.3: a delete horizon is the cleaner's, unused bits and ids below 0 are nobody's."""
+    """As in Apache Kafka 4.3: a delete horizon is the cleaner's, unused bits and ids below 0 belong to no producer."""
     assert validate(with_fields(batch_of(), **fields)).record_count == 1
 
 
