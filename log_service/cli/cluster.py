@@ -225,7 +225,7 @@ def producers(*, partitions: tuple[str, ...], as_json: bool, bootstrap_servers: 
 
 @cluster.command(short_help="Elect leaders.")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC[:0,2-4]...]", shell_complete=complete_topics)
-@click.option("--unclean", is_flag=True, help="Elect any replica where nobody leads; records may be lost.")
+@click.option("--unclean", is_flag=True, help="Elect any replica where there is no leader; records may be lost.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before an unclean election.")
 @json_option
 @bootstrap_option

@@ -1,7 +1,7 @@
 """``tidelog configs``: what topics, brokers, the cluster and groups are configured with, and changing it.
 
-Decides how a resource is named (exactly one of the options, or several of them for showing) and what is shown by default: what somebody
-set. Every change goes key by key; what is not named stays.
+Decides how the options name resources, and what is shown by default: the values that were set, without the defaults. Every change goes key
+by key; what is not named stays.
 """
 
 from collections.abc import Callable, Sequence
@@ -90,12 +90,12 @@ def row_of(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
 
 
 def default_of(entry: ConfigEntry) -> str | None:
-    """Return the value that holds where nobody says anything: the last synonym's, where that is a default."""
+    """Return the value that holds where none is set: the last synonym's, where that is a default; None where it is not told."""
     found = [value for _, value, source in entry.synonyms if source == "DEFAULT_CONFIG"]
     return found[-1] if found else entry.value if entry.is_default else None
 
 
-@configs.command("list", short_help="Show everything that somebody configured.")
+@configs.command("list", short_help="Show every config that was set.")
 @json_option
 @bootstrap_option
 def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
@@ -120,7 +120,7 @@ def list_configs(*, as_json: bool, bootstrap_servers: str) -> None:
 @configs.command(short_help="Show configs, their defaults and where values come from.")
 @resource_options
 @click.argument("keys", nargs=-1)
-@click.option("-a", "--all", "with_defaults", is_flag=True, help="Show defaults too; without it, what somebody set.")
+@click.option("-a", "--all", "with_defaults", is_flag=True, help="Show defaults too; without it, what was set.")
 @click.option("--synonyms", "with_synonyms", is_flag=True, help="Show every place that sets a config, the one that holds first.")
 @json_option
 @bootstrap_option
@@ -136,7 +136,7 @@ def describe(
     as_json: bool,
     bootstrap_servers: str,
 ) -> None:
-    """Show the configs KEYS, or all that somebody set, of the resources that the options name.
+    """Show the configs KEYS, or all that were set, of the resources that the options name.
 
     \b
     tidelog configs describe --topic orders
@@ -168,7 +168,7 @@ def place_of(source: str) -> str:
 
 
 def is_set(entry: ConfigEntry) -> bool:
-    """Whether somebody set it."""
+    """Whether the config was set, and is not a default."""
     return not entry.is_default
 
 

@@ -1,4 +1,4 @@
-"""How commands reach a cluster: a quick look whether anybody is there, then clients that do not keep a person waiting.
+"""How commands reach a cluster: a quick look whether a broker is there, then clients that do not keep a person waiting.
 
 A client of a service tries for a minute, because its broker may come back. A person wants to know at once that nothing listens there.
 """
@@ -14,12 +14,12 @@ from log_service.client.blocking.admin import BlockingAdmin
 from log_service.config.client import parse_servers
 
 CONNECT_SECONDS = 3.0
-ANSWER_SECONDS = 5.0
+RESPONSE_SECONDS = 5.0
 GLANCE_SECONDS = 0.3
 GREETING = struct.pack(">ihhih", 10, 18, 0, 0x71DE, -1)
 """A request of ApiVersions: size, API key, version, correlation id, no client id."""
-GREETING_ANSWERED = struct.pack(">ii", 0, 0x71DE)
-"""What the answer begins with; its size may be any."""
+GREETING_RESPONSE = struct.pack(">ii", 0, 0x71DE)
+"""How the response begins: its size, which may be any, and the correlation id."""
 API_TIMEOUT_MS = 20_000
 
 
@@ -39,7 +39,7 @@ def open_admin(bootstrap_servers: str) -> BlockingAdmin:
     return BlockingAdmin(bootstrap_servers, **client_settings(bootstrap_servers))
 
 
-def answers_at_once(servers: Sequence[tuple[str, int]]) -> bool:
+def accepts_at_once(servers: Sequence[tuple[str, int]]) -> bool:
     """Whether one of the servers accepts a connection without making a person wait."""
     for server in servers:
         try:
@@ -51,23 +51,27 @@ def answers_at_once(servers: Sequence[tuple[str, int]]) -> bool:
 
 
 def speaks_kafka(connection: socket.socket) -> bool:
-    """Whether the other side answers Kafka's first question, ApiVersions of version 0. Raises OSError where it cannot be asked."""
-    connection.settimeout(ANSWER_SECONDS)
+    """Whether the other side responds to a client's first request, ApiVersions of version 0.
+
+    Raises:
+        OSError: the request cannot be sent.
+    """
+    connection.settimeout(RESPONSE_SECONDS)
     connection.sendall(GREETING)
     received = b""
     try:
-        while len(received) < len(GREETING_ANSWERED):
+        while len(received) < len(GREETING_RESPONSE):
             part = connection.recv(64)
             if not part:
                 return False
             received += part
     except (TimeoutError, ConnectionResetError):
         return False
-    return received[4:8] == GREETING_ANSWERED[4:]
+    return received[4:8] == GREETING_RESPONSE[4:]
 
 
 def check_reachable(servers: Sequence[tuple[str, int]]) -> None:
-    """Raise ClickException unless one of the servers accepts a connection and answers as a Kafka broker does."""
+    """Raise ClickException unless one of the servers accepts a connection and responds as a Kafka broker does."""
     failures = []
     for host, port in servers:
         try:
@@ -75,7 +79,7 @@ def check_reachable(servers: Sequence[tuple[str, int]]) -> None:
                 if speaks_kafka(connection):
                     return
         except OSError as error:
-            failures.append(f"{host}:{port} ({'no answer' if isinstance(error, TimeoutError) else error.strerror or error})")
+            failures.append(f"{host}:{port} ({'no response' if isinstance(error, TimeoutError) else error.strerror or error})")
         else:
             raise click.ClickException(
                 f"{host}:{port} accepts connections and does not speak Kafka's protocol in plain text: is that the port of a broker?"

@@ -1,8 +1,8 @@
 """Names of topics, partitions and groups as they are typed: alone, as patterns, and completed by the shell.
 
 Decides what a pattern is (``*``, ``?``, ``[...]`` as in a shell) and how partitions are written (``orders:0,2-4``). A pattern that
-matches nothing is an error, because a person meant something by it. Completion asks the cluster only if somebody is there at once, and
-says nothing about what goes wrong: a shell is waiting.
+matches nothing is an error, because a person meant something by it. Completion asks the cluster only if a server accepts a connection
+at once, and says nothing about what goes wrong: a shell is waiting.
 """
 
 import re
@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 import click
 from click.shell_completion import CompletionItem
 
-from log_service.cli.connection import answers_at_once, open_admin
+from log_service.cli.connection import accepts_at_once, open_admin
 from log_service.cli.output import DEFAULT_SERVERS
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import TidelogError
@@ -123,7 +123,7 @@ def complete_groups(context: click.Context, parameter: click.Parameter, incomple
 def _offered(context: click.Context, incomplete: str, list_names: Callable[[BlockingAdmin], list[str]]) -> list[CompletionItem]:
     servers = context.params.get("bootstrap_servers") or DEFAULT_SERVERS
     try:
-        if not answers_at_once(parse_servers(servers)):
+        if not accepts_at_once(parse_servers(servers)):
             return []
         with open_admin(servers) as admin:
             names = list_names(admin)

@@ -75,7 +75,7 @@ def offsets(
 
 
 def found_row(where: TopicPartition, found: FoundOffset) -> dict[str, Any]:
-    """Return one partition's answer; nothing found is no offset."""
+    """Return what was found in one partition as a row; None in a field where nothing was found."""
     return {
         "topic": where.topic,
         "partition": where.partition,

@@ -63,7 +63,7 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
 
 
 def terminal_width() -> int | None:
-    """Return the columns that a table may take; None where nobody looks at it: what is piped is never cut."""
+    """Return the columns that a table may take; None where nothing is cut: what is piped, unless COLUMNS is set."""
     if "COLUMNS" in os.environ or sys.stdout.isatty():
         return shutil.get_terminal_size((80, 24)).columns
     return None
@@ -169,7 +169,7 @@ def confirm(question: str, refused: str) -> None:
     """Ask before what cannot be undone.
 
     Raises:
-        ClickException: the answer was no, or there is nobody to answer.
+        ClickException: the person says no, or standard input ends without a response.
         Abort: Ctrl-C.
     """
     try:
@@ -178,6 +178,6 @@ def confirm(question: str, refused: str) -> None:
         if isinstance(abort.__context__, KeyboardInterrupt):
             raise
         click.echo(err=True)
-        raise click.ClickException(f"{refused}: nobody answered; --yes does not ask") from abort
+        raise click.ClickException(f"{refused}: there was no response; --yes does not ask") from abort
     if not is_wanted:
         raise click.ClickException(refused)

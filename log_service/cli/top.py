@@ -75,7 +75,7 @@ def look(admin: BlockingAdmin, metrics_urls: Sequence[str], *, is_internal_inclu
     """Return the cluster as it is now.
 
     Raises:
-        TidelogError: nobody answers, or a metrics page cannot be read.
+        TidelogError: no broker responds, or a metrics page cannot be read.
     """
     cluster = admin.describe_cluster()
     listed = admin.list_topics(is_internal_included=is_internal_included)
@@ -138,7 +138,7 @@ def sizes_of(admin: BlockingAdmin) -> dict[str, int]:
 
 
 def maybe(ask: Callable[[], Any], otherwise: Any) -> Any:
-    """Return an answer that a screen can do without: a topic just went, or an old broker does not know the question."""
+    """Return what ``ask`` returns, or ``otherwise`` where a topic has just gone or an old broker does not know the request."""
     try:
         return ask()
     except KafkaError:

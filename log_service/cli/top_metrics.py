@@ -37,8 +37,8 @@ def read_topic_bytes(url: str) -> dict[str, TopicBytes]:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"{url!r} is no address of a metrics page, like http://127.0.0.1:9404/metrics")
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - http and https only, see above
-            text = answer.read(MAX_PAGE_BYTES).decode("utf-8", "replace")
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:  # noqa: S310 - http and https only, see above
+            text = response.read(MAX_PAGE_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError, urllib.error.URLError) as error:
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{url} cannot be read: {error}") from error
     return parse_topic_bytes(text)

@@ -125,7 +125,7 @@ def test_wrong_usage_is_told_before_anybody_is_asked(arguments: list[str], said:
         ["consume", "a"],
     ],
 )
-def test_nobody_there_is_told_at_once(arguments: list[str]) -> None:
+def test_a_missing_broker_is_told_at_once(arguments: list[str]) -> None:
     result = invoke(*arguments, "-b", NOBODY)
     assert "no broker at 127.0.0.1:1 (Connection refused)" in result.output
     assert "tidelog serve FILE" in result.output
@@ -133,8 +133,8 @@ def test_nobody_there_is_told_at_once(arguments: list[str]) -> None:
 
 
 @contextmanager
-def server(answer: bytes | None) -> Iterator[tuple[str, int]]:
-    """Somebody who answers the first bytes of every connection; None is silence until the other side goes."""
+def server(response: bytes | None) -> Iterator[tuple[str, int]]:
+    """A server that responds to the first bytes of every connection; None is silence until the other side goes."""
 
     def serve(listening: socket.socket) -> None:
         with suppress(OSError):
@@ -142,7 +142,7 @@ def server(answer: bytes | None) -> Iterator[tuple[str, int]]:
                 connection, _ = listening.accept()
                 with connection:
                     connection.recv(1_000)
-                    connection.sendall(answer) if answer is not None else connection.recv(1)
+                    connection.sendall(response) if response is not None else connection.recv(1)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=serve, args=(listening,), daemon=True)
@@ -152,15 +152,15 @@ def server(answer: bytes | None) -> Iterator[tuple[str, int]]:
         thread.join()
 
 
-def test_one_server_that_answers_is_enough() -> None:
+def test_one_server_that_responds_is_enough() -> None:
     with server(bytes(4) + GREETING[8:12] + b"and more") as address:
         check_reachable([("127.0.0.1", 1), address])
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"", None], ids=["http", "closes", "silent"])
-def test_a_server_of_something_else_is_told(answer: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("log_service.cli.connection.ANSWER_SECONDS", 0.2)
-    with server(answer) as (host, port):
+@pytest.mark.parametrize("response", [b"HTTP/1.1 400 Bad Request\r\n", b"", None], ids=["http", "closes", "silent"])
+def test_a_server_of_something_else_is_told(response: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("log_service.cli.connection.RESPONSE_SECONDS", 0.2)
+    with server(response) as (host, port):
         result = invoke("topics", "list", "-b", f"{host}:{port}")
     assert result.exit_code == 1
     assert f"{host}:{port} accepts connections and does not speak Kafka's protocol" in result.output

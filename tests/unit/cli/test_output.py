@@ -68,10 +68,10 @@ def ask() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said", "exit_code"),
-    [("y\n", "deleted", 0), ("n\n", "Error: nothing was deleted", 1), ("", "nobody answered; --yes does not ask", 1)],
+    ("response", "said", "exit_code"),
+    [("y\n", "deleted", 0), ("n\n", "Error: nothing was deleted", 1), ("", "there was no response; --yes does not ask", 1)],
 )
-def test_a_question_takes_yes_no_and_silence(answer: str, said: str, exit_code: int) -> None:
-    result = CliRunner().invoke(ask, input=answer)
+def test_a_question_takes_yes_no_and_silence(response: str, said: str, exit_code: int) -> None:
+    result = CliRunner().invoke(ask, input=response)
     assert said in result.output
     assert result.exit_code == exit_code
