@@ -206,7 +206,7 @@ def test_brokers_that_count_as_alive_get_one_session_from_a_new_controller() -> 
     assert (context.is_fenced(1), context.is_fenced(2)) == (False, True)
 
 
-def test_producer_ids_come_in_blocks_that_nobody_else_gets() -> None:
+def test_producer_ids_come_in_blocks_that_no_other_broker_gets() -> None:
     context = ControllerContext().start(1, 2)
     brokers = context.controller.image.cluster.brokers
     blocks = []

@@ -159,7 +159,7 @@ def test_a_response_that_is_lost_costs_the_request_unless_it_may_be_repeated() -
 
 
 def test_a_controller_that_does_not_lead_forwards_nothing() -> None:
-    """The controller's listener answers for its own node: a broker behind it looks for the leader by itself."""
+    """The controller's listener speaks for its own node: a broker behind it looks for the leader by itself."""
 
     async def story(world: World, nodes: dict[str, Broker]) -> None:
         nodes["two"].rooms.controller.resign()

@@ -95,40 +95,40 @@ def test_each_fault_has_the_code_that_kafka_gives_it(
     context: ControllerContext, resource_type: int, name: str, change: tuple[str, int, str | None], code: ErrorCode
 ) -> None:
     before = len(context.records)
-    answer = context.alter(name, change, resource_type=resource_type)
-    assert ErrorCode(answer.error_code) is code
-    assert answer.error_message
-    assert (answer.resource_type, answer.resource_name) == (resource_type, name)
+    response = context.alter(name, change, resource_type=resource_type)
+    assert ErrorCode(response.error_code) is code
+    assert response.error_message
+    assert (response.resource_type, response.resource_name) == (resource_type, name)
     assert len(context.records) == before
 
 
 def test_one_bad_change_keeps_all_of_its_resource(context: ControllerContext) -> None:
-    answer = context.alter("orders", ("retention.ms", SET, "5"), ("flush.ms", SET, "soon"))
-    assert ErrorCode(answer.error_code) is ErrorCode.INVALID_CONFIG
+    response = context.alter("orders", ("retention.ms", SET, "5"), ("flush.ms", SET, "soon"))
+    assert ErrorCode(response.error_code) is ErrorCode.INVALID_CONFIG
     assert context.configs("orders") == {}
 
 
 def test_good_resources_change_beside_bad_ones(context: ControllerContext) -> None:
-    answers = context.alter_all([(TOPIC, "nothing", [("retention.ms", SET, "5")]), (TOPIC, "orders", [("retention.ms", SET, "5")])])
-    assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+    responses = context.alter_all([(TOPIC, "nothing", [("retention.ms", SET, "5")]), (TOPIC, "orders", [("retention.ms", SET, "5")])])
+    assert [response.error_code for response in responses] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
     assert context.configs("orders") == {"retention.ms": "5"}
 
 
 def test_a_resource_or_a_key_that_stands_twice_changes_nothing(context: ControllerContext) -> None:
-    answers = context.alter_all([(TOPIC, "orders", [("flush.ms", SET, "5")]), (TOPIC, "orders", [("flush.ms", SET, "6")])])
-    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
-    answer = context.alter("orders", ("flush.ms", SET, "5"), ("flush.ms", DELETE, None))
-    assert ErrorCode(answer.error_code) is ErrorCode.INVALID_REQUEST
+    responses = context.alter_all([(TOPIC, "orders", [("flush.ms", SET, "5")]), (TOPIC, "orders", [("flush.ms", SET, "6")])])
+    assert [response.error_code for response in responses] == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
+    response = context.alter("orders", ("flush.ms", SET, "5"), ("flush.ms", DELETE, None))
+    assert ErrorCode(response.error_code) is ErrorCode.INVALID_REQUEST
     assert context.configs("orders") == {}
 
 
 def test_values_are_checked_against_those_that_are_there(context: ControllerContext) -> None:
     context.alter("orders", ("min.compaction.lag.ms", SET, "100"))
-    answer = context.alter("orders", ("max.compaction.lag.ms", SET, "50"))
-    assert ErrorCode(answer.error_code) is ErrorCode.INVALID_CONFIG
+    response = context.alter("orders", ("max.compaction.lag.ms", SET, "50"))
+    assert ErrorCode(response.error_code) is ErrorCode.INVALID_CONFIG
 
 
-def test_validate_only_answers_the_same_and_writes_nothing(context: ControllerContext) -> None:
+def test_validate_only_responds_the_same_and_writes_nothing(context: ControllerContext) -> None:
     assert context.alter("orders", ("retention.ms", SET, "5"), validate_only=True).error_code == 0
     assert context.alter("orders", ("retention.ms", SET, "x"), validate_only=True).error_code == ErrorCode.INVALID_CONFIG
     assert context.configs("orders") == {}

@@ -42,7 +42,7 @@ def test_minus_one_means_the_brokers_defaults() -> None:
     assert (result.num_partitions, result.replication_factor) == (4, 1)
 
 
-def test_the_answer_shows_every_configuration_of_the_topic() -> None:
+def test_the_response_shows_every_configuration_of_the_topic() -> None:
     context = ControllerContext(static_texts={"log.retention.hours": "1"}).start()
     (result,) = context.create(new_topic("orders", 1, 1, configs={"cleanup.policy": "compact"}))
     assert result.configs is not None
@@ -121,7 +121,7 @@ def test_valid_topics_of_a_request_are_created_beside_invalid_ones() -> None:
     assert sorted(context.controller.image.topics.by_name) == ["fine", "good"]
 
 
-def test_a_topic_that_stands_twice_is_answered_once_and_not_created() -> None:
+def test_a_topic_that_stands_twice_has_one_result_and_not_created() -> None:
     context = ControllerContext().start()
     results = context.create(new_topic("twice", 1, 1), new_topic("once", 1, 1), new_topic("twice", 2, 1))
     assert [(result.name, ErrorCode(result.error_code)) for result in results] == [
@@ -137,7 +137,7 @@ def test_too_many_partitions_refuse_the_whole_request() -> None:
     assert context.create(new_topic("a", 6, 1), new_topic("b", 4, 1))[1].error_code == 0
 
 
-def test_validate_only_answers_the_same_and_writes_nothing() -> None:
+def test_validate_only_responds_the_same_and_writes_nothing() -> None:
     context = ControllerContext().start()
     before = len(context.records)
     good, bad = context.create(new_topic("orders", 3, 1), new_topic("bad name", 1, 1), validate_only=True)

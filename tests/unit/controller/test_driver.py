@@ -1,4 +1,4 @@
-"""The controller over its log: answers wait for the disk, and a restart knows all that was answered."""
+"""The controller over its log: responses wait for the disk, and a restart knows all that was told."""
 
 import errno
 from collections.abc import AsyncIterator
@@ -108,7 +108,7 @@ def without_position(image: MetadataImage) -> tuple[object, ...]:
     return image.topics, image.configs, image.next_producer_id, image.features
 
 
-def test_an_answer_waits_until_its_records_are_durable() -> None:
+def test_a_response_waits_until_its_records_are_durable() -> None:
     async def main() -> None:
         async with started(Machine()) as process:
             process.machine.files.sync_seconds = (3.0, 3.0)
@@ -137,7 +137,7 @@ def test_a_decision_sees_what_was_decided_before_it_was_durable() -> None:
     run(main)
 
 
-def test_a_killed_node_knows_everything_that_it_answered() -> None:
+def test_a_killed_node_knows_everything_that_it_told() -> None:
     async def main() -> None:
         machine = Machine()
         async with started(machine) as process:
@@ -210,20 +210,20 @@ def test_producer_ids_go_on_after_a_restart() -> None:
     run(main)
 
 
-def test_a_disk_that_fails_answers_nobody_and_stops_the_node() -> None:
+def test_a_disk_that_fails_tells_no_caller_and_stops_the_node() -> None:
     async def main() -> None:
         machine = Machine()
-        answers: list[ErrorCode] = []
+        responses: list[ErrorCode] = []
         with pytest.RaisesGroup(StorageError):
             async with started(machine) as process:
                 machine.files.fail_next("sync")
-                answers.append(await process.create("orders"))
-        assert answers == []
+                responses.append(await process.create("orders"))
+        assert responses == []
 
     run(main)
 
 
-def test_a_full_disk_is_told_to_whoever_asked_and_nothing_changes() -> None:
+def test_a_full_disk_is_told_to_the_caller_and_nothing_changes() -> None:
     async def main() -> None:
         machine = Machine()
         async with started(machine) as process:

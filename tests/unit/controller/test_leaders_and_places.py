@@ -271,7 +271,7 @@ def test_a_broker_that_is_forgotten_leads_nothing_until_it_registers_again() -> 
     assert not context.is_fenced(1)
 
 
-def test_a_broker_that_nobody_knows_cannot_be_forgotten() -> None:
+def test_a_broker_that_is_not_registered_cannot_be_forgotten() -> None:
     context = cluster()
     with pytest.raises(KafkaError) as caught:
         context.ask(UnregisterBrokerRequest(broker_id=9))

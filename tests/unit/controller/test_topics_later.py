@@ -20,7 +20,7 @@ def test_a_topic_is_deleted_by_name() -> None:
     assert context.controller.image.topics.by_name == {}
 
 
-def test_a_topic_is_deleted_by_id_and_the_answer_names_it() -> None:
+def test_a_topic_is_deleted_by_id_and_the_response_names_it() -> None:
     context = ControllerContext().start()
     topic_id = context.created("orders").topic_id
     (result,) = context.delete(states=[DeleteTopicState(topic_id=topic_id)])

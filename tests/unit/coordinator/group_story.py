@@ -1,4 +1,4 @@
-"""A shard of the group coordinator on a clock of its own, told as a story: who joins, syncs, stays silent, and what everybody hears."""
+"""A shard of the group coordinator on a clock of its own, told as a story: who joins, syncs, stays silent, and what each of them hears."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -78,7 +78,7 @@ class GroupStory:
             assert decoded == record
             self.shard.replay(record, ReplayContext(len(self.log) - 1))
         for reply in decision.replies:
-            assert reply.reply_to not in self.replies, "answered twice"
+            assert reply.reply_to not in self.replies, "replied to twice"
             self.replies[reply.reply_to] = reply.response
         for timer in decision.timers:
             self.timers.pop(timer.key, None)

@@ -121,7 +121,7 @@ def test_silent_member_is_removed_after_its_session() -> None:
     assert story.heartbeat(follower, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_id_that_is_never_used_expires_and_holds_nobody_up() -> None:
+def test_id_that_is_never_used_expires_and_holds_no_member_up() -> None:
     story = GroupStory()
     token = story.join(api_version=3)
     story.new_member_id()
@@ -224,7 +224,7 @@ def test_metadata_beyond_all_bounds_is_refused_before_it_does_harm() -> None:
     assert story.joined(story.join(metadata=bytes(8_000))).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_generation_that_no_record_could_hold_is_given_up_and_everybody_hears_it() -> None:
+def test_generation_that_no_record_could_hold_is_given_up_and_all_members_hear_it() -> None:
     story = GroupStory(GroupConfig(initial_rebalance_delay_ms=0, max_metadata_record_bytes=1_000))
     leader, follower = story.stable_group(2)
     tokens = [story.join(leader), story.join(follower)]

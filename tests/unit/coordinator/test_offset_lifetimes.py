@@ -36,8 +36,8 @@ def test_positions_in_topics_that_members_read_cannot_be_deleted() -> None:
     member_id = consumer(story)
     for topic in ("orders", "bills"):
         story.commit(1, member_id, 1, topic=topic)
-    answers = {topic.name: topic.partitions[0].error_code for topic in story.delete_offsets("orders", "bills", "never").topics}
-    assert answers == {"orders": ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, "bills": ErrorCode.NONE, "never": ErrorCode.NONE}
+    responses = {topic.name: topic.partitions[0].error_code for topic in story.delete_offsets("orders", "bills", "never").topics}
+    assert responses == {"orders": ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, "bills": ErrorCode.NONE, "never": ErrorCode.NONE}
     assert story.positions() == {"orders": 1}
 
 
@@ -53,8 +53,8 @@ def test_positions_of_an_empty_group_can_be_deleted() -> None:
 def test_positions_of_consumers_that_cannot_be_read_are_kept() -> None:
     story = GroupStory(CONFIG)
     story.commit(1, consumer(story, metadata=b"?"), 1)
-    (answer,) = story.delete_offsets("orders").topics
-    assert answer.partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    (response,) = story.delete_offsets("orders").topics
+    assert response.partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 
 
 def test_positions_of_members_that_are_no_consumers_cannot_be_deleted() -> None:
@@ -82,7 +82,7 @@ def test_deleting_from_a_group_that_is_not_there_says_so() -> None:
 # Expiry
 
 
-def test_positions_in_topics_that_nobody_reads_any_more_expire_in_a_stable_group() -> None:
+def test_positions_in_topics_that_no_member_reads_any_more_expire_in_a_stable_group() -> None:
     story = GroupStory(CONFIG)
     member_id = consumer(story)
     for topic in ("orders", "bills"):
@@ -164,7 +164,7 @@ def test_a_topic_takes_its_positions_along_in_bounded_batches() -> None:
     assert story.positions() == {"orders": 7}
 
 
-def test_positions_in_a_topic_that_went_while_nobody_looked_do_not_come_back() -> None:
+def test_positions_in_a_topic_that_went_while_no_shard_was_loaded_do_not_come_back() -> None:
     story = GroupStory(CONFIG)
     story.commit(1, topic="orders", topic_id=FIRST)
     story.commit(2, topic="bills", topic_id=SECOND)

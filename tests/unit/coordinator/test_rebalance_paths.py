@@ -1,4 +1,4 @@
-"""Paths of the classic group's state machine that only Apache Kafka's own answers settle, and the bounds of a group."""
+"""Paths of the classic group's state machine that only Apache Kafka's own responses settle, and the bounds of a group."""
 
 import pytest
 
@@ -32,13 +32,13 @@ def test_members_that_leave_together_cause_one_rebalance() -> None:
     story = GroupStory()
     first, second, third = story.stable_group(3)
     gone = [MemberIdentity(member_id=first), MemberIdentity(member_id="nobody"), MemberIdentity(member_id=second)]
-    codes = [answer.error_code for answer in story.leave(*gone).members]
+    codes = [response.error_code for response in story.leave(*gone).members]
     assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE]
     assert story.heartbeat(third, 1) == ErrorCode.REBALANCE_IN_PROGRESS
     assert story.joined(story.join(third)).generation_id == 2
 
 
-def test_nobody_leaving_disturbs_nobody() -> None:
+def test_a_stranger_that_leaves_disturbs_no_member() -> None:
     story = GroupStory()
     (member,) = story.stable_group(1)
     assert story.leave().members == []

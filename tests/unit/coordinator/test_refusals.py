@@ -91,7 +91,7 @@ def test_each_api_tells_a_refused_append_with_its_own_code(refused_with: ErrorCo
     assert described.groups[0].group_state == "Dead", "a group that the log does not have must not be there"
 
 
-def test_a_heartbeat_to_a_group_that_is_being_loaded_is_answered_with_no_error() -> None:
+def test_a_heartbeat_to_a_group_that_is_being_loaded_hears_no_error() -> None:
     """As with Kafka: the member need not look for another coordinator."""
     replies: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""The runtime around shards: loading, answers that wait for the high watermark, refusals, and a log that refuses."""
+"""The runtime around shards: loading, responses that wait for the high watermark, refusals, and a log that refuses."""
 
 import json
 from base64 import b64decode
@@ -114,7 +114,7 @@ def with_leader(log: MemoryLog, story: Callable[[GroupService], None]) -> None:
     trio.run(main)
 
 
-def test_after_its_end_a_runtime_coordinates_nothing_and_nobody_waits() -> None:
+def test_after_its_end_a_runtime_coordinates_nothing_and_no_request_waits() -> None:
     """A node that ends because its disk failed still has connections that ask."""
     log = MemoryLog(is_high_watermark_held=True)
     replies: list[Any] = []
@@ -165,7 +165,7 @@ def test_what_was_committed_is_there_after_loading_anew() -> None:
     assert (unknown.group_id, unknown.topics, unknown.error_code) == ("unknown", [], 0)
 
 
-def test_answers_of_reads_and_writes_wait_for_the_high_watermark_and_keep_their_order() -> None:
+def test_responses_of_reads_and_writes_wait_for_the_high_watermark_and_keep_their_order() -> None:
     log = MemoryLog(is_high_watermark_held=True)
     replies: list[Any] = []
 
@@ -196,7 +196,7 @@ def test_log_that_refuses_loses_nothing_that_was_acknowledged() -> None:
     assert replies[2][0].topics[0].partitions[0].committed_offset == 1
 
 
-def test_resigning_answers_everybody_who_still_waits() -> None:
+def test_resigning_refuses_every_request_that_still_waits() -> None:
     log = MemoryLog(is_high_watermark_held=True)
     replies: list[Any] = []
 
@@ -210,7 +210,7 @@ def test_resigning_answers_everybody_who_still_waits() -> None:
     with_leader(log, story)
 
 
-def test_request_that_names_no_groups_is_answered() -> None:
+def test_request_that_names_no_groups_has_a_response() -> None:
     replies: list[Any] = []
     service().delete_groups(DeleteGroupsRequest(), CLIENT, replies.append)
     assert replies[0].results == []
@@ -230,9 +230,9 @@ def test_records_that_cannot_be_read_cost_one_warning_and_no_group(caplog: pytes
     with_leader(log, lambda groups: commit(groups, 5, replies))
     offset_key = b"\0\1" + b"\0\1g" + b"\0\6orders" + bytes(4)
     strange = [
-        (b"\0\3\0\1g", b"\0\0\0\0\0\1"),  # a consumer group of KIP-848: somebody else's
-        (b"\0\x63\0\1g", b"of a type that nobody has"),
-        (offset_key, b"\0\x63 a version that nobody has"),
+        (b"\0\3\0\1g", b"\0\0\0\0\0\1"),  # a consumer group of KIP-848: another coordinator's
+        (b"\0\x63\0\1g", b"of a type that does not exist"),
+        (offset_key, b"\0\x63 a version that does not exist"),
         (offset_key, b"\0\3cut"),
         (b"\0", b"no key"),
         (b"\0\2\0\1g", b"\0\3\xff\xff"),
@@ -275,14 +275,14 @@ def test_what_apache_kafka_stored_is_loaded_and_groups_of_other_kinds_are_left_a
             lambda groups: fetch(groups, replies, "classic", "modern", "g1"),
         )
     states = [{group.group_id: (group.group_state, len(group.members)) for group in described.groups} for described in replies[::2]]
-    nobody = ("Dead", 0)
+    missing = ("Dead", 0)
     assert states == [
-        {"classic": nobody, "modern": nobody, "sharing": nobody, "g1": nobody},
-        {"classic": nobody, "modern": ("Empty", 0), "sharing": nobody, "g1": nobody},
-        {"classic": ("Stable", 1), "modern": nobody, "sharing": nobody, "g1": nobody},
+        {"classic": missing, "modern": missing, "sharing": missing, "g1": missing},
+        {"classic": missing, "modern": ("Empty", 0), "sharing": missing, "g1": missing},
+        {"classic": ("Stable", 1), "modern": missing, "sharing": missing, "g1": missing},
     ]
     offsets = [
-        {group.group_id: group.topics[0].partitions[0].committed_offset for group in answer if group.topics} for answer in replies[1::2]
+        {group.group_id: group.topics[0].partitions[0].committed_offset for group in response if group.topics} for response in replies[1::2]
     ]
     assert offsets == [{}, {"modern": 5}, {"classic": 5}]
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
