@@ -191,7 +191,7 @@ class Call:
     client_id: str | None
     connection: ConnectionContext
     request: Any
-    account: QuotaAccount | None = None
+    account: QuotaAccount | None
 
     def client(self) -> RequestClient:
         """Return who asks, as coordinators are told; hosts are written with a slash, as Kafka's tools expect them."""

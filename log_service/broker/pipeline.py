@@ -87,7 +87,7 @@ class Pipeline:
         header, body = parse_request_header(frame)
         route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
         request, _ = decode(route.request_type, header.api_version, frame, body, max_elements=MAX_REQUEST_ELEMENTS)
-        call = Call(route, header.api_version, header.correlation_id, header.client_id, context, request)
+        call = Call(route, header.api_version, header.correlation_id, header.client_id, context, request, None)
         if may_repeat and route.api.key is ApiKey.PRODUCE:
             self._repeated_produces.learn(call, frame)
         return call

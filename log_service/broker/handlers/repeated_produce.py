@@ -64,7 +64,7 @@ class _Known(NamedTuple):
     after: bytes
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False)
 class RepeatedCall(Call):
     """A produce request that was recognized; ``request`` is what it was decoded to, without the records."""
 
@@ -75,8 +75,9 @@ class RepeatedCall(Call):
         """Return the response as a frame; one that only says where the records are is put together from what is known."""
         if not isinstance(response, PartitionProduceResponse):
             return Call.respond(self, response)
-        known, numbers = self.known, (response.base_offset, response.log_append_time_ms, response.log_start_offset)
-        return [known.pack(known.size, self.correlation_id, known.before, *numbers, known.after)]
+        _, _, _, _, pack, size, before, after = self.known
+        base_offset, append_time_ms, log_start_offset = response.base_offset, response.log_append_time_ms, response.log_start_offset
+        return [pack(size, self.correlation_id, before, base_offset, append_time_ms, log_start_offset, after)]
 
 
 def handle_repeated_produce(
@@ -119,16 +120,7 @@ class RepeatedProduces:
                 return None
         except (IndexError, StructError, ProtocolError):
             return None  # decoding says what is wrong with it
-        return RepeatedCall(
-            route=known.route,
-            version=head,
-            correlation_id=correlation_id,
-            client_id=known.client_id,
-            connection=connection,
-            request=known.request,
-            known=known,
-            records=frame[start:stop],
-        )
+        return RepeatedCall(known.route, head, correlation_id, known.client_id, connection, known.request, None, known, frame[start:stop])
 
     def learn(self, call: Call, frame: memoryview) -> None:
         """Know a request of ``FIRST_VERSION`` or later from now on that was decoded from ``frame``, if it is of the kind."""
