@@ -1,10 +1,10 @@
 """Records of the metadata log to batches and back.
 
-Decides which version of each record is written (the one of metadata.version 4.3-IV0) and what a reader of batches gets. Knows no file and
-no offsets but those it is handed.
+Decides which version of each record is written (the one of metadata.version 4.3-IV0), and what a reader of batches gets. Offsets are handed
+in; files are opened elsewhere.
 
-Invariants: one decision's records are one batch, so that a torn write never leaves half of it; control records carry no metadata and take
-offsets all the same.
+Invariants: one decision's records are one batch, so that a torn write never leaves half of a decision; a control record carries no
+metadata, and takes an offset all the same.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

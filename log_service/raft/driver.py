@@ -76,7 +76,7 @@ class MetadataListener(Protocol):
         """Take the next committed batches."""
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
-        """Learn who leads the quorum, -1 while no one does, and in which epoch.
+        """Learn who leads the quorum in which epoch; -1 while no leader is known.
 
         This node learns that it leads once it was handed everything that the epochs before have committed.
         """

@@ -138,7 +138,7 @@ def _check_fresh(files: Files, directory: Path) -> None:
     name = _first_log(files, directory)
     if name is not None:
         raise StorageError(
-            f"{directory} holds logs such as {name} but no meta.properties, so nobody knows whose they are; "
+            f"{directory} holds logs such as {name} but no meta.properties to say which node they belong to; "
             "restore meta.properties, or name an empty directory"
         )
 

@@ -1,7 +1,7 @@
 """What the leader of an epoch knows of its replicas, and what follows: the high watermark, and whether it still leads.
 
 Decides how far the log is committed, which voters must be told of the leader again, whether a majority still fetches (check-quorum), and
-which voters are the best successors. Sends and answers nothing.
+which voters are the best successors. Sends nothing and takes no messages.
 
 Invariants: the high watermark is unknown until a majority has passed the start of the epoch, and never goes back; a replica counts with
 what it has synced, the leader too; a fetch counts only where the replica's log is a prefix of the leader's.

@@ -48,7 +48,7 @@ def poll_leader(replica: Replica, leader: Leader) -> None:
         return
     if leader.pending is not None and replica.is_due(leader.pending.deadline_ms):
         end_voter_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, "the change of voters took too long; it may still be committed")
-    _answer_expired(replica, leader)
+    _respond_to_expired(replica, leader)
     if not replica.is_only_voter:
         _announce_to_silent_voters(replica, leader)
         if len(leader.voters) > 1:
@@ -114,7 +114,7 @@ def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) ->
         return
     check = check_fetch(replica.log, request.fetch_offset, request.last_epoch)
     if check.is_valid and request.replica.node_id >= 0:
-        _answer_superseded(replica, leader, request.replica)
+        _respond_to_superseded(replica, leader, request.replica)
         if leader.note_fetch(request.replica, request.fetch_offset, replica.log.end_offset, replica.now_ms):
             announce_commit(replica, leader)
     response = _fetch_response(replica, leader, request, check)
@@ -142,7 +142,7 @@ def _fetch_response(replica: Replica, leader: Leader, request: FetchRequest, che
     )
 
 
-def answer_parked(replica: Replica, leader: Leader) -> None:
+def respond_to_parked(replica: Replica, leader: Leader) -> None:
     """Respond to the parked fetches for which there is news: records, or a higher high watermark than they know."""
     parked, leader.parked = leader.parked, []
     for fetch in parked:
@@ -153,7 +153,7 @@ def answer_parked(replica: Replica, leader: Leader) -> None:
             leader.parked.append(fetch)
 
 
-def _answer_expired(replica: Replica, leader: Leader) -> None:
+def _respond_to_expired(replica: Replica, leader: Leader) -> None:
     parked, leader.parked = leader.parked, []
     for fetch in parked:
         if replica.is_due(fetch.deadline_ms):
@@ -162,7 +162,7 @@ def _answer_expired(replica: Replica, leader: Leader) -> None:
             leader.parked.append(fetch)
 
 
-def _answer_superseded(replica: Replica, leader: Leader, key: ReplicaKey) -> None:
+def _respond_to_superseded(replica: Replica, leader: Leader, key: ReplicaKey) -> None:
     """Respond to the fetch that a replica has forgotten, for it sent another one: a replica has one fetch here at most."""
     parked, leader.parked = leader.parked, []
     for fetch in parked:
@@ -206,7 +206,7 @@ def note_log(replica: Replica, leader: Leader, *, has_voters: bool) -> None:
             if not pending.is_response_after_commit and pending.reply_to is not None:
                 replica.reply(pending.reply_to, replica.response(VoterChangeResponse))
                 pending.reply_to = None
-    answer_parked(replica, leader)
+    respond_to_parked(replica, leader)
 
 
 def note_synced(replica: Replica, leader: Leader) -> None:
@@ -223,7 +223,7 @@ def announce_commit(replica: Replica, leader: Leader) -> None:
         end_voter_change(replica, leader, ErrorCode.NONE, "")
     if replica.own not in replica.voters and replica.history.latest.offset < leader.high_watermark:
         leader.is_resign_due = True
-    answer_parked(replica, leader)
+    respond_to_parked(replica, leader)
 
 
 # Voters

@@ -1,6 +1,7 @@
 """The file ``quorum-state``: JSON of data version 1, beside the segments of the metadata log.
 
-Decides the file's form; what it means is ``raft.core``'s. It is written with a rename and synced before anything relies on it.
+Decides the form of the file; what it means is decided in ``raft.roles``. The file is replaced by a rename, and the new one is durable
+before any message that follows from it leaves the node.
 """
 
 import json

@@ -267,7 +267,7 @@ class Sim:
             self.now_ms, _, kind, what = heapq.heappop(self._events)
             getattr(self, f"_do_{kind}")(what)
             if self.step_count > MAX_STEPS:
-                raise BrokenPromiseError("the quorum does not come to rest: somebody spins")
+                raise BrokenPromiseError("the quorum does not come to rest: a replica spins")
         self.now_ms = end_ms
 
     def _do_message(self, what: tuple[Message, Process | None]) -> None:
@@ -338,7 +338,7 @@ class Sim:
             process.snapshot(keep=self.rng.choice((1, 2)))
 
     def _fault_voters(self) -> None:
-        """Let an operator add or remove a voter at whoever leads."""
+        """Let an operator ask each leader to add or remove a voter."""
         for process in self.processes.values():
             if isinstance(process.core.role, Leader) and process.is_running:
                 self._change_voters(process)

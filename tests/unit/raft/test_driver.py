@@ -2,6 +2,7 @@
 
 import errno
 from contextlib import suppress
+from uuid import UUID
 
 import pytest
 import trio
@@ -16,6 +17,7 @@ from log_service.raft.log_view import SnapshotId
 from log_service.raft.quorum_store import read_quorum_state
 from log_service.raft.snapshots import list_snapshots
 from log_service.raft.waits import LogPosition
+from log_service.storage.meta_properties import MetaProperties, write_meta_properties
 from tests.unit.raft.node import DIRECTORY, METADATA, Machine
 
 
@@ -181,7 +183,7 @@ def test_what_was_committed_survives_any_crash() -> None:
                     await raft.wait_for(raft.append(records))
                     committed += records
                 machine.files.sync_seconds = (9.0, 9.0)
-                raft.append([config("nobody was told")])
+                raft.append([config("no caller was told")])
             machine.files.sync_seconds = (0.0, 0.0)
             machine.files.crash()
 
@@ -388,6 +390,29 @@ def test_a_directory_without_voters_can_still_be_led() -> None:
         async with machine.started() as (raft, _):
             await raft.wait_for(raft.append([config("1")]))
             assert (raft.voters, raft.high_watermark) == ((), 2)
+
+    run(main)
+
+
+def test_a_directory_that_is_no_voters_is_refused_and_says_so() -> None:
+    async def main() -> None:
+        machine = formatted()
+        other = MetaProperties(cluster_id="c", node_id=1, directory_id=UUID(int=77))
+        write_meta_properties(machine.files, DIRECTORY, other)
+        with pytest.raises(StorageError, match="is not the only voter of its metadata log"):
+            async with machine.started():
+                pass
+
+    run(main)
+
+
+def test_an_idle_quorum_of_one_is_never_woken() -> None:
+    async def main() -> None:
+        machine = formatted()
+        async with machine.started() as (raft, _):
+            await raft.wait_for(raft.append([config("1")]))
+            await wait_all_tasks_blocked()
+            assert raft._deadline_ms is None
 
     run(main)
 

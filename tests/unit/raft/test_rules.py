@@ -1,0 +1,186 @@
+"""The table of roles as a matrix, and the order in which requests are checked: what Apache Kafka's voters say to the same requests."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from log_service.common.errors import ErrorCode
+from log_service.common.types import LeaderEpoch, NodeId
+from log_service.protocol.codec import decode, encode
+from log_service.raft import wire
+from log_service.raft.leader import Leader
+from log_service.raft.log_view import EpochEnd, SnapshotId
+from log_service.raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+    UpdateVoterRequest,
+    UpdateVoterResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from log_service.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes, is_vote_granted, may_follow
+from log_service.raft.voters import ReplicaKey, VoterSet
+from tests.unit.raft.quorum import directory, endpoint, voter
+from tests.unit.raft.script import Script
+
+OWN, OTHER, THIRD = (ReplicaKey(NodeId(each), directory(each)) for each in (1, 2, 3))
+VOTERS = VoterSet(tuple(voter(each) for each in (1, 2, 3)))
+
+
+def roles(epoch: int) -> dict[str, Role]:
+    at = LeaderEpoch(epoch)
+    found: tuple[Role, ...] = (
+        Unattached(epoch=at, election_deadline_ms=0),
+        Prospective(epoch=at, votes=Votes(VOTERS), election_deadline_ms=0),
+        Candidate(epoch=at, own=OWN, votes=Votes(VOTERS), election_deadline_ms=0),
+        Leader(epoch=at, own=OWN, epoch_start_offset=0, voters=VOTERS, check_quorum_ms=0, now_ms=0),
+        Resigned(epoch=at, own=OWN, election_deadline_ms=0),
+        Follower(epoch=at, leader_id=NodeId(2), leader_endpoints=(endpoint(2),), fetch_deadline_ms=0, update_voter_deadline_ms=0),
+    )
+    return {type(role).__name__.lower(): role for role in found}
+
+
+@pytest.mark.parametrize(
+    ("before", "same_epoch", "next_epoch"),
+    [
+        ("unattached", "unattached prospective follower", "unattached follower"),
+        ("prospective", "prospective unattached follower", "unattached follower candidate"),
+        ("candidate", "leader prospective follower", "unattached follower"),
+        ("leader", "resigned", "unattached follower"),
+        ("resigned", "prospective", "unattached follower"),
+        ("follower", "follower prospective", "unattached follower"),
+    ],
+)
+def test_roles_change_as_the_table_says(before: str, same_epoch: str, next_epoch: str) -> None:
+    old = roles(5)[before]
+    assert {name for name, new in roles(5).items() if may_follow(old, new)} == set(same_epoch.split())
+    assert {name for name, new in roles(6).items() if may_follow(old, new)} == set(next_epoch.split())
+    assert not any(may_follow(old, new) for new in roles(4).values())
+
+
+def fetched(role: Role) -> Role:
+    return replace(role, has_fetched=True) if isinstance(role, Follower) else role
+
+
+@pytest.mark.parametrize(
+    ("role", "binding", "pre_vote"),
+    [
+        (roles(5)["unattached"], True, True),
+        (replace(roles(5)["unattached"], voted=OTHER), True, True),  # type: ignore[type-var]
+        (replace(roles(5)["unattached"], voted=THIRD), False, True),  # type: ignore[type-var]
+        (replace(roles(5)["unattached"], leader_id=NodeId(3)), False, True),  # type: ignore[type-var]
+        (roles(5)["prospective"], True, True),
+        (roles(5)["candidate"], False, True),
+        (roles(5)["resigned"], False, True),
+        (roles(5)["leader"], False, False),
+        (roles(5)["follower"], False, True),
+        (fetched(roles(5)["follower"]), False, False),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, bool) else str(value),
+)
+def test_a_vote_is_granted_once_and_a_pre_vote_by_those_that_hear_no_leader(role: Role, binding: bool, pre_vote: bool) -> None:
+    assert is_vote_granted(role, OTHER, is_up_to_date=True, is_pre_vote=False) is binding
+    assert is_vote_granted(role, OTHER, is_up_to_date=True, is_pre_vote=True) is pre_vote
+    assert not is_vote_granted(role, OTHER, is_up_to_date=False, is_pre_vote=True)
+
+
+def asked(request: Request, commands: str = "voters 1 2 3|start 1 2 3|run 1000") -> Response:
+    """Return what node 1, which leads epoch 1, responds."""
+    script = Script()
+    for command in commands.split("|"):
+        script.perform(command)
+    process = script.processes[1]
+    process.ask("asked", request, script.now_ms)
+    return process.outcomes[("operator", "asked")]
+
+
+VOTE = VoteRequest(voter=OWN, candidate=OTHER, epoch=LeaderEpoch(2), last_epoch=1, end_offset=2)
+FETCH = FetchRequest(replica=OTHER, epoch=LeaderEpoch(1), fetch_offset=2, last_epoch=1, high_watermark=2)
+SNAPSHOT = FetchSnapshotRequest(replica=OTHER, epoch=LeaderEpoch(1), snapshot_id=SnapshotId(0, 0), position=0)
+BEGIN = BeginQuorumEpochRequest(voter=OWN, leader_id=NodeId(2), epoch=LeaderEpoch(2), leader_endpoints=(endpoint(2),))
+UPDATE = UpdateVoterRequest(epoch=LeaderEpoch(1), voter=voter(2))
+STRANGER = ReplicaKey(NodeId(1), directory(9))
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "epoch"),
+    [
+        (replace(VOTE, end_offset=-1), ErrorCode.INVALID_REQUEST, 1),
+        (replace(VOTE, last_epoch=2), ErrorCode.INVALID_REQUEST, 1),
+        (replace(VOTE, epoch=LeaderEpoch(0), last_epoch=0), ErrorCode.INVALID_REQUEST, 1),
+        (replace(VOTE, epoch=LeaderEpoch(0), last_epoch=0, is_pre_vote=True), ErrorCode.FENCED_LEADER_EPOCH, 1),
+        (replace(VOTE, candidate=ReplicaKey(NodeId(-1))), ErrorCode.INVALID_REQUEST, 1),
+        (replace(VOTE, voter=STRANGER), ErrorCode.INVALID_VOTER_KEY, 2),
+        (VOTE, ErrorCode.NONE, 2),
+        (replace(BEGIN, epoch=LeaderEpoch(0)), ErrorCode.FENCED_LEADER_EPOCH, 1),
+        (replace(BEGIN, voter=STRANGER), ErrorCode.INVALID_VOTER_KEY, 2),
+        (BEGIN, ErrorCode.NONE, 2),
+        (replace(BEGIN, epoch=LeaderEpoch(1)), ErrorCode.UNKNOWN_SERVER_ERROR, 1),
+        (replace(FETCH, fetch_offset=-1, epoch=LeaderEpoch(9)), ErrorCode.INVALID_REQUEST, 1),
+        (replace(FETCH, last_epoch=2), ErrorCode.INVALID_REQUEST, 1),
+        (replace(FETCH, epoch=LeaderEpoch(0), last_epoch=0), ErrorCode.FENCED_LEADER_EPOCH, 1),
+        (replace(FETCH, epoch=LeaderEpoch(2)), ErrorCode.UNKNOWN_LEADER_EPOCH, 1),
+        (replace(FETCH, replica=STRANGER), ErrorCode.INVALID_REQUEST, 1),
+        (FETCH, ErrorCode.NONE, 1),
+        (replace(SNAPSHOT, epoch=LeaderEpoch(0)), ErrorCode.FENCED_LEADER_EPOCH, 1),
+        (SNAPSHOT, ErrorCode.SNAPSHOT_NOT_FOUND, 1),
+        (replace(UPDATE, voter=replace(voter(2), endpoints=())), ErrorCode.INVALID_REQUEST, 1),
+        (replace(UPDATE, voter=replace(voter(2), min_kraft_version=1, max_kraft_version=0)), ErrorCode.INVALID_REQUEST, 1),
+        (replace(UPDATE, voter=replace(voter(2), max_kraft_version=0)), ErrorCode.INVALID_REQUEST, 1),
+        (replace(UPDATE, voter=voter(2, 9)), ErrorCode.VOTER_NOT_FOUND, 1),
+        (UPDATE, ErrorCode.NONE, 1),
+    ],
+    ids=repr,
+)
+def test_requests_are_checked_in_kafkas_order(request_: Request, error: ErrorCode, epoch: int) -> None:
+    response = asked(request_)
+    assert (response.error, response.epoch) == (error, epoch)
+
+
+def test_a_replica_that_does_not_lead_names_the_leader_and_its_address() -> None:
+    script = Script()
+    for command in ("voters 1 2 3", "start 1 2 3", "run 1000"):
+        script.perform(command)
+    process = script.processes[2]
+    process.ask("asked", replace(FETCH, replica=THIRD), script.now_ms)
+    response = process.outcomes[("operator", "asked")]
+    assert (response.error, response.leader_id, response.leader_endpoints) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, (endpoint(1),))
+
+
+LEADER: dict[str, Any] = {"leader_id": NodeId(2), "epoch": LeaderEpoch(7), "leader_endpoints": (endpoint(2),)}
+
+
+@pytest.mark.parametrize(
+    ("request_", "response"),
+    [
+        (VOTE, VoteResponse(**LEADER, is_granted=True)),
+        (replace(VOTE, is_pre_vote=True), VoteResponse(error=ErrorCode.INVALID_VOTER_KEY)),
+        (BEGIN, BeginQuorumEpochResponse(**LEADER)),
+        (EndQuorumEpochRequest(leader_id=NodeId(1), epoch=LeaderEpoch(3), successors=(OTHER, THIRD)), EndQuorumEpochResponse(**LEADER)),
+        (replace(FETCH, max_wait_ms=500, max_bytes=9), FetchResponse(**LEADER, high_watermark=4, records=b"records")),
+        (FETCH, FetchResponse(**LEADER, diverging=EpochEnd(3, 5))),
+        (FETCH, FetchResponse(**LEADER, snapshot_id=SnapshotId(8, 2))),
+        (replace(SNAPSHOT, max_bytes=3), FetchSnapshotResponse(**LEADER, snapshot_id=SnapshotId(8, 2), size_bytes=9, content=b"abc")),
+        (UPDATE, UpdateVoterResponse(**LEADER)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_messages_come_through_the_wire_as_they_are(request_: Request, response: Response) -> None:
+    context = wire.Context("cluster", "CONTROLLER")
+    sent = over_the_wire(wire.write_request(request_, context))
+    assert wire.read_request(sent, context) == request_
+    assert wire.read_response(over_the_wire(wire.write_response(sent, response, context)), context) == response
+
+
+def over_the_wire(message: Any) -> Any:
+    version = int(type(message).SCHEMA.valid.rpartition("-")[2])
+    return decode(type(message), version, encode(message, version))[0]
