@@ -237,4 +237,4 @@ def settle(replica: Replica, response: Response) -> bool | None:
         return None if response.error is ErrorCode.NONE else True
     if response.error is ErrorCode.BROKER_NOT_AVAILABLE:
         return False
-    return True if response.error is ErrorCode.INVALID_VOTER_KEY else None
+    return False if response.error is ErrorCode.INVALID_VOTER_KEY else None

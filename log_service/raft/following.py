@@ -40,7 +40,10 @@ def poll_follower(replica: Replica, role: Follower) -> None:
     """Fetch, unless the leader has been silent for too long; but only once what was fetched is durable."""
     if replica.is_shutting_down:
         return
-    if replica.is_voter and not role.awaits_sync and replica.is_due(role.fetch_deadline_ms):
+    is_silent = not role.awaits_sync and replica.is_due(role.fetch_deadline_ms)
+    if is_silent:
+        role.has_fetched = False  # an observer stays, and stands in the way of no election any more: it may be a voter and not know yet
+    if is_silent and replica.is_voter:
         become_prospective(replica)
     elif replica.is_log_durable and not _maybe_update_own_entry(replica, role):
         _fetch_from_best(replica, role)

@@ -1,8 +1,8 @@
 """Snapshots of the metadata log: ``<end offset>-<epoch>.checkpoint``, and ``bootstrap.checkpoint``, which has the same content.
 
-Decides names and content. A snapshot begins with a control batch: the header, and where voters are records the KRaft version and the voters.
-Batches of records follow, and a control batch with the footer ends it. A file without a footer was never finished and is not a snapshot.
-What the records mean is decided elsewhere.
+Decides names and content. A snapshot begins with a control batch: the header, and where voters are records the KRaft version and the
+voters. Batches of records follow, and a control batch with the footer ends it. A file without a footer was never finished and is not a
+snapshot. What the records mean is decided elsewhere.
 
 Invariants: a snapshot holds everything below its offset, and all of that was committed; a snapshot is written beside its name, synced and
 renamed.

@@ -186,6 +186,7 @@ class Sim:
         self.processes: dict[int, Process] = {}
         self.cuts: set[tuple[int, int]] = set()
         self.wiped_count = 0
+        self.start_count = 0
         self.value_count = 0
         self.step_count = 0
         pick = self.rng.choice
@@ -218,6 +219,8 @@ class Sim:
             watch=self.watch,
         )
         self.promises.lengths[process] = 0
+        self.start_count += 1
+        process.core._replica.connections._last_id = self.start_count * 1_000_000  # no response to an earlier process counts
         process.start(self.now_ms)
 
     def post(self, message: Message) -> None:
