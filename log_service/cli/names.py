@@ -107,8 +107,6 @@ def partitions_named(admin: BlockingAdmin, texts: Sequence[str], option: str) ->
 
 # Completion
 
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-
 
 def complete_topics(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - click's
     """Offer the topics of the cluster."""

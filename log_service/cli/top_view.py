@@ -22,7 +22,6 @@ from log_service.cli.top_rates import Look, Row, Screen, screen_of
 from log_service.common.errors import TidelogError
 
 SORT_KEYS = {"in": "in", "name": "topic", "size": "size_bytes", "records": "records", "partitions": "partitions"}
-GROUP_ORDER = "lag"
 HEADER_LINES = 8
 
 

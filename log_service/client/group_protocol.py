@@ -68,13 +68,13 @@ def decode_subscription(encoded: bytes) -> Subscription:
     )
 
 
-def encode_assignment(partitions: Iterable[TopicPartition], user_data: bytes | None = None) -> bytes:
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     """Return an assignment's bytes, version first."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers) for topic, numbers in _grouped(partitions)
         ],
-        user_data=user_data,
+        user_data=None,
     )
     return _VERSION.pack(ASSIGNMENT_VERSION) + encode(message, ASSIGNMENT_VERSION)
 

@@ -36,13 +36,3 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
-
-
-class TopicIdPartition(NamedTuple):
-    """A partition by its topic's id, which survives neither deletion nor recreation of the name."""
-
-    topic_id: TopicId
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic_id}/{self.partition}"

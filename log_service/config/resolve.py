@@ -69,11 +69,6 @@ class Layers:
     static: Texts = field(default_factory=dict)
 
 
-def settings_of(topic_key: str, layers: Layers) -> list[Setting]:
-    """Return all that sets a topic key, the one that holds first; the last is the default."""
-    return [*_settings(topic_key, layers), _default(topic_key)]
-
-
 def holding(topic_key: str, layers: Layers) -> Setting:
     """Return what holds for a topic key."""
     return next(_settings(topic_key, layers), None) or _default(topic_key)

@@ -189,15 +189,15 @@ def _cut_off(header: BatchHeader, position: int, there_bytes: int) -> CorruptBat
     return CorruptBatch(text)
 
 
-def iterate_headers(buffer: Buffer, position: int = 0, *, is_torn_tail_ok: bool = False) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of batches that lie back to back from ``position`` to the end.
+def iterate_headers(buffer: Buffer, *, is_torn_tail_ok: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of batches that lie back to back.
 
     With ``is_torn_tail_ok`` the iteration ends before a last batch that is cut off (what a fetch of limited size returns).
 
     Raises:
         CorruptBatch: bytes that are no header; a last batch that is cut off, unless that is allowed.
     """
-    end = len(buffer)
+    position, end = 0, len(buffer)
     while position < end:
         if end - position < HEADER_SIZE and is_torn_tail_ok:
             return
@@ -271,10 +271,10 @@ def stamp_producer(buffer: bytearray | memoryview, position: int, *, producer_id
     CRC.pack_into(batch, CRC_POSITION, compute_crc(batch))
 
 
-def replace_records(batch: Buffer, codec: Codec, compressed: bytes, *, record_count: int | None = None) -> bytearray:
-    """Return a whole batch with the same header but for length, codec and checksum (and count), around other records.
+def replace_records(batch: Buffer, codec: Codec, compressed: bytes) -> bytearray:
+    """Return a whole batch with the same header but for length, codec and checksum, around the same records compressed anew.
 
-    ``compressed`` is what ``codec`` made of records whose deltas are relative to the same base.
+    ``compressed`` is what ``codec`` made of the batch's records; their count and their deltas stay.
     """
     header = parse_header(batch)
     replaced = bytearray(HEADER_SIZE)
@@ -282,7 +282,6 @@ def replace_records(batch: Buffer, codec: Codec, compressed: bytes, *, record_co
     fields = header._replace(
         batch_length=len(replaced) - LOG_OVERHEAD,
         attributes=header.attributes & ~CODEC_MASK | codec,
-        record_count=header.record_count if record_count is None else record_count,
     )
     HEADER.pack_into(replaced, 0, *fields)
     CRC.pack_into(replaced, CRC_POSITION, compute_crc(replaced))

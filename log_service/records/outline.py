@@ -25,11 +25,6 @@ class Outline(NamedTuple):
     ends: list[int]
     tombstones: list[int]
 
-    @property
-    def has_keyless(self) -> bool:
-        """Whether a record has no key."""
-        return None in self.keys
-
 
 def outline_records(header: BatchHeader, plain: bytes) -> Outline:  # noqa: PLR0912 - compaction pays for this loop once a record
     """Return the outline of the records that fill ``plain``.

@@ -7,13 +7,13 @@ platform extra there are none.
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from log_service.common.errors import ConfigError
 from log_service.config.client import ClientConfig
-from log_service.supervisor.spec import Component, KafkaReadiness, ServiceContext
+from log_service.supervisor.spec import Component, ComponentFactory, KafkaReadiness, ServiceContext
 
 ENTRY_POINT_GROUP = "tidelog.services"
 BROKER = "broker"
@@ -78,7 +78,7 @@ def registered_components(context: ServiceContext) -> list[Component]:
     components: list[Component] = []
     for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry_point: entry_point.name):
         try:
-            factory: Callable[[ServiceContext], Sequence[Component]] = entry_point.load()
+            factory: ComponentFactory = entry_point.load()
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] in {"orchestration", "log_service"}:
                 raise

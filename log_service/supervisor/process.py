@@ -17,6 +17,8 @@ from log_service.supervisor.spec import Argv, Component
 MAX_LOG_BYTES = 32 << 20
 GUARD_GRACE_S = 5.0
 KILL_AGAIN_S = 1.0
+LAST_LINES = 5
+LAST_LINES_WINDOW_BYTES = 8 << 10
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,10 +126,10 @@ def open_log(path: Path) -> IO[bytes]:
     return path.open("ab")
 
 
-def last_lines(path: Path, count: int = 5, window_bytes: int = 8192) -> list[str]:
-    """Return the end of a log, for saying why something died."""
+def last_lines(path: Path) -> list[str]:
+    """Return the last ``LAST_LINES`` lines of a log that are not blank, which say why a component died."""
     with path.open("rb") as file:
         file.seek(0, os.SEEK_END)
-        file.seek(max(0, file.tell() - window_bytes))
+        file.seek(max(0, file.tell() - LAST_LINES_WINDOW_BYTES))
         text = file.read().decode(errors="replace")
-    return [line for line in text.splitlines() if line.strip()][-count:]
+    return [line for line in text.splitlines() if line.strip()][-LAST_LINES:]

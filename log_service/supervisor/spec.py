@@ -117,6 +117,7 @@ class InstallationSpec:
 
 
 ComponentFactory = Callable[[ServiceContext], Sequence[Component]]
+"""What a package registers under ``tidelog.services``."""
 
 
 def start_order(components: Sequence[Component]) -> list[Component]:

@@ -24,7 +24,6 @@ from log_service.records.arrow import iterate_record_batches
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.compression import Codec, decompress
 from log_service.records.control import iterate_control_records
-from log_service.records.lookup import find_first_record_at_or_after, max_timestamp_record
 from log_service.records.validator import validate_for_append
 from log_service.storage.producer_snapshots import DamagedSnapshot, decode_snapshot
 from tests.fuzz.cases import Case, Figures, Finding
@@ -73,7 +72,6 @@ def targets() -> Iterator[Target]:
     )
     yield Target("read batches", "batches", _draw_batches, _read_batches)
     yield Target("read columns", "batches", _draw_batches, _read_columns)
-    yield Target("time lookup", "batches", _draw_batches, _look_up)
     yield Target("control records", "batches", draw_batch, lambda content: list(iterate_control_records(content)))
     for codec in Codec:
         yield Target(f"decompress {codec.name.lower()}", "codecs", partial(_draw_codec, codec), partial(_decompress, codec))
@@ -201,11 +199,6 @@ def _read_batches(content: bytes) -> None:
 def _read_columns(content: bytes) -> None:
     for _ in iterate_record_batches([content], 0, 1 << 62, is_crc_checked=False, max_size_bytes=PLAIN_BOUND_BYTES):
         pass
-
-
-def _look_up(content: bytes) -> None:
-    find_first_record_at_or_after(content, NOW_MS, max_size_bytes=PLAIN_BOUND_BYTES)
-    max_timestamp_record(content, max_size_bytes=PLAIN_BOUND_BYTES)
 
 
 def _decompress(codec: Codec, content: bytes) -> None:

@@ -23,7 +23,6 @@ from log_service.rpc.connection import RpcConnection, raise_for
 PURPOSE = "fetch"
 FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_EPOCHS = 12
-CLOSING_MS = 1_000
 SESSION_ENDED = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR}
 )

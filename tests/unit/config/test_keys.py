@@ -14,7 +14,7 @@ from log_service.config.definition import (
     not_empty,
     one_of,
 )
-from log_service.config.resolve import Layers, settings_of
+from log_service.config.resolve import Layers, holding
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS
 
@@ -44,8 +44,7 @@ def test_every_key_says_what_it_does_and_why_its_default(key: ConfigKey) -> None
 def test_every_topic_key_has_a_default_through_its_brokers_keys(topic_key: str) -> None:
     default = TOPIC_KEYS[topic_key].default
     assert default is not None
-    (setting,) = settings_of(topic_key, Layers())
-    assert setting.value == TOPIC_KEYS[topic_key].parse(default)
+    assert holding(topic_key, Layers()).value == TOPIC_KEYS[topic_key].parse(default)
 
 
 def test_every_broker_synonym_is_a_declared_key() -> None:
