@@ -58,8 +58,7 @@ class Channel:
         self._unsent_bytes = 0
         self._is_sending = False
         self._lot = trio.lowlevel.ParkingLot()  # for room: fewer requests in flight, or fewer unsent bytes
-        self._waiting_count = 0
-        self._is_waking = False
+        self._is_waking = False  # a task was offered room and has yet to take it
         self._used_at = trio.current_time()
         self._watch = trio.CancelScope(deadline=self._next_deadline())
         self._error: Exception | None = None
@@ -155,12 +154,8 @@ class Channel:
 
     async def _wait_for_room(self) -> None:
         """Wait in order of arrival: the batches of an idempotent producer must not overtake each other."""
-        if self._waiting_count or self._is_full():
-            self._waiting_count += 1
-            try:
-                await self._lot.park()
-            finally:
-                self._waiting_count -= 1
+        if self._lot or self._is_waking or self._is_full():
+            await self._lot.park()
             self._is_waking = False
         if self._error is not None:
             raise _lost(self.name, self._error)
@@ -170,7 +165,7 @@ class Channel:
 
     def _offer_room(self) -> None:
         """Wake the first task that waits for room; it offers what is left to the next."""
-        if self._waiting_count and not self._is_waking and not self._is_full():
+        if self._lot and not self._is_waking and not self._is_full():
             self._is_waking = True
             self._lot.unpark()
 

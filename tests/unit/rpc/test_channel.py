@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from log_service.common.env import Connection, Env
@@ -311,3 +312,24 @@ def test_exceptions_of_the_block_come_out_as_they_are() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         play(scene)
+
+
+def test_room_offered_to_a_task_that_was_just_cancelled_goes_to_the_next() -> None:
+    async def scene(channel: Channel, broker: Broker) -> None:
+        async def ask(content: bytes) -> None:
+            await channel.request(request_of(content), timeout_ms=1_000)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, b"first")
+            correlation_id, _ = await broker.receive()
+            with trio.CancelScope() as given_up:
+                async with trio.open_nursery() as waiting:
+                    waiting.start_soon(ask, b"never sent")
+                    await trio.testing.wait_all_tasks_blocked()
+                    given_up.cancel()  # the task that waits for room has yet to notice
+                    channel._settle(bytearray(struct.pack(">i", correlation_id)))
+            nursery.start_soon(broker.serve)
+            nursery.start_soon(ask, b"second")
+            nursery.start_soon(ask, b"third")
+
+    play(scene, max_requests_in_flight=1)
