@@ -131,6 +131,11 @@ class RaftCore:
         return self._replica.high_watermark
 
     @property
+    def is_fetch_parked(self) -> bool:
+        """Whether another replica waits for the next append."""
+        return isinstance(self.role, Leader) and bool(self.role.parked)
+
+    @property
     def history(self) -> VoterHistory:
         """The voters, from offset to offset."""
         return self._replica.history

@@ -4,12 +4,12 @@ Decides when bytes are written and synced, and in which order effects are perfor
 ``raft.core``; what the records mean is for the listeners. Waits only in ``open``, ``run``, ``wait_for``, ``handle``, ``write_snapshot``,
 ``hand_over`` and ``close``; ``append`` reaches the page cache and returns.
 
-Invariants: one task steps the rules, and performs the effects of one event before it takes the next; what a replica must remember is
-durable before any message that follows from it; a batch is handed to listeners once, in order, and only when it is committed. An error of
-the disk is final: ``run`` raises, and the node cancels every caller that waits for an append (a full disk is none: it costs the append, or
-puts a snapshot off). A wait belongs to an epoch and ends with it: a record of another leader never ends the wait for a record of this node.
-Records that were appended and never committed may be gone after a restart, or may be committed by another leader: no caller was told either
-way.
+Invariants: one task at a time steps the rules, and performs the effects of one event before it takes the next; what a replica must remember
+is durable before any message that follows from it; a batch is handed to listeners once, in order, and only when it is committed. An error
+of the disk is final: ``run`` raises, and the node cancels every caller that waits for an append (a full disk is none: it costs the append,
+or puts a snapshot off). A wait belongs to an epoch and ends with it: a record of another leader never ends the wait for a record of this
+node. Records that were appended and never committed may be gone after a restart, or may be committed by another leader: no caller was told
+either way.
 """
 
 import logging
@@ -144,6 +144,7 @@ class RaftDriver:
         self._uncommitted: deque[MetadataBatch] = deque()
         self._waits = CommitWaits()
         self._inbox: deque[Event] = deque()
+        self._is_draining = False
         self._has_event = trio.Event()
         self._appended = trio.Event()
         self._snapshot_due = trio.Event()
@@ -320,7 +321,8 @@ class RaftDriver:
             records=tuple(records),
         )
         self._uncommitted.append(batch)
-        self._post(LogChanged())
+        if self._opened().is_fetch_parked:
+            self._post(LogChanged())
         self._appended.set()
         return self.end_position
 
@@ -425,6 +427,7 @@ class RaftDriver:
         while True:
             with trio.move_on_after(self._seconds_to_deadline()) as waiting:
                 await self._has_event.wait()
+            self._has_event = trio.Event()
             if waiting.cancelled_caught:
                 self._inbox.append(Ticked())
             try:
@@ -447,12 +450,13 @@ class RaftDriver:
                 raise StorageError(f"the metadata log in {log.path} could not be appended to: {log.log.home.refused()}")
             try:
                 await self._sync()
-            except KafkaError as error:
+            except (OSError, KafkaError) as error:
                 raise StorageError(f"the metadata log in {log.path} could not be made durable: {error}") from error
 
     async def _sync(self) -> None:
         async with self._log_changes:
-            self._post(Synced(end_offset=await self._log.log.sync()))
+            self._inbox.append(Synced(end_offset=await self._log.log.sync()))
+        await self._drain()
 
     async def _run_snapshots(self, snapshot_source: SnapshotSource) -> None:
         """Write snapshots that are due; a full disk puts one off until the next one is due, for the log still holds everything."""
@@ -481,18 +485,24 @@ class RaftDriver:
         self._has_event.set()
 
     async def _drain(self) -> None:
-        """Step the rules through all events that wait."""
-        core = self._opened()
-        while self._inbox:
-            event = self._inbox.popleft()
-            await self._perform(core.step(event, self._env.clock.monotonic_ms()))
-        self._has_event = trio.Event()
+        """Step the rules through all events that wait, unless another task does: it takes the new ones too."""
+        if self._is_draining:
+            return
+        core, self._is_draining = self._opened(), True
+        try:
+            while self._inbox:
+                event = self._inbox.popleft()
+                await self._perform(core.step(event, self._env.clock.monotonic_ms()))
+        finally:
+            self._is_draining = False
 
     async def _perform(self, effects: Effects) -> None:
         """Do what a step asks for, in the order that ``raft.events`` gives."""
         if effects.failure is not None:
             raise StorageError(effects.failure)
-        self._deadline_ms = effects.deadline_ms
+        if effects.deadline_ms != self._deadline_ms:
+            self._deadline_ms = effects.deadline_ms
+            self._has_event.set()
         if effects.leader is not None and effects.leader[0] != self._node_id:
             self._change_leader(*effects.leader)  # at once: nothing may be appended while what follows waits for the disk
         if effects.persist is not None:

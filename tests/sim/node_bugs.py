@@ -122,7 +122,8 @@ def _replay_without_commits(self: Any, *arguments: Any) -> None:
 async def _commit_before_sync(self: RaftDriver) -> None:
     if self.high_watermark == 0:
         await self._log.log.sync()
-    self._post(Synced(end_offset=self.log_end_offset))
+    self._inbox.append(Synced(end_offset=self.log_end_offset))
+    await self._drain()
 
 
 def _try_sync_again(self: LogDirectory, _error: OSError) -> KafkaError:
