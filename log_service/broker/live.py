@@ -6,7 +6,6 @@ topics. A key that is set and has no effect here is named in one log line.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from log_service.common.env import Files
@@ -55,16 +54,11 @@ class LiveSettings:
     def _apply(self, dynamic: DynamicBrokerConfig) -> None:
         self._budget.set_connection_limits(dynamic.connections)
         self._files.set_pool_threads(dynamic.disk_pool_threads)
-        logs = self._logs
-        logs.config = replace(
-            logs.config,
+        self._logs.reconfigure(
             cleaner=dynamic.cleaner,
             producer_id_expiration_ms=dynamic.producer_id_expiration_ms,
             cordoned_log_dirs=dynamic.cordoned_log_dirs,
         )
-        logs.cleaner.reconfigure(dynamic.cleaner)
-        for log in logs.logs.values():
-            log.producer_state.expiration_ms = dynamic.producer_id_expiration_ms
 
     def _warn(self, texts: Mapping[str, str]) -> None:
         idle = idle_keys({name: text for name, text in texts.items() if is_value(name, text)})

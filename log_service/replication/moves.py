@@ -53,7 +53,7 @@ class ReplicaMoves:
 
     def resume(self, partition: Partition, nursery: trio.Nursery) -> None:
         """Begin the move again that the last stop of the node interrupted, if there was one."""
-        target = self._futures.unfinished.pop(partition.topic_partition, None)
+        target = self._futures.take_unfinished(partition.topic_partition)
         if target is not None and not target.is_offline and not partition.is_offline:
             self.request(partition, target, nursery)
 

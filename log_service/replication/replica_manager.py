@@ -379,7 +379,7 @@ class ReplicaManager:
         Raises:
             KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, and what ``get_partition`` raises.
         """
-        target = self._logs.futures.find_target(path)
+        target = self._logs.find_directory(path)
         self.moves.request(self.get_partition(topic, index), target, self._nursery)
 
     def _moved(self, partition: Partition) -> None:

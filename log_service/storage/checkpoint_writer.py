@@ -120,7 +120,7 @@ class CheckpointWriter:
         try:
             return await self._files.run_in_pool(write)
         except OSError as error:
-            raise directory.answer_to(error) from error
+            raise directory.note_error(error) from error
 
     def _logs_of(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
         return {key: log for key, log in list(self._logs.items()) if log.home is directory}

@@ -1,26 +1,31 @@
 """Copies of logs on their way to another log directory of this node, and how a copy takes its log's place (KIP-113).
 
 Decides the order of a move: a ``-future`` directory is filled until it is caught up and durable, renamed to the partition's name, and only
-then the old directory is renamed away. Knows no requests and no leaders: whoever serves the partition is told by what ``move`` returns.
+then the old directory is renamed away. Knows no requests and no leaders: ``move`` hands the new log to its caller.
 
-Invariants: at every moment one directory of the partition's name holds everything that the log held durably; a crash between the two
-renames leaves two of them, told apart by ``moved-here`` in the copy, whose content is then the better one, unless the last step failed and
-the old log went on; a copy that was not finished is thrown away at the next start and begun again, and no copy is without ``moved-here``:
-nobody would know whose it is. A copy ends where its log ends, also where compaction took the last records. The last step (the rest of the
-copy, one sync, two renames) blocks the event loop, a few milliseconds once per move, so that nothing is appended beside it.
+Invariants:
+
+* At every moment one directory of the partition's name holds everything that the log held durably. A crash between the two renames leaves
+  two of them. The file ``moved-here`` marks the copy, which stays, unless the last step failed and the old log was written on.
+* The next start removes a copy that was not finished, and replication begins the move again. Every copy has ``moved-here`` from the
+  beginning: without it a start could not tell the copy from a future log of Apache Kafka.
+* A copy ends where its log ends, also where compaction removed the last records.
+* The last step (the rest of the copy, one sync, two renames) blocks the event loop for a few milliseconds, once per move, so that nothing
+  is appended beside it.
 """
 
 import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import trio
 
-from log_service.common.errors import ErrorCode, KafkaError, StorageError
+from log_service.common.env import NodeEnv
+from log_service.common.errors import KafkaError, StorageError
 from log_service.common.types import TopicPartition
 from log_service.records.batch import iterate_headers
+from log_service.storage.checkpoint_writer import CheckpointWriter
 from log_service.storage.file_names import (
     DELETE_DIRECTORY_SUFFIX,
     FUTURE_DIRECTORY_SUFFIX,
@@ -29,14 +34,13 @@ from log_service.storage.file_names import (
     parse_directory_name,
     set_aside_name,
 )
+from log_service.storage.held_logs import HeldLogs
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory
 from log_service.storage.recovery import OpenedFrom
+from log_service.storage.removals import PendingRemovals
 
-if TYPE_CHECKING:
-    from log_service.storage.log_manager import LogManager
-
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 MOVED_HERE = "moved-here"
 CHUNK_BYTES = 1 << 20
 QUIET_BYTES = 4 << 20
@@ -46,14 +50,31 @@ COPIED_AT_ONCE = 4
 
 
 class FutureLogs:
-    """The copies of one ``LogManager``; ``logs`` holds those that are being filled."""
+    """The copies of the logs in ``held``; ``logs`` are those that are being filled.
 
-    def __init__(self, manager: "LogManager") -> None:
+    ``on_removals`` is called when a log that was moved away waits for its removal.
+    """
+
+    def __init__(
+        self,
+        env: NodeEnv,
+        held: HeldLogs,
+        removals: PendingRemovals,
+        checkpoint_writer: CheckpointWriter,
+        *,
+        on_removals: Callable[[], None],
+    ) -> None:
         self.logs: dict[TopicPartition, Log] = {}
         self.unfinished: dict[TopicPartition, LogDirectory] = {}
-        """Moves that the last stop interrupted, with where they went; whoever opens the partition begins them again."""
+        """Moves that the last stop interrupted, with where they went; replication begins them again."""
+        self._files = env.files
+        self._clock = env.clock
+        self._held = held
+        self._removals = removals
+        self._checkpoint_writer = checkpoint_writer
+        self._on_removals = on_removals
         self._rivals: list[Log] = []
-        self._manager = manager
+        """The other log of a partition that has two, of different topics; the one in ``held`` came first."""
         self._filling = trio.CapacityLimiter(COPIED_AT_ONCE)
 
     def __repr__(self) -> str:
@@ -95,22 +116,21 @@ class FutureLogs:
         return None
 
     async def _begin(self, log: Log, target: LogDirectory) -> Log:
-        manager, topic_partition = self._manager, log.topic_partition
+        files, topic_partition = self._files, log.topic_partition
         await self._forget_last_move(log)
         first = await self._read(log, log.log_start_offset, 1)
         base_offset = min([log.log_start_offset, *(header.base_offset for _, header in iterate_headers(first))])
-        name, files = set_aside_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, manager.new_id()), manager.env.files
-        path = target.path / name
+        path = target.path / set_aside_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, self._held.new_id())
 
         def begin() -> Log:
-            manager.checkpoint_writer.forget(target, topic_partition)
+            self._checkpoint_writer.forget(target, topic_partition)
             nameless = _removed_at_start(path)
             files.make_directory(nameless)
             files.write_atomically(nameless / MOVED_HERE, b"")
             files.rename(nameless, path)
             known = OpenedFrom(is_clean=True, log_start_offset=base_offset, recovery_point=base_offset)
-            copy = manager.open_at(target, path, topic_partition, log.config, known=known, topic_id=log.topic_id)
-            self.logs[topic_partition] = copy  # here, so that whoever is cancelled while waiting drops it
+            copy = self._held.open_at(target, path, topic_partition, log.config, known=known, topic_id=log.topic_id)
+            self.logs[topic_partition] = copy  # here, so that a move that is cancelled while it waits drops the copy
             copy.append_as_follower(first)  # now it ends behind the log's start, which may lie inside a batch
             return copy
 
@@ -118,20 +138,19 @@ class FutureLogs:
             return await files.run_in_pool(begin)
         except OSError as error:
             self._discard(target, path, _removed_at_start(path))
-            raise target.answer_to(error) from error
+            raise target.note_error(error) from error
 
     async def _forget_last_move(self, log: Log) -> None:
-        """Take durably from a log what says that it was moved here itself: a loss of power may have brought it back."""
-        files = self._manager.env.files
+        """Remove ``moved-here`` from a log, durably: a loss of power may have brought it back after the last move."""
 
         def forget() -> None:
-            files.remove(log.directory / MOVED_HERE)
-            files.sync_directory(log.directory)
+            self._files.remove(log.directory / MOVED_HERE)
+            self._files.sync_directory(log.directory)
 
         try:
-            await files.run_in_pool(forget)
+            await self._files.run_in_pool(forget)
         except OSError as error:
-            raise log.home.answer_to(error) from error
+            raise log.home.note_error(error) from error
 
     async def _read(self, log: Log, offset: int, chunk_bytes: int) -> bytes:
         """Return whole batches from ``offset`` on, at least one where there is one."""
@@ -139,15 +158,14 @@ class FutureLogs:
         def read() -> bytes:
             return next(log.read_batches(offset, chunk_bytes=chunk_bytes), b"")
 
-        return await self._manager.env.files.run_in_pool(read)
+        return await self._files.run_in_pool(read)
 
     def _replace(self, log: Log, copy: Log) -> Log:
         """Do the last step, without waiting."""
-        manager, topic_partition = self._manager, log.topic_partition
+        files, topic_partition = self._files, log.topic_partition
         for chunk in log.read_batches(copy.log_end_offset):
             copy.append_as_follower(chunk)
         final = copy.home.path / str(topic_partition)
-        files = manager.env.files
         known = OpenedFrom(
             is_clean=True,
             log_start_offset=log.log_start_offset,
@@ -155,28 +173,28 @@ class FutureLogs:
             cleaned_offset=log.cleaned_offset,
         )
         try:
-            log.aborted_transactions.write_indexes(files, copy.directory, copy.segments)
-            _finish(copy, log)
+            copy.close_as_copy_of(log)
             files.rename(copy.directory, final)
             files.sync_directory(copy.home.path)
-            replacement = manager.open_at(copy.home, final, topic_partition, log.config, known=known, topic_id=log.topic_id)
-            manager.checkpoint_writer.remember(replacement)
+            replacement = self._held.open_at(copy.home, final, topic_partition, log.config, known=known, topic_id=log.topic_id)
+            self._checkpoint_writer.remember(replacement)
         except OSError as error:
             self._discard(copy.home, final, _removed_at_start(copy.directory))
-            raise copy.home.answer_to(error) from error
+            raise copy.home.note_error(error) from error
         del self.logs[topic_partition]
         self._take_place(log, replacement)
-        _log.info("%s was moved from %s to %s", topic_partition, log.home.path, copy.home.path)
+        logger.info("%s was moved from %s to %s", topic_partition, log.home.path, copy.home.path)
         return replacement
 
     def _take_place(self, old: Log, log: Log) -> None:
         """Serve ``log``, and rename the old directory away, durably, before the one that stays forgets that it was moved."""
         try:
-            self._manager.replace_log(old, log)
-            self._manager.env.files.sync_directory(old.home.path)
-            self._manager.env.files.remove(log.directory / MOVED_HERE)
+            self._held.replace(old, log)
+            self._on_removals()
+            self._files.sync_directory(old.home.path)
+            self._files.remove(log.directory / MOVED_HERE)
         except (KafkaError, OSError) as error:
-            _log.warning("%s: the next start finishes the move to %s: %s", log.topic_partition, log.home.path, error)
+            logger.warning("%s: the next start finishes the move to %s: %s", log.topic_partition, log.home.path, error)
 
     def _drop(self, copy: Log) -> None:
         """Close a copy, and have its files removed."""
@@ -184,46 +202,49 @@ class FutureLogs:
         self._discard(copy.home, copy.directory, _removed_at_start(copy.directory))
 
     def _discard(self, home: LogDirectory, path: Path, target: Path) -> None:
-        """Have a copy's directory removed; as ``target``, so that what is left of it after half of its removal is known as nobody's."""
-        files = self._manager.env.files
+        """Have a copy's directory removed, under the name ``target``: the next start removes what a crash leaves of it."""
         try:
-            if not home.is_offline and files.exists(path):
-                files.rename(path, target)
-                self._manager.removals.schedule([target], self._manager.env.clock.monotonic_ms())
+            if not home.is_offline and self._files.exists(path):
+                self._files.rename(path, target)
+                self._removals.schedule([target], self._clock.monotonic_ms())
         except OSError as error:
-            _log.warning("%s is left of a move that was given up; the next start removes it: %s", path, error)
+            logger.warning("%s is left of a move that was given up; the next start removes it: %s", path, error)
 
     # Starting
 
     async def look_for_unfinished(self) -> None:
         """Throw away the copies that the last stop left, and remember what they were for."""
-        for directory in self._manager.directories:
+        for directory in self._held.directories:
             if not directory.is_offline:
                 try:
-                    names = await self._manager.env.files.run_in_pool(partial(self._throw_away, directory))
+                    names = await self._files.run_in_pool(partial(self._throw_away, directory))
                 except OSError as error:
-                    directory.answer_to(error)
+                    directory.note_error(error)
                     continue
                 self.unfinished.update(dict.fromkeys(names, directory))
 
     def _throw_away(self, directory: LogDirectory) -> list[TopicPartition]:
-        files, found = self._manager.env.files, []
+        files, found = self._files, []
         for name in files.list_directory(directory.path):
             topic_partition = parse_directory_name(name.removesuffix(FUTURE_DIRECTORY_SUFFIX).rpartition(".")[0])
             if is_set_aside(name, FUTURE_DIRECTORY_SUFFIX) and files.exists(directory.path / name / MOVED_HERE):
                 nameless = _removed_at_start(directory.path / name)
                 files.rename(directory.path / name, nameless)
                 files.remove_tree(nameless)
-                if topic_partition is not None and topic_partition in self._manager.logs:
+                if topic_partition is not None and topic_partition in self._held.logs:
                     found.append(topic_partition)
         return found
 
-    def settle(self, one: Log, other: Log) -> Log:
-        """Return which of two directories stays that a crash in the last step of a move left; the other is set aside.
+    def take_unfinished(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        """Return, once, where a partition was moving when the node stopped."""
+        return self.unfinished.pop(topic_partition, None)
 
-        It is the copy, unless the old log has more: then the last step failed, and the old log was written on. Logs of different topics are
-        no move: the older topic was deleted while its directory was offline, say, and power went before the new one's id was durable. They
-        wait for ``settle_rivals``.
+    def settle(self, one: Log, other: Log) -> Log:
+        """Return which of two logs of one name stays after a crash in the last step of a move; the other is set aside.
+
+        The copy stays, unless the old log has more: then the last step failed, and the old log was written on. Logs of different topics do
+        not come from a move. For instance, a topic was deleted while its directory was offline, and power failed before the id of the new
+        topic of that name was durable. They wait for ``settle_rivals``.
 
         Raises:
             StorageError: neither says that it was moved here.
@@ -232,8 +253,7 @@ class FutureLogs:
         if one.topic_id != other.topic_id and all(log.topic_id is not None or _is_blank(log) for log in (one, other)):
             self._rivals.append(one)
             return other
-        files = self._manager.env.files
-        moved = [log for log in (one, other) if files.exists(log.directory / MOVED_HERE)]
+        moved = [log for log in (one, other) if self._files.exists(log.directory / MOVED_HERE)]
         if len(moved) != 1:
             raise StorageError(f"{one.topic_partition} is in {one.directory} and in {other.directory}: move one of them away")
         stays, goes = (one, other) if moved[0] is one else (other, one)
@@ -243,33 +263,17 @@ class FutureLogs:
         return stays
 
     def settle_rivals(self, is_known: Callable[[Log], bool]) -> None:
-        """Serve, of two logs of one name, that of the topic there is, rather than a blank one, and set the other aside as stray.
+        """Serve, of two logs of one name, the one of an existing topic, rather than a blank one, and set the other aside as stray.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        manager, rivals, self._rivals = self._manager, self._rivals, []
+        rivals, self._rivals = self._rivals, []
         for rival in rivals:
-            present = manager.logs[rival.topic_partition]
+            present = self._held.logs[rival.topic_partition]
             goes, stays = sorted((rival, present), key=lambda log: (is_known(log), log.topic_id is not None))
-            manager.logs[rival.topic_partition] = goes
-            manager._set_aside(goes, STRAY_DIRECTORY_SUFFIX)  # noqa: SLF001 - as for every log of no topic
-            manager.logs[rival.topic_partition] = stays
-
-    def find_target(self, path: str) -> LogDirectory:
-        """Return the log directory of that path, written as in the configuration.
-
-        Raises:
-            KafkaError: LOG_DIR_NOT_FOUND; INVALID_REPLICA_ASSIGNMENT, it is cordoned; KAFKA_STORAGE_ERROR, it is offline.
-        """
-        directory = next((directory for directory in self._manager.directories if str(directory.path) == path), None)
-        if directory is None:
-            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is not a log directory of this node")
-        if directory.path in self._manager.config.cordoned_log_dirs:
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned: it takes no new replicas")
-        if directory.is_offline:
-            raise directory.refused()
-        return directory
+            self._held.set_aside(goes, STRAY_DIRECTORY_SUFFIX)
+            self._held.put(stays)
 
     def release(self) -> None:
         """Close the files of all copies, and of logs that wait, and leave them where they are."""
@@ -278,7 +282,7 @@ class FutureLogs:
 
 
 def _is_open(log: Log) -> bool:
-    """Whether a log still serves: each wait may have ended that."""
+    """Whether a log is still served, which may have ended during any wait."""
     return not log.is_closed
 
 
@@ -288,26 +292,13 @@ def _is_blank(log: Log) -> bool:
 
 
 def _removed_at_start(path: Path) -> Path:
-    """Return the name that a directory has while it is no copy yet, or no more; the next start removes what is called so."""
+    """Return the name of a directory that is not yet, or no longer, a copy; the next start removes a directory of such a name."""
     return path.with_name(path.name.removesuffix(FUTURE_DIRECTORY_SUFFIX) + DELETE_DIRECTORY_SUFFIX)
 
 
 def _has_more(log: Log, copy: Log) -> bool:
     """Whether the log has a batch that the copy lacks; behind its last one compaction may have left nothing."""
     return bool(next(log.read_batches(copy.log_end_offset, chunk_bytes=1), b""))
-
-
-def _finish(copy: Log, log: Log) -> None:
-    """Make a copy durable, with what the next opening reads, and close its files; blocks. It ends where ``log`` ends."""
-    copy.producer_state = log.producer_state  # which knows producers whose batches retention took, too
-    if copy.log_end_offset < log.log_end_offset:  # compaction took the last records, and their offsets are never handed out again
-        copy._roll(log.log_end_offset, copy.clock.wall_ms())  # noqa: SLF001 - as for an append far behind the last one
-        copy.log_end_offset = log.log_end_offset
-    for segment in copy.segments.from_offset(copy.recovery_point):
-        segment.sync()
-    copy._write_for_next_start()  # noqa: SLF001 - what closing does, without waiting
-    copy.files.sync_directory(copy.directory)
-    copy.close_files()
 
 
 def _left_bytes(log: Log, copy: Log) -> int:

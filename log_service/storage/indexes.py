@@ -1,21 +1,19 @@
 """The sparse indexes of a segment: offset to position, and timestamp to offset.
 
 Decides Kafka's entry formats (``.index``: relative offset i32, position i32; ``.timeindex``: timestamp i64, relative offset i32), how an
-entry is found, and which files are believed. Knows nothing of batches; whoever gets ``IndexInDoubt`` builds the index again from the log.
+entry is found, and which files are believed. Knows nothing of batches: a segment that gets ``IndexInDoubt`` builds its indexes again.
 
-Invariants: entries are ordered, strictly by offset in one and by timestamp in the other. They live as bytes in memory, without a Python
-object each, are read from the file at first use and written when the segment rolls, syncs as a whole or closes: a file may lag behind,
-and recovery does not believe the files of segments that were not synced. What is built again for others replaces their files, durably and
-as a whole. No file is preallocated.
+Invariants: entries are ordered, strictly by offset in one and by timestamp in the other. They are bytes in memory, without a Python object
+each. They are read from the file at first use and written when the segment rolls, syncs as a whole or closes: a file may lag behind, and
+recovery does not believe the files of segments that were not synced. No file is preallocated.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
 
 from log_service.common.env import Files
-from log_service.common.types import NO_TIMESTAMP
-from log_service.storage.rebuilt_indexes import RebuiltIndexes
+from log_service.common.types import NO_TIMESTAMP, Buffer
 
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
@@ -119,13 +117,13 @@ class _Index:
             file.close()
         self._written_bytes = len(entries)
 
-    def replace_file(self, rebuilt: RebuiltIndexes) -> None:
-        """Have ``rebuilt`` put a durable file with these entries in the place of the one that is there."""
-        rebuilt.write(self.path, self.entries)
+    def replace_file(self, write: Callable[[Path, Buffer], None]) -> None:
+        """Have ``write`` put a file with these entries in the place of the one that is there."""
+        write(self.path, self.entries)
         self._written_bytes = len(self.entries)
 
     def unload(self) -> None:
-        """Give the memory back; who still reads gets the entries from the file. Nothing may be dirty."""
+        """Give the memory back; a later read takes the entries from the file. Nothing may be dirty."""
         assert not self.is_dirty, "unwritten entries would be lost"
         self._entries = None
 

@@ -141,10 +141,14 @@ class LeaderEpochs:
         self.is_dirty = False
         return self.encode()
 
-    def maybe_write(self) -> bool:
-        """Bring the file up to date, durably; blocks. Says whether it had to be written."""
+    def note_unwritten(self) -> None:
+        """Count what ``take_changes`` returned as not written: the next call returns it again."""
+        self.is_dirty = True
+
+    def maybe_write(self, *, is_synced: bool = True) -> bool:
+        """Bring the file up to date, durably unless the caller syncs later; blocks. Says whether the file had to be written."""
         content = self.take_changes()
         if content is None:
             return False
-        self.files.write_atomically(self.path, content)
+        self.files.write_atomically(self.path, content, is_synced=is_synced)
         return True

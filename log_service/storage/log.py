@@ -1,32 +1,45 @@
-"""One partition's log: batches appended at its end, read anywhere, cut at both ends.
+"""One partition's log: batches appended at its end, read anywhere, cut at both ends, made durable and closed.
 
-Decides offsets, rolling, what a write error means, how far the log is durable. Knows nothing of high watermarks, replicas and requests: the
-bounds of reads, retention and truncation are handed in. Reading lies in ``log_reader``, opening in ``recovery``, the choice of segments to
-delete in ``retention``.
+Decides the offsets of what is appended, when a new segment begins, which reads are refused, what an error of the disk means for the log,
+and how far the log is durable. Knows nothing of high watermarks, replicas and requests: callers hand in the bounds of reads, retention and
+truncation. ``log_reader`` finds what is read, ``recovery`` opens logs, ``retention`` chooses the segments to delete, the cleaner writes the
+segments that ``exchange_segments`` takes in.
 
-Invariants: ``log_start_offset <= log_end_offset``; an append is all in the log or not at all, in memory as on disk; ``recovery_point``
-never passes what was synced, with the indexes of all older segments; an offset that was handed out is never handed out again, but for
-truncation. Everything but ``sync`` and ``close`` runs to its end without waiting, on one thread; reads of a past range may run in the pool.
+Invariants: ``log_start_offset <= log_end_offset``. An append is all in the log or not at all, in memory as on disk. ``recovery_point``
+never passes what was synced, with the indexes of all older segments. An offset that was handed out is handed out again only after a
+truncation. A lease that a read handed out is the caller's to release. ``sync`` and ``close`` wait; everything else runs to its end on one
+thread without waiting, but that reads of a past range may run in the pool.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import trio
 
+from log_service.common.env import Clock, Files
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_TIMESTAMP, Buffer
+from log_service.common.types import NO_TIMESTAMP, Buffer, TopicId, TopicPartition
 from log_service.config.views import LogConfig
 from log_service.records.batch import is_crc_valid, iterate_headers, stamp, stamp_append_time
 from log_service.records.validator import ValidatedBatches
 from log_service.storage import log_reader
-from log_service.storage.log_directory import SPACE_CHECK_BYTES
-from log_service.storage.partition_metadata import sync_topic_id
-from log_service.storage.readable_log import ReadableLog
+from log_service.storage.aborted_transactions import NO_TRANSACTIONS, AbortedTransaction, AbortedTransactions
+from log_service.storage.leader_epochs import LeaderEpochs
+from log_service.storage.log_directory import LogDirectory
+from log_service.storage.log_reader import LogSlice, TimestampOffset
+from log_service.storage.partition_metadata import sync_topic_id, write_topic_id
+from log_service.storage.producer_snapshots import ProducerSnapshots
+from log_service.storage.producer_state import ProducerState
+from log_service.storage.removals import PendingRemovals
 from log_service.storage.retention import RetentionOutcome, count_deletable
 from log_service.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from log_service.storage.segments import Segments
 from log_service.storage.sync_failures import note_failed_sync
 
+logger = logging.getLogger(__name__)
 _new = tuple.__new__  # a named tuple's own is a function of Python's
 
 
@@ -45,8 +58,192 @@ class AppendResult(NamedTuple):
     must_sync: bool
 
 
-class Log(ReadableLog):
+class Log:
     """An open log; made by ``recovery.open_log``."""
+
+    def __init__(
+        self,
+        *,
+        files: Files,
+        clock: Clock,
+        home: LogDirectory,
+        removals: PendingRemovals,
+        directory: Path,
+        topic_partition: TopicPartition,
+        topic_id: TopicId | None,
+        config: LogConfig,
+        segments: Segments,
+        leader_epochs: LeaderEpochs,
+        producer_state: ProducerState,
+        producer_snapshots: ProducerSnapshots,
+        log_start_offset: int,
+        recovery_point: int,
+        clean_end_offset: int | None,
+        cleaned_offset: int | None = None,
+        aborted_transactions: AbortedTransactions = NO_TRANSACTIONS,
+    ) -> None:
+        self.files = files
+        self.clock = clock
+        self.home = home
+        self.removals = removals
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.segments = segments
+        self.leader_epochs = leader_epochs
+        self.producer_state = producer_state
+        self.producer_snapshots = producer_snapshots
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = producer_state.end_offset
+        self.recovery_point = recovery_point
+        self.cleaned_offset = cleaned_offset
+        """Below it the log is compacted; None where no pass ever was."""
+        self.aborted_transactions = aborted_transactions
+        self.synced_ms = clock.monotonic_ms()
+        self.is_closed = False
+        self._are_files_closed = False
+        self.is_directory_dirty = clean_end_offset in {None, 0}
+        self._truncation_count = 0
+        self._sync_ended: trio.Event | None = None
+        self._clean_end_offset = clean_end_offset
+        self._told_hole = -1
+
+    def __repr__(self) -> str:
+        return (
+            f"<Log {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset}) recovery_point={self.recovery_point} "
+            f"segments={len(self.segments)}>"
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all segments."""
+        return self.segments.size_bytes
+
+    @property
+    def latest_leader_epoch(self) -> int:
+        """The epoch of the last batch, -1 where there is none."""
+        return self.leader_epochs.latest
+
+    # Reading
+
+    def read(self, start_offset: int, *, max_bytes: int, upper_offset: int, is_one_batch_guaranteed: bool) -> LogSlice:
+        """Lease whole batches from the one that holds ``start_offset``, below ``upper_offset`` and of at most ``max_bytes``.
+
+        The last batch may be cut off by ``max_bytes``, as clients expect; the first never is: it comes whole, where it is too large only if
+        ``is_one_batch_guaranteed``. The caller releases the lease. Nothing is found while indexes are built again.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        """
+        log_end_offset = self.log_end_offset
+        if not self.log_start_offset <= start_offset <= log_end_offset or self.home.is_offline or self.is_closed:
+            self._check_readable()
+            text = f"{self.topic_partition} holds offsets {self.log_start_offset} to {log_end_offset}, {start_offset} was asked for"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        if start_offset >= upper_offset or start_offset == log_end_offset:
+            return log_reader.NOTHING
+        try:
+            if start_offset < self.segments.active.base_offset and self.is_waiting_for(next(self.segments.from_offset(start_offset))):
+                return log_reader.NOTHING
+            found = log_reader.read(
+                self.segments,
+                start_offset,
+                max_bytes=max_bytes,
+                upper_offset=upper_offset if upper_offset < log_end_offset else None,
+                is_one_batch_guaranteed=is_one_batch_guaranteed,
+            )
+            if found.segment_base_offset > start_offset:
+                self._check_hole(start_offset, found)
+        except OSError as error:
+            raise self.home.note_error(error) from error
+        else:
+            return found
+
+    def is_waiting_for(self, segment: Segment) -> bool:
+        """Whether the indexes of a segment have to be built again first. If so, has the pool begin: the event loop must not do it."""
+        if not segment.is_rebuild_due:
+            return False
+        self.home.on_doubt(segment)
+        return True
+
+    def aborted_in(self, start_offset: int, found: LogSlice) -> list[tuple[int, int]]:
+        """Return (producer id, first offset) of the aborted transactions that may have records in what was read from ``start_offset``.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        if not self.aborted_transactions:
+            return []
+        try:
+            return self.aborted_transactions.within(start_offset, log_reader.end_offset(self.segments, found))
+        except OSError as error:
+            raise self.home.note_error(error) from error
+
+    def read_batches(self, start_offset: int, end_offset: int | None = None, *, chunk_bytes: int = 1 << 20) -> Iterator[bytes]:
+        """Yield chunks of whole batches that hold [start_offset, end_offset); the first and last batch may hold more. May run in the pool.
+
+        Raises:
+            KafkaError: as ``read``.
+        """
+        self._check_readable()
+        end_offset = self.log_end_offset if end_offset is None else min(end_offset, self.log_end_offset)
+        try:
+            yield from log_reader.read_batches(self.segments, max(start_offset, self.log_start_offset), end_offset, chunk_bytes)
+        except OSError as error:
+            raise self.home.note_error(error) from error
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """Return the first record whose timestamp is at or above ``timestamp`` (ms); opens one batch, so it belongs into the pool.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, or what a damaged batch raises.
+        """
+        self._check_readable()
+        try:
+            return log_reader.offset_for_timestamp(self.segments, timestamp, self.log_start_offset)
+        except OSError as error:
+            raise self.home.note_error(error) from error
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """Return the first record that has the largest timestamp of all segments, also one below the log's start.
+
+        Opens one batch, so it belongs into the pool.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, or what a damaged batch raises.
+        """
+        self._check_readable()
+        try:
+            return log_reader.offset_of_max_timestamp(self.segments)
+        except OSError as error:
+            raise self.home.note_error(error) from error
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """Return (largest epoch at or below ``leader_epoch``, the offset where it ends); (-1, -1) where that cannot be said."""
+        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    def _check_hole(self, offset: int, found: LogSlice) -> None:
+        """Refuse to skip offsets whose segment is missing: only compaction leaves offsets out between two segments."""
+        if self.config.is_compacted or self.cleaned_offset is not None or not log_reader.is_segment_missing(self.segments, offset):
+            return
+        if found.file_slice is not None:
+            found.file_slice.release()
+        last_offset = found.segment_base_offset - 1
+        text = f"{self.directory} has no segment for offsets {offset} to {last_offset}: restore it, or read on behind them"
+        if self._told_hole != offset:
+            self._told_hole = offset
+            logger.error("%s", text)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+
+    def _check_readable(self) -> None:
+        if self.home.is_offline or self.is_closed:
+            raise self._refused()
+
+    def _refused(self) -> KafkaError:
+        if self.is_closed:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {self.topic_partition} is closed")
+        return self.home.refused()
 
     # Appending
 
@@ -137,12 +334,9 @@ class Log(ReadableLog):
             if segment.must_roll_for(size_bytes, max_timestamp, last_offset, now_ms, config):
                 segment = self._roll(max(self.log_end_offset, last_offset - MAX_RELATIVE_OFFSET), now_ms)
             position = segment.append([buffer])
-            home = self.home
-            home.unchecked_bytes += size_bytes
-            if home.unchecked_bytes > SPACE_CHECK_BYTES:
-                home.check_space()
+            self.home.note_written(size_bytes)
         except OSError as error:
-            raise self.home.answer_to(error) from error
+            raise self.home.note_error(error) from error
         return segment, position
 
     def roll(self) -> bool:
@@ -156,12 +350,12 @@ class Log(ReadableLog):
         try:
             self._roll(self.log_end_offset, self.clock.wall_ms())
         except OSError as error:
-            raise self.home.answer_to(error) from error
+            raise self.home.note_error(error) from error
         return True
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
         old = self.segments.active
-        if old.size_bytes == 0:  # too far from its base for the next offset: replaced
+        if old.size_bytes == 0:  # the next offset is too far from its base: another segment replaces it
             self._set_aside([old])
             segment = Segment(self.files, self.directory, base_offset, self.config, created_ms=now_ms)
             self.segments.replace([*list(self.segments)[:-1], segment])
@@ -173,7 +367,7 @@ class Log(ReadableLog):
             segment = Segment(self.files, self.directory, base_offset, self.config, created_ms=now_ms)
             self.segments.add(segment)
             self.home.on_rolled(self.topic_partition)
-        self.is_directory_dirty, self._clean_end_offset = True, None  # whoever closes has a name to make durable
+        self.is_directory_dirty, self._clean_end_offset = True, None  # the next sync makes the new name durable
         return segment
 
     # Durability
@@ -191,10 +385,10 @@ class Log(ReadableLog):
         return await self._sync_up_to(lambda: self.segments.active.base_offset)
 
     async def _sync_up_to(self, current_target: Callable[[], int]) -> int:
-        """Sync once no other sync of this log runs, unless that one made durable what is asked for.
+        """Sync once no other sync of this log runs, unless the other one made durable what is asked for.
 
-        One at a time, for the system tells of a failed write once: a second sync beside the one that fails may end as if all were well.
-        And what is taken to be clean may be on its way in the other, and is not durable before that has ended.
+        One sync runs at a time, because the operating system reports a failed write once: a second sync beside the one that fails may
+        succeed. A sync also takes what it begins to write for clean, and that is not durable before the sync has ended.
         """
         target = current_target()
         while target > self.recovery_point or self.is_directory_dirty:
@@ -214,11 +408,11 @@ class Log(ReadableLog):
             if target > active.base_offset and active.synced_bytes < size_bytes and not active.is_removed:
                 await active.file.sync()
                 if truncation_count == self._truncation_count:
-                    active.synced_bytes = max(active.synced_bytes, size_bytes)
+                    active.note_synced(size_bytes)
             if active is not self.segments.active:
                 await self._sync_older([active])  # it rolled meanwhile, and recovery looks at no segment below the recovery point
         except OSError as error:
-            raise self._answer_to_sync(error) from error
+            raise self._note_sync_error(error) from error
         finally:
             self._sync_ended = None
             ended.set()
@@ -248,14 +442,16 @@ class Log(ReadableLog):
             await self.files.run_in_pool(sync)
             is_synced = True
         finally:
-            if not is_synced:  # it failed, or nobody waits any more to see how it ends
-                self.is_directory_dirty = self.leader_epochs.is_dirty = True
+            if not is_synced:  # it failed, or the caller was cancelled
+                self.is_directory_dirty = True
+                self.leader_epochs.note_unwritten()
 
-    def _answer_to_sync(self, error: OSError) -> KafkaError:
-        answer = self.home.answer_to_sync(error)
+    def _note_sync_error(self, error: OSError) -> KafkaError:
+        """Return the error for the client after a sync that failed, and leave ``sync-failed`` where the directory went offline."""
+        refusal = self.home.note_sync_error(error)
         if self.home.is_offline:
             note_failed_sync(self.files, self.directory)
-        return answer
+        return refusal
 
     # Cutting
 
@@ -296,7 +492,7 @@ class Log(ReadableLog):
             self._set_aside(doomed)
             self.producer_snapshots.remove_needless(segment.base_offset for segment in self.segments)
         except OSError as error:
-            raise self.home.answer_to(error) from error
+            raise self.home.note_error(error) from error
         return RetentionOutcome(count, size_bytes, self.log_start_offset)
 
     def _set_aside(self, segments: list[Segment]) -> None:
@@ -325,7 +521,7 @@ class Log(ReadableLog):
             self.producer_snapshots.remove_above(offset)
             self._truncate_segments(offset)
         except OSError as error:
-            raise self.home.answer_to(error) from error
+            raise self.home.note_error(error) from error
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_from_end(offset)
@@ -344,7 +540,39 @@ class Log(ReadableLog):
         if place is not None:
             kept[-1].truncate_to_position(place.position)
 
-    # Ending
+    # Compaction
+
+    def note_cleaned(self, end_offset: int) -> None:
+        """Take note that the log is compacted below ``end_offset``."""
+        self.cleaned_offset = end_offset
+
+    def exchange_segments(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
+        """Put ``new`` in the place of ``old``, neighbours whose records it holds, in memory and on disk in one step.
+
+        ``aborted`` is the index of aborted transactions of ``new``, in the order of their markers. Readers go on with the old segments,
+        which are closed and removed ``file.delete.delay.ms`` later.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the directory is offline, and the next start finishes or undoes the exchange.
+        """
+        first = self.segments.index_of(old[0].base_offset)
+        due_ms = self.clock.monotonic_ms() + self.config.file_delete_delay_ms
+        segments = list(self.segments)
+        try:
+            paths = [path for segment in old for path in segment.set_aside(is_kept_open=True)]
+            new.rename("")
+            following = segments[first + len(old) :]
+            self.segments.replace([*segments[:first], new, *following])
+            self.aborted_transactions = self.aborted_transactions.replaced(new.base_offset, following[0].base_offset, aborted)
+            self.is_directory_dirty = True
+            self.removals.schedule(paths, due_ms)
+            for segment in old:
+                self.removals.schedule_release(segment.close_file, due_ms)
+            self.producer_snapshots.remove_needless(segment.base_offset for segment in self.segments)
+        except OSError as error:
+            raise self.home.fail(error) from error
+
+    # Configuration
 
     def reconfigure(self, config: LogConfig) -> None:
         """Go by ``config`` from now on."""
@@ -354,12 +582,31 @@ class Log(ReadableLog):
         """Forget producers that wrote longer ago than ``producer.id.expiration.ms``."""
         return self.producer_state.expire(now_ms)
 
+    def remember_producers_for(self, expiration_ms: int) -> None:
+        """Go by another ``producer.id.expiration.ms`` from now on."""
+        self.producer_state.remember_for(expiration_ms)
+
+    def adopt_topic_id(self, topic_id: TopicId) -> None:
+        """Write the topic id, durably, into a directory that names none: it is older than topic ids, or a crash took the file.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        try:
+            write_topic_id(self.files, self.directory, topic_id)
+            sync_topic_id(self.files, self.directory)
+        except OSError as error:
+            raise self.home.note_error(error) from error
+        self.topic_id = topic_id
+
     def unload_idle(self) -> int:
-        """Give back the descriptors and indexes of segments that nobody used since the last call; returns how many were open."""
+        """Give back the descriptors and indexes of segments that were not used since the last call; returns how many were open."""
         return sum(segment.maybe_unload() for segment in self.segments)
 
+    # Closing
+
     async def close(self) -> None:
-        """Make the log durable, write what lets the next start read nothing, and close the files.
+        """Make the log durable, write what spares the next start from reading batches, and close the files.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -372,9 +619,9 @@ class Log(ReadableLog):
             return
         try:
             await self.sync()
-            await self.files.run_in_pool(self._write_for_next_start)
+            await self.files.run_in_pool(partial(self._write_for_next_start, is_synced=True))
         except OSError as error:
-            raise self._answer_to_sync(error) from error
+            raise self._note_sync_error(error) from error
         finally:
             self.close_files()
 
@@ -383,14 +630,54 @@ class Log(ReadableLog):
         """Whether closing has anything to write: what changed since the log was opened after a clean stop."""
         return self._clean_end_offset != self.log_end_offset or self.leader_epochs.is_dirty
 
-    def _write_for_next_start(self) -> None:
+    def _write_for_next_start(self, *, is_synced: bool) -> None:
+        """Write the indexes, leader epochs and producers that spare the next start from reading batches; blocks."""
         self.segments.active.finish_indexes()
-        self.segments.active.sync_indexes()
-        self.leader_epochs.maybe_write()
+        if is_synced:
+            self.segments.active.sync_indexes()
+        self.leader_epochs.maybe_write(is_synced=is_synced)
         if self.log_end_offset > 0:
             self.producer_snapshots.take(self.log_end_offset, self.producer_state)
             self.producer_snapshots.remove_needless(segment.base_offset for segment in self.segments)
-        self.producer_snapshots.sync()
+        if is_synced:
+            self.producer_snapshots.sync()
+
+    def begin_close(self) -> None:
+        """Take no more appends, and write what the next start reads; blocks and syncs nothing. ``end_close`` follows.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        self.is_closed = True
+        self._write_for_next_start(is_synced=False)
+
+    def end_close(self, error: OSError | None) -> KafkaError | None:
+        """Close the files after a sync of their file system. ``error`` is what went wrong; without one all of the log is durable now.
+
+        Returns the error for the client.
+        """
+        refusal = None if error is None else self._note_sync_error(error)
+        if error is None:
+            self.recovery_point = self.log_end_offset
+        self.close_files()
+        return refusal
+
+    def close_as_copy_of(self, original: "Log") -> None:
+        """Close a copy of ``original``, durably, with the same end offset, producers and aborted transactions; blocks.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        original.aborted_transactions.write_indexes(self.files, self.directory, self.segments)
+        self.producer_state = original.producer_state  # it also knows producers whose batches retention deleted
+        if self.log_end_offset < original.log_end_offset:  # compaction removed the last records; their offsets are not handed out again
+            self._roll(original.log_end_offset, self.clock.wall_ms())
+            self.log_end_offset = original.log_end_offset
+        for segment in self.segments.from_offset(self.recovery_point):
+            segment.sync()
+        self._write_for_next_start(is_synced=True)
+        self.files.sync_directory(self.directory)
+        self.close_files()
 
     def close_files(self) -> None:
         """Close every descriptor and write nothing; for logs that were deleted, and for directories that failed."""

@@ -27,6 +27,7 @@ class LogDirectory:
 
     __slots__ = (
         "_free_bytes",
+        "_unchecked_bytes",
         "append_refusal",
         "is_offline",
         "on_doubt",
@@ -36,16 +37,13 @@ class LogDirectory:
         "path",
         "reserve_bytes",
         "save_recovery_points",
-        "unchecked_bytes",
     )
 
     def __init__(self, path: Path, *, free_bytes: Callable[[Path], int] | None = None, reserve_bytes: int = 0) -> None:
         """``free_bytes`` tells how much room the disk has; without it nothing is reserved."""
         self.path = path
         self.reserve_bytes = reserve_bytes
-        self.unchecked_bytes = 0
-        """Bytes appended since the last look at the disk. The log or cleaner that brings them above ``SPACE_CHECK_BYTES`` calls
-        ``check_space``."""
+        self._unchecked_bytes = 0
         self._free_bytes = free_bytes
         self.on_full: Callable[[], None] = lambda: None
         self.append_refusal: str | None = None
@@ -61,9 +59,18 @@ class LogDirectory:
     def __repr__(self) -> str:
         return f"<LogDirectory {self.path} {'offline' if self.is_offline else 'full' if self.append_refusal else 'online'}>"
 
+    def note_written(self, size_bytes: int) -> bool:
+        """Count bytes that a log or the cleaner wrote, and look at the disk every ``SPACE_CHECK_BYTES``; says whether it was found full.
+
+        Raises:
+            OSError: the disk does not tell how much is free.
+        """
+        self._unchecked_bytes += size_bytes
+        return self._unchecked_bytes > SPACE_CHECK_BYTES and self.check_space()
+
     def check_space(self) -> bool:
-        """Refuse appends while less than ``reserve_bytes`` are free, and take them again once that has changed; says whether it is full."""
-        self.unchecked_bytes = 0
+        """Refuse appends while less than ``reserve_bytes`` are free, and take them again once more are; says whether the disk is full."""
+        self._unchecked_bytes = 0
         if self._free_bytes is None or self.is_offline:
             return False
         free_bytes = self._free_bytes(self.path)
@@ -79,17 +86,17 @@ class LogDirectory:
         return is_full
 
     def fail(self, error: OSError) -> KafkaError:
-        """Take the directory offline, tell ``on_failed`` the first time, and return what to answer."""
+        """Take the directory offline, call ``on_failed`` the first time, and return the error for the client."""
         if not self.is_offline:
             self.is_offline = True
             self.append_refusal = f"log directory {self.path} is offline since: {error}; look at the disk and restart"
             self.on_failed(self, error)
         return self.refused()
 
-    def answer_to(self, error: OSError) -> KafkaError:
-        """Return what to answer to a read or write that failed; an error of the disk itself takes the directory offline.
+    def note_error(self, error: OSError) -> KafkaError:
+        """Return the error for the client whose read or write failed; an error of the disk itself takes the directory offline.
 
-        A full disk costs the append, missing descriptors or a file that retention has just removed cost the request.
+        A full disk costs the append. Missing descriptors, or a file that retention has just removed, cost the request.
         """
         if is_full_disk(error):
             text = f"nothing can be written to log directory {self.path}: {error.strerror}; make room, reads go on"
@@ -98,26 +105,26 @@ class LogDirectory:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.path}: {error}; the request may be sent again")
         return self.fail(error)
 
-    def answer_to_sync(self, error: OSError) -> KafkaError:
-        """Return what to answer to a sync that failed: that is final, unless nothing was synced yet."""
-        return self.answer_to(error) if error.errno in _PASSING_ERRORS else self.fail(error)
+    def note_sync_error(self, error: OSError) -> KafkaError:
+        """Return the error for the client whose sync failed, which takes the directory offline unless the sync never began."""
+        return self.note_error(error) if error.errno in _PASSING_ERRORS else self.fail(error)
 
     def replace_file(self, files: Files, path: Path, content: bytes) -> None:
         """Write a small file of a log durably, in a thread of the pool.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the disk is full: the file is what it was, and nothing that was synced before is in doubt.
-            OSError: anything else; to be answered as a failed sync.
+            OSError: anything else; it counts as a failed sync.
         """
         try:
             files.write_atomically(path, content)
         except OSError as error:
             if is_full_disk(error):
-                raise self.answer_to(error) from error
+                raise self.note_error(error) from error
             raise
 
     def refused(self) -> KafkaError:
-        """Return what to answer while ``append_refusal`` stands."""
+        """Return the error for the client while ``append_refusal`` stands."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.append_refusal or f"log directory {self.path} does not take this now")
 
 

@@ -1,44 +1,48 @@
 """All logs of a node: which there are, in which log directory each lives, opening and closing them in order.
 
-Decides where a new log goes, whose directories these are, and what becomes of a log that is deleted or of another topic id. Knows nothing
-of leaders and high watermarks (they are handed in). Periodic work is ``upkeep``'s.
+Decides where a new log goes, whether a directory belongs to this node, and what becomes of a log that is deleted or of another topic id.
+Knows nothing of leaders; replication hands in the high watermarks. ``held_logs`` owns the logs that are open, ``future_logs`` copies them,
+``upkeep`` does the periodic work.
 
 Invariants: a log directory is used by one process, of the node and cluster that formatted it. A log that is damaged, or in a directory
-that failed, is never replaced by an empty one. A log is in ``logs`` exactly while it is open. Retention touches only logs that were
-claimed with their topic's configuration.
+that failed, is never replaced by an empty one. Retention touches only logs that were claimed with their topic's configuration.
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 import trio
 
-from log_service.common.env import DirectoryLock, NodeEnv
+from log_service.common.env import DirectoryLock, Files, NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import TopicId, TopicPartition
-from log_service.config.views import LogConfig, LogManagerConfig
+from log_service.config.views import CleanerConfig, LogConfig, LogManagerConfig
 from log_service.storage.checkpoint_writer import CheckpointWriter
 from log_service.storage.clean_shutdown import UNKNOWN_BROKER_EPOCH
 from log_service.storage.cleaner.cleaner import Cleaner
-from log_service.storage.closing import close_logs
 from log_service.storage.directory_loader import DamagedLog, DirectoryLoader, LoadedDirectory
 from log_service.storage.durable_directory import make_durable_directory
-from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, set_aside_name
+from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX
 from log_service.storage.future_logs import FutureLogs
+from log_service.storage.held_logs import HeldLogs
 from log_service.storage.log import Log
 from log_service.storage.log_directory import LogDirectory, directory_named
 from log_service.storage.meta_properties import claim_directory
-from log_service.storage.partition_metadata import sync_topic_id, write_topic_id
-from log_service.storage.rebuilt_indexes import RebuiltIndexes
-from log_service.storage.recovery import OpenedFrom, open_log
+from log_service.storage.recovery import OpenedFrom
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.retention import RetentionOutcome
+from log_service.storage.segment_indexes import RebuiltIndexes
 from log_service.storage.upkeep import Upkeep
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
+LEAST_TOGETHER = 64
+"""Fewer logs are closed one by one: a sync of the file system waits for everything that any process writes there."""
+WRITTEN_PER_TURN = 64
+CLOSING_COUNT = 16
 _LOGS_PER_TURN = 64
 
 
@@ -65,9 +69,7 @@ class LogManager:
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.reserve_bytes = reserve_bytes
-        self.logs: dict[TopicPartition, Log] = {}
         self.damaged: dict[TopicPartition, DamagedLog] = {}
-        self.directories: list[LogDirectory] = []
         self.directory_ids: dict[Path, UUID] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         """What ``replication-offset-checkpoint`` said at the start."""
@@ -75,22 +77,40 @@ class LogManager:
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
         self.on_directory_failed: Callable[[Path, OSError], None] = lambda _path, _error: None
         self.high_watermark_of: Callable[[Log], int] = lambda log: log.log_end_offset
-        """How far retention may delete; whoever leads and follows partitions replaces it."""
+        """How far retention and compaction may go in a log; replication replaces it."""
         self.removals = PendingRemovals(env.files)
+        self._held = HeldLogs(env, self.removals, producer_id_expiration_ms=config.producer_id_expiration_ms)
+        self.logs: Mapping[TopicPartition, Log] = self._held.logs
+        self.directories: Sequence[LogDirectory] = self._held.directories
         self.checkpoint_writer = CheckpointWriter(env.files, self.logs)
-        self.futures = FutureLogs(self)
-        self._claimed: set[TopicPartition] = set()
-        self._renamed_in: set[LogDirectory] = set()
+        self._upkeep = Upkeep(env, config, self._held, self.removals, self.checkpoint_writer, apply_retention=self.apply_retention)
+        self.futures = FutureLogs(env, self._held, self.removals, self.checkpoint_writer, on_removals=self._upkeep.wake)
+        self.cleaner = Cleaner(
+            env,
+            config.cleaner,
+            self.logs,
+            self._held.claimed,
+            self.checkpoint_writer,
+            high_watermark_of=lambda log: self.high_watermark_of(log),  # noqa: PLW0108 - it is replaced later
+            on_removals=self._upkeep.wake,
+        )
         self._unread: list[LogDirectory] = []
         self._locks: list[DirectoryLock] = []
-        self._upkeep = Upkeep(self)
-        self.cleaner = Cleaner(env, config.cleaner, self.logs, self._claimed, self.checkpoint_writer)
-        self.cleaner.on_removals = self._upkeep.wake
-        self.cleaner.high_watermark_of = lambda log: self.high_watermark_of(log)  # noqa: PLW0108 - it is replaced later
         self._is_closed = False
 
     def __repr__(self) -> str:
         return f"<LogManager logs={len(self.logs)} directories={len(self.directories)}>"
+
+    def reconfigure(self, *, cleaner: CleanerConfig, producer_id_expiration_ms: int, cordoned_log_dirs: Collection[Path]) -> None:
+        """Go by other values of what may change while the node runs."""
+        self.config = replace(
+            self.config,
+            cleaner=cleaner,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            cordoned_log_dirs=tuple(cordoned_log_dirs),
+        )
+        self.cleaner.reconfigure(cleaner)
+        self._held.set_producer_expiration(producer_id_expiration_ms)
 
     # Start
 
@@ -125,7 +145,7 @@ class LogManager:
             self.previous_broker_epoch = max((epoch or UNKNOWN_BROKER_EPOCH for epoch in epochs), default=UNKNOWN_BROKER_EPOCH)
 
     def _take(self, path: Path) -> None:
-        """Lock one directory, and see whose it is."""
+        """Lock one directory, and check that it is of this node."""
         files = self.env.files
         with directory_named(path):
             make_durable_directory(files, path)
@@ -133,7 +153,7 @@ class LogManager:
                 self._locks.append(files.lock_directory(path))
             except BlockingIOError as error:
                 raise StorageError(f"log directory {path} is in use by another process: stop that one, or use another") from error
-            properties = claim_directory(files, path, node_id=self.node_id, cluster_id=self.cluster_id, new_id=self.new_id)
+            properties = claim_directory(files, path, node_id=self.node_id, cluster_id=self.cluster_id, new_id=self._held.new_id)
         if properties is not None and properties.directory_id is not None:
             self.directory_ids[path] = properties.directory_id
         directory = LogDirectory(path, free_bytes=files.free_bytes, reserve_bytes=self.reserve_bytes)
@@ -141,11 +161,7 @@ class LogManager:
         directory.on_failed = self._directory_failed
         directory.on_rolled = self._upkeep.sync_soon
         directory.save_recovery_points = partial(self.checkpoint_writer.write_before_cut, directory)
-        self.directories.append(directory)
-
-    def new_id(self) -> UUID:
-        """Return a random id."""
-        return UUID(int=self.env.rng.getrandbits(128), version=4)
+        self._held.add_directory(directory)
 
     async def _load_directory(self, directory: LogDirectory, lock: DirectoryLock) -> LoadedDirectory | None:
         """Open the logs of one directory; None where the disk fails."""
@@ -153,7 +169,7 @@ class LogManager:
         rebuilt = RebuiltIndexes(files)
 
         def open_one(path: Path, topic_partition: TopicPartition, known: OpenedFrom) -> Log:
-            return self.open_at(directory, path, topic_partition, self.default_log_config, known=known, rebuilt=rebuilt)
+            return self._held.open_at(directory, path, topic_partition, self.default_log_config, known=known, rebuilt=rebuilt)
 
         loader = DirectoryLoader(files, directory.path, open_one, thread_count=self.config.recovery_threads_per_data_dir)
         try:
@@ -164,36 +180,10 @@ class LogManager:
             return None
         for log in found.logs:
             known = self.logs.get(log.topic_partition)
-            self.logs[log.topic_partition] = log if known is None else self.futures.settle(log, known)
+            self._held.put(log if known is None else self.futures.settle(log, known))
         self.damaged.update({damaged.topic_partition: damaged for damaged in found.damaged})
         self.high_watermarks.update(found.high_watermarks)
         return found
-
-    def open_at(
-        self,
-        directory: LogDirectory,
-        path: Path,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        *,
-        known: OpenedFrom,
-        topic_id: TopicId | None = None,
-        rebuilt: RebuiltIndexes | None = None,
-    ) -> Log:
-        """Open, or begin, a log in ``path``; blocks, and raises as ``open_log``. It is nobody's yet."""
-        return open_log(
-            self.env.files,
-            self.env.clock,
-            path,
-            topic_partition,
-            config,
-            topic_id=topic_id,
-            known=known,
-            home=directory,
-            removals=self.removals,
-            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
-            rebuilt=rebuilt,
-        )
 
     # Logs
 
@@ -218,51 +208,32 @@ class LogManager:
         """
         log = self.get_log(topic_partition)
         if log is not None and log.topic_id is not None and log.topic_id != topic_id:
-            self._set_aside(log, STRAY_DIRECTORY_SUFFIX)
+            self._held.set_aside(log, STRAY_DIRECTORY_SUFFIX)
             log = None
         if log is None:
             if self._unread and not is_new:
                 raise self._unread[0].refused()
             log = self._begin_log(topic_partition, topic_id, config)
         elif log.topic_id is None:
-            self._adopt(log, topic_id)
-        log.reconfigure(config)
-        self._claimed.add(topic_partition)
+            log.adopt_topic_id(topic_id)
+        self._held.claim(log, config)
         return log
-
-    def _adopt(self, log: Log, topic_id: TopicId) -> None:
-        """Write the topic id into a directory that names none: of a time before topic ids, or a crash took it."""
-        try:
-            write_topic_id(self.env.files, log.directory, topic_id)
-            sync_topic_id(self.env.files, log.directory)
-        except OSError as error:
-            raise log.home.answer_to(error) from error
-        log.topic_id = topic_id
 
     def _begin_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
         directory = self._emptiest_directory()
         path = directory.path / str(topic_partition)
-        self._sync_renames(directory)
+        self._held.sync_renames(directory)
         try:
             self.checkpoint_writer.forget(directory, topic_partition)
-            log = self.open_at(directory, path, topic_partition, config, known=OpenedFrom(is_clean=True), topic_id=topic_id)
+            log = self._held.open_at(directory, path, topic_partition, config, known=OpenedFrom(is_clean=True), topic_id=topic_id)
         except OSError as error:
             if self.env.files.exists(path):
-                self.removals.schedule([self._rename(topic_partition, path, directory, DELETE_DIRECTORY_SUFFIX)], 0)
-            raise directory.answer_to(error) from error
+                self.removals.schedule([self._held.rename(topic_partition, path, directory, DELETE_DIRECTORY_SUFFIX)], 0)
+            raise directory.note_error(error) from error
         except StorageError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        self.logs[topic_partition] = log
+        self._held.put(log)
         return log
-
-    def _sync_renames(self, but: LogDirectory) -> None:
-        """Make durable what was renamed in other directories: a loss of power must not leave a partition's name in two of them."""
-        for home in [one for one in self._renamed_in if one is not but and not one.is_offline]:
-            self._renamed_in.discard(home)
-            try:
-                self.env.files.sync_directory(home.path)
-            except OSError as error:
-                raise home.answer_to_sync(error) from error
 
     def _emptiest_directory(self) -> LogDirectory:
         online = [directory for directory in self.directories if not directory.is_offline]
@@ -275,6 +246,21 @@ class LogManager:
                     counts[log.home] += 1
         return min(counts, key=lambda directory: counts[directory])
 
+    def find_directory(self, path: str) -> LogDirectory:
+        """Return the log directory of that path, written as in the configuration, for a log that is to move there.
+
+        Raises:
+            KafkaError: LOG_DIR_NOT_FOUND; INVALID_REPLICA_ASSIGNMENT, it is cordoned; KAFKA_STORAGE_ERROR, it is offline.
+        """
+        directory = next((directory for directory in self.directories if str(directory.path) == path), None)
+        if directory is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is not a log directory of this node")
+        if directory.path in self.config.cordoned_log_dirs:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned: it takes no new replicas")
+        if directory.is_offline:
+            raise directory.refused()
+        return directory
+
     def delete_log(self, topic_partition: TopicPartition) -> bool:
         """Drop a partition's log, a damaged one too; its files go ``file.delete.delay.ms`` later. Says whether there was one.
 
@@ -284,11 +270,11 @@ class LogManager:
         log = self.logs.get(topic_partition)
         damaged = self.damaged.get(topic_partition)
         if log is not None:
-            target = self._set_aside(log, DELETE_DIRECTORY_SUFFIX)
+            target = self._held.set_aside(log, DELETE_DIRECTORY_SUFFIX)
             delay_ms = log.config.file_delete_delay_ms
         elif damaged is not None:
             home = next(directory for directory in self.directories if directory.path == damaged.directory.parent)
-            target = self._rename(topic_partition, damaged.directory, home, DELETE_DIRECTORY_SUFFIX)
+            target = self._held.rename(topic_partition, damaged.directory, home, DELETE_DIRECTORY_SUFFIX)
             delay_ms = self.default_log_config.file_delete_delay_ms
             del self.damaged[topic_partition]
         else:
@@ -297,40 +283,13 @@ class LogManager:
         self._upkeep.wake()
         return True
 
-    def replace_log(self, old: Log, log: Log) -> None:
-        """Put ``log`` in the place of an old one of the same partition, whose files go ``file.delete.delay.ms`` later."""
-        self.logs[log.topic_partition] = log
-        old.close_files()
-        target = self._rename(old.topic_partition, old.directory, old.home, DELETE_DIRECTORY_SUFFIX)
-        self.removals.schedule([target], self.env.clock.monotonic_ms() + old.config.file_delete_delay_ms)
-        self._upkeep.wake()
-
     def set_aside_strays(self, is_known: Callable[[Log], bool]) -> list[Path]:
         """Rename the directories of logs that ``is_known`` does not know to ``-stray``, and return where they are; nothing is removed.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        return [self._set_aside(log, STRAY_DIRECTORY_SUFFIX) for log in list(self.logs.values()) if not is_known(log)]
-
-    def _set_aside(self, log: Log, suffix: str) -> Path:
-        target = self._rename(log.topic_partition, log.directory, log.home, suffix)
-        log.close_files()
-        del self.logs[log.topic_partition]
-        self._claimed.discard(log.topic_partition)
-        if suffix == STRAY_DIRECTORY_SUFFIX:
-            _log.warning("%s: the log there is of no topic of this cluster; it was moved to %s", log.topic_partition, target)
-        return target
-
-    def _rename(self, topic_partition: TopicPartition, path: Path, home: LogDirectory, suffix: str) -> Path:
-        target = home.path / set_aside_name(topic_partition, suffix, self.new_id())
-        try:
-            self.env.files.rename(path, target)
-        except OSError as error:
-            raise home.answer_to(error) from error
-        if len(self.directories) > 1:
-            self._renamed_in.add(home)
-        return target
+        return [self._held.set_aside(log, STRAY_DIRECTORY_SUFFIX) for log in list(self.logs.values()) if not is_known(log)]
 
     # Upkeep
 
@@ -347,11 +306,11 @@ class LogManager:
         for turn, log in enumerate(list(self.logs.values())):
             if turn % _LOGS_PER_TURN == _LOGS_PER_TURN - 1:
                 await trio.lowlevel.checkpoint()
-            if log.topic_partition in self._claimed and not log.is_closed and (topics is None or log.topic_partition.topic in topics):
+            if log.topic_partition in self._held.claimed and not log.is_closed and (topics is None or log.topic_partition.topic in topics):
                 try:
                     outcomes[log.topic_partition] = log.apply_retention(now_ms, self.high_watermark_of(log))
                 except KafkaError as error:
-                    _log.warning("retention of %s: %s", log.topic_partition, error)
+                    logger.warning("retention of %s: %s", log.topic_partition, error)
         self._upkeep.wake()
         return outcomes
 
@@ -364,7 +323,7 @@ class LogManager:
         await self.checkpoint_writer.save_high_watermarks(self.directories, high_watermarks)
 
     def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
-        _log.error("log directory %s failed and is offline: %s", directory.path, error)
+        logger.error("log directory %s failed and is offline: %s", directory.path, error)
         self.on_directory_failed(directory.path, error)
 
     # End
@@ -388,7 +347,7 @@ class LogManager:
         try:
             await self.env.files.run_in_pool(partial(self.checkpoint_writer.write_at_end, directory, broker_epoch))
         except OSError as error:
-            _log.error("log directory %s could not be closed in order: %s", directory.path, error)
+            logger.error("log directory %s could not be closed in order: %s", directory.path, error)
 
     def release(self) -> None:
         """Close every file and give the locks back, writing nothing: how a start that failed ends."""
@@ -398,3 +357,65 @@ class LogManager:
             log.close_files()
         while self._locks:
             self._locks.pop().release()
+
+
+async def close_logs(files: Files, lock: DirectoryLock, logs: Sequence[Log]) -> list[Log]:
+    """Close logs of one directory, which is online and which ``lock`` belongs to; return those that could not be closed in order.
+
+    A log that is not returned is durable, with everything that its next start reads. Each log is closed by itself, or, where there are
+    many, all with one sync of the file system: ten thousand logs are ninety thousand files and directories, and to sync each takes longer
+    than an operator waits. A sync of the file system that fails counts against every log that it was for.
+    """
+    failed: list[Log] = []
+    if len(logs) >= LEAST_TOGETHER and await files.run_in_pool(lambda: lock.can_sync_file_system):
+        await _close_together(files, lock, logs, failed)
+    else:
+        limiter = trio.CapacityLimiter(CLOSING_COUNT)
+        async with trio.open_nursery() as nursery:
+            for log in logs:
+                nursery.start_soon(_close_one, log, limiter, failed)
+    return failed
+
+
+async def _close_one(log: Log, limiter: trio.CapacityLimiter, failed: list[Log]) -> None:
+    async with limiter:
+        try:
+            await log.close()
+        except KafkaError as error:
+            _note_failed(log, error, failed)
+
+
+async def _close_together(files: Files, lock: DirectoryLock, logs: Sequence[Log], failed: list[Log]) -> None:
+    written: list[Log] = []
+    async with trio.open_nursery() as nursery:
+        for start in range(0, len(logs), WRITTEN_PER_TURN):
+            nursery.start_soon(files.run_in_pool, partial(_begin_close, logs[start : start + WRITTEN_PER_TURN], written, failed))
+    sync_error = None
+    try:
+        await files.run_in_pool(lock.sync_file_system)
+    except OSError as error:
+        sync_error = error
+    for log in written:
+        _end_close(log, sync_error, failed)
+
+
+def _begin_close(logs: Sequence[Log], written: list[Log], failed: list[Log]) -> None:
+    """Write what the next start of some logs reads, syncing nothing; runs in the pool."""
+    for log in logs:
+        try:
+            log.begin_close()
+        except OSError as error:
+            _end_close(log, error, failed)
+        else:
+            written.append(log)
+
+
+def _end_close(log: Log, error: OSError | None, failed: list[Log]) -> None:
+    refusal = log.end_close(error)
+    if refusal is not None:
+        _note_failed(log, refusal, failed)
+
+
+def _note_failed(log: Log, error: KafkaError, failed: list[Log]) -> None:
+    logger.error("%s could not be closed in order: %s", log.topic_partition, error)
+    failed.append(log)

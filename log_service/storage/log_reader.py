@@ -12,8 +12,7 @@ from log_service.common.env import FileSlice
 from log_service.records.batch import BatchHeader, CorruptBatch, iterate_headers, iterate_records
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
-from log_service.storage.recent_places import BatchPlace
-from log_service.storage.segment import Segment
+from log_service.storage.segment import BatchPlace, Segment
 from log_service.storage.segments import Segments
 
 _new = tuple.__new__  # a named tuple's own is a function of Python's

@@ -144,6 +144,10 @@ class ProducerState:
             fields = first_sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp
             entry.batches.append(_new(RememberedBatch, fields))
 
+    def remember_for(self, expiration_ms: int) -> None:
+        """Forget producers ``expiration_ms`` after they last wrote, from now on."""
+        self.expiration_ms = expiration_ms
+
     def expire(self, now_ms: int) -> int:
         """Forget producers that wrote too long ago and return how many."""
         before_ms = now_ms - self.expiration_ms

@@ -39,9 +39,9 @@ from log_service.storage.log_directory import LogDirectory
 from log_service.storage.partition_metadata import PARTITION_METADATA_FILE, read_topic_id, write_topic_id
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
-from log_service.storage.rebuilt_indexes import RebuiltIndexes
 from log_service.storage.removals import PendingRemovals
 from log_service.storage.segment import Segment
+from log_service.storage.segment_indexes import RebuiltIndexes
 from log_service.storage.segments import Segments
 from log_service.storage.sync_failures import forget_failed_sync, has_failed_sync
 
@@ -209,10 +209,7 @@ class _Loader:
         recovery_point = self._known.recovery_point
         _log.warning("%s: a sync failed here before; everything above offset %d is written again", self._directory, recovery_point)
         for segment in segments.from_offset(recovery_point):
-            for position, _, batch in segment.batches(0):
-                segment.file.write_at(position, batch)
-            segment.file.sync_nowait()
-            segment.synced_bytes = segment.size_bytes
+            segment.write_again()
             if segment is not segments.active:  # whose indexes are not finished
                 segment.sync_indexes()
         topic_id_path = self._directory / PARTITION_METADATA_FILE

@@ -1,16 +1,17 @@
 """One segment: a file of batches back to back, and its indexes.
 
-Decides where an offset lies, when a segment is full, what of a file is whole, and which files belong together. Knows nothing of other
-segments, retention and leaders; offsets to expect are the log's.
+Decides where an offset lies, when a segment is full, which part of a file is whole, and which files belong together. Knows nothing of other
+segments, retention and leaders; the log decides which offsets come next.
 
 Invariants: files and indexes are opened at first use and may be unloaded at any time. ``size_bytes`` is the end of the last whole batch.
-The places of the newest batches are remembered, so that who reads at the end looks nothing up.
+The segment remembers where the newest batches lie, without a gap, so that a read at the log's end needs no index.
 """
 
 import errno
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from log_service.common.env import File, Files, FileSlice
 from log_service.common.types import NO_TIMESTAMP, Buffer
@@ -18,15 +19,40 @@ from log_service.config.views import LogConfig
 from log_service.records.batch import BatchHeader, CorruptBatch
 from log_service.storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, file_name
 from log_service.storage.indexes import OffsetIndex, TimeIndex
-from log_service.storage.rebuilt_indexes import RebuiltIndexes
-from log_service.storage.recent_places import RECENT_COUNT, BatchPlace, RecentPlaces
 from log_service.storage.scanning import SMALL_BYTES, find_indexed, scan_batches, scan_headers, walker
-from log_service.storage.segment_indexes import SegmentIndexes
+from log_service.storage.segment_indexes import RebuiltIndexes, SegmentIndexes
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
+RECENT_COUNT = 128
 SLOWLY_REBUILT_BYTES = 1 << 20
 _new = tuple.__new__  # a named tuple's own is a function of Python's
 _LOOKUP_CHUNK_BYTES = 8 << 10
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies in its segment."""
+
+    position: int
+    size_bytes: int
+
+
+class _RecentPlaces:
+    """Where the newest batches lie, those from ``floor`` on.
+
+    It only grows. The segment replaces it by its newer half from time to time, because other threads read it.
+    """
+
+    __slots__ = ("floor", "last_offsets", "positions")
+
+    def __init__(self, floor: int, last_offsets: list[int], positions: list[int]) -> None:
+        self.floor = floor
+        self.last_offsets = last_offsets
+        self.positions = positions
+
+    def without_oldest(self) -> "_RecentPlaces":
+        """Return the newer half."""
+        floor = self.last_offsets[RECENT_COUNT - 1] + 1
+        return _RecentPlaces(floor, self.last_offsets[RECENT_COUNT:], self.positions[RECENT_COUNT:])
 
 
 class Segment:
@@ -36,6 +62,7 @@ class Segment:
         "_first_timestamp",
         "_indexes",
         "_recent",
+        "_were_indexes_doubted",
         "are_indexes_synced",
         "base_offset",
         "created_ms",
@@ -76,13 +103,14 @@ class Segment:
         self.open_file: File | None = None
         self._indexes = SegmentIndexes(files, directory, base_offset, config, tail)
         self._first_timestamp: int | None = None
-        self._recent: RecentPlaces | None = None
+        self._recent: _RecentPlaces | None = None
+        self._were_indexes_doubted = False
         if size_bytes is None:
             self.open_file = files.open(self.path())
             self.open_file.truncate(0)
             self._indexes.reset()
             if not tail:
-                self._indexes.offset_index.flush()  # an index alone tells that the file of batches vanished
+                self._indexes.offset_index.flush()  # without its batches it tells the next start that they were lost
 
     def __repr__(self) -> str:
         return f"<Segment {self.base_offset} size={self.size_bytes}>"
@@ -123,7 +151,7 @@ class Segment:
     def is_rebuild_due(self) -> bool:
         """Whether a use of the indexes would build them again first, which may take seconds; ``doubt_indexes`` was not tried yet."""
         indexes = self._indexes
-        is_settled = indexes.is_loaded or indexes.were_doubted or self.size_bytes <= SLOWLY_REBUILT_BYTES
+        is_settled = indexes.is_loaded or self._were_indexes_doubted or self.size_bytes <= SLOWLY_REBUILT_BYTES
         return not is_settled and not indexes.try_load(self.size_bytes)
 
     @property
@@ -141,7 +169,7 @@ class Segment:
     def append(self, buffers: list[Buffer]) -> int:
         """Write with one gathered write and return the position; all or, with OSError, nothing. ``note_batch`` follows for each batch."""
         if not self._indexes.is_loaded:
-            _ = self.indexes  # loaded now: built again from the file after the write, they would hold batches that are noted once more
+            _ = self.indexes  # if they were built again after the write, they would count these batches twice
         file = self.open_file or self.file
         self.was_used = True
         self.are_indexes_synced = False
@@ -156,7 +184,7 @@ class Segment:
             self._first_timestamp = max_timestamp
         recent = self._recent
         if recent is None:
-            recent = self._recent = RecentPlaces(base_offset, [], [])
+            recent = self._recent = _RecentPlaces(base_offset, [], [])
         recent.positions.append(position)
         recent.last_offsets.append(last_offset)
         if len(recent.positions) > 2 * RECENT_COUNT:
@@ -260,26 +288,30 @@ class Segment:
     # Checking and cutting
 
     def rebuild_indexes(self, rebuilt: RebuiltIndexes | None = None) -> None:
-        """Build both indexes from the headers, to the last entry, and replace the files, now or with ``rebuilt``. CorruptBatch: damage."""
+        """Build both indexes from the headers, to the last entry, and replace the files, now or together with the others of ``rebuilt``.
+
+        Raises:
+            CorruptBatch: a batch is damaged.
+        """
         indexes = self._indexes.anew()
         try:
             for position, header in self.headers(0):
                 indexes.note(position, header.last_offset, header.max_timestamp)
         except CorruptBatch:
-            self._indexes = indexes  # up to the damage they are of use
+            self._indexes = indexes  # they are right up to the damage
             raise
-        self._indexes = indexes  # only now: other threads must not take a part for all
+        self._indexes = indexes  # only now that they are whole: other threads use them
         own = RebuiltIndexes(self.files)
         indexes.replace_files(own if rebuilt is None else rebuilt)
         own.put_in_place()
 
     def doubt_indexes(self) -> None:
-        """Build the indexes again, once: where batches are damaged nothing helps."""
-        if not self._indexes.were_doubted:
+        """Build the indexes again, once: where the batches are damaged a second time does not help."""
+        if not self._were_indexes_doubted:
             try:
                 self.rebuild_indexes()
             finally:
-                self._indexes.were_doubted = True
+                self._were_indexes_doubted = True
 
     def recover(self, note_epoch: Callable[[int, int], object]) -> tuple[int, int, str | None]:
         """Verify every batch and build the indexes again; return (valid bytes, next offset, why it ended early or None).
@@ -320,16 +352,15 @@ class Segment:
             indexes.raise_max_timestamp(kept.max_timestamp, kept.last_offset)
 
     def cut_torn_tail(self, size_bytes: int) -> None:
-        """Cut the file, durably, behind what ``recover`` found valid; the indexes know nothing of the rest."""
+        """Cut the file, durably, behind what ``recover`` found valid; the indexes have no entries for the rest."""
         self._cut(size_bytes)
 
     def _cut(self, size_bytes: int) -> None:
-        """Cut and sync at once: what is appended next must never stand before bytes that come back after a crash."""
+        """Cut and sync at once: otherwise the bytes that were cut could come back after a crash, behind what is appended next."""
         self.file.truncate(size_bytes)
         self.are_indexes_synced = False
         self.size_bytes = size_bytes
-        self.file.sync_nowait()
-        self.synced_bytes = size_bytes
+        self._sync_file()
 
     # Ending
 
@@ -342,12 +373,31 @@ class Segment:
         self.indexes.flush(is_synced=True)
         self.are_indexes_synced = True
 
+    def note_synced(self, size_bytes: int) -> None:
+        """Take note that a sync of the file made its first ``size_bytes`` durable."""
+        self.synced_bytes = max(self.synced_bytes, size_bytes)
+
+    def finish_durably(self) -> None:
+        """Finish the indexes, and make them and the batches durable; blocks."""
+        self.finish_indexes()
+        self._sync_file()
+        self.sync_indexes()
+
+    def write_again(self) -> None:
+        """Write every batch once more over itself, and sync the file: what a failed sync left only in memory becomes durable. Blocks."""
+        for position, _, batch in self.batches(0):
+            self.file.write_at(position, batch)
+        self._sync_file()
+
+    def _sync_file(self) -> None:
+        self.file.sync_nowait()
+        self.synced_bytes = self.size_bytes
+
     def sync(self) -> None:
         """Make a segment that rolled durable, with its indexes; blocks. One that was removed meanwhile needs nothing."""
         try:
             if self.synced_bytes < self.size_bytes and not self.is_removed:
-                self.file.sync_nowait()
-                self.synced_bytes = self.size_bytes
+                self._sync_file()
             if not self.are_indexes_synced and not self.is_removed:
                 self.sync_indexes()
         except OSError as error:
@@ -355,7 +405,7 @@ class Segment:
                 raise
 
     def pin(self) -> None:
-        """Open the file and load the indexes, so that who reads the segment goes on when its files change their names."""
+        """Open the file and load the indexes, so that readers of the segment go on when its files change their names."""
         self.was_used = True
         _ = self.indexes
         self.file.slice(0, 0).release()
@@ -367,7 +417,7 @@ class Segment:
         self._recent = None
 
     def maybe_unload(self) -> bool:
-        """Unload what nobody used since the last call; says whether it was open."""
+        """Unload the segment where it was not used since the last call; says whether it was open."""
         was_used, self.was_used = self.was_used, False
         if was_used or (self.open_file is None and not self._indexes.is_loaded):
             return False
@@ -380,8 +430,17 @@ class Segment:
         if file is not None:
             file.close()
 
+    def replace_file(self, file: File) -> None:
+        """Go on with ``file``, which holds the same bytes under the same name; the one in use closes with its last lease."""
+        old, self.open_file = self.open_file, file
+        if old is not None:
+            old.close()
+
     def rename(self, tail: str) -> list[Path]:
-        """Let ``tail`` follow the names of the files; return the new paths. An index that stays alone accuses: it goes first."""
+        """Let ``tail`` follow the names of the files, and return the new paths.
+
+        Indexes become ``.deleted`` before the batches: a start takes an index without batches for a sign that its batches were lost.
+        """
         renamed = []
         for suffix in reversed(SEGMENT_SUFFIXES) if tail == DELETED_SUFFIX else SEGMENT_SUFFIXES:
             source = self.path(suffix)

@@ -1,21 +1,70 @@
 """The two indexes of one segment, kept in step: when an entry is due, the largest timestamp so far, and their files.
 
-Decides that an entry is due where more than ``index.interval.bytes`` lie between a batch and the last entry. Knows nothing of the file of
-batches: whoever meets ``IndexInDoubt`` starts over with ``reset`` and notes every batch again.
+Decides that an entry is due where more than ``index.interval.bytes`` lie between a batch and the last entry, and with how many syncs files
+that were built again become durable: one of the file system where there are many, as at the start of a node whose indexes are missing, else
+one of each file. Knows nothing of the file of batches: on ``IndexInDoubt`` the segment starts over and notes every batch again.
 
-Invariants: loaded both or none; what was noted batch by batch equals what a rebuild notes. The largest timestamp outlives ``unload``.
+Invariants: both indexes are loaded or none. What was noted batch by batch equals what a rebuild notes. The largest timestamp outlives
+``unload``. A rebuilt index stands under its name only when all of it is durable.
 """
 
 from copy import copy
 from pathlib import Path
 from typing import Self
 
-from log_service.common.env import Files
-from log_service.common.types import NO_TIMESTAMP
+from log_service.common.env import DirectoryLock, Files
+from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.config.views import LogConfig
-from log_service.storage.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from log_service.storage.file_names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name, temporary_path
 from log_service.storage.indexes import IndexInDoubt, OffsetIndex, TimeIndex
-from log_service.storage.rebuilt_indexes import RebuiltIndexes
+
+LEAST_TOGETHER = 64
+"""Fewer files are synced one by one: a sync of the file system waits for everything that any process writes there."""
+
+
+class RebuiltIndexes:
+    """Index files that were built again, of one segment or of a whole log directory, on their way to their names.
+
+    They are written beside their names, made durable together, and only then renamed: recovery believes the index files that it finds
+    below the recovery point. That the new names are durable is not waited for: an index that a loss of power takes away is built again, and
+    one that never got its name is removed as a leftover. Logs may be opened, and indexes added, in several threads.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._paths: list[Path] = []
+
+    def write(self, path: Path, content: Buffer) -> None:
+        """Write what shall stand at ``path``; not there yet, and not synced."""
+        file = self._files.open(temporary_path(path))
+        try:
+            file.truncate(0)
+            file.append_gathered([content])
+        finally:
+            file.close()
+        self._paths.append(path)
+
+    def put_in_place(self, lock: DirectoryLock | None = None) -> None:
+        """Make durable what was written and give it its names; blocks. ``lock`` is of the log directory that all of it is in.
+
+        Raises:
+            OSError: a sync failed, which is final; or a file could not be renamed.
+        """
+        paths, self._paths = self._paths, []
+        if lock is not None and len(paths) >= LEAST_TOGETHER and lock.can_sync_file_system:
+            lock.sync_file_system()
+        else:
+            for path in paths:
+                self._sync(temporary_path(path))
+        for path in paths:
+            self._files.rename(temporary_path(path), path)
+
+    def _sync(self, path: Path) -> None:
+        file = self._files.open(path, create=False)
+        try:
+            file.sync_nowait()
+        finally:
+            file.close()
 
 
 class SegmentIndexes:
@@ -35,7 +84,6 @@ class SegmentIndexes:
         "offset_index",
         "tail",
         "time_index",
-        "were_doubted",
     )
 
     def __init__(self, files: Files, directory: Path, base_offset: int, config: LogConfig, tail: str = "") -> None:
@@ -48,7 +96,6 @@ class SegmentIndexes:
         self.base_offset = base_offset
         self.is_full = False
         self.is_loaded = False
-        self.were_doubted = False
         self.max_timestamp: int | None = None
         self.max_timestamp_offset = base_offset
         self.offset_index: OffsetIndex
@@ -73,7 +120,7 @@ class SegmentIndexes:
         """
         offset_index, time_index = self._make()
         position = offset_index.last_position(size_bytes)
-        if size_bytes > self.interval_bytes and not offset_index.entries:  # made with the segment, and never written since
+        if size_bytes > self.interval_bytes and not offset_index.entries:  # it was made with the segment, and never written since
             raise IndexInDoubt(f"the file has no entry for {size_bytes} bytes of batches")
         max_timestamp, max_timestamp_offset = time_index.last_entry
         self.offset_index, self.time_index = offset_index, time_index
@@ -139,10 +186,10 @@ class SegmentIndexes:
             self.flush()
 
     def replace_files(self, rebuilt: RebuiltIndexes) -> None:
-        """As ``finish``, with files that a loss of power leaves whole or not at all, once ``rebuilt`` puts them in place."""
+        """As ``finish``, with files that ``rebuilt`` makes durable and puts in place."""
         self._append_last_time()
-        self.offset_index.replace_file(rebuilt)
-        self.time_index.replace_file(rebuilt)
+        self.offset_index.replace_file(rebuilt.write)
+        self.time_index.replace_file(rebuilt.write)
 
     def _append_last_time(self) -> None:
         if self.max_timestamp is not None and self.max_timestamp >= 0:
@@ -155,7 +202,7 @@ class SegmentIndexes:
             self.time_index.flush(is_synced=is_synced)
 
     def rename(self, tail: str) -> None:
-        """Know the files, which somebody renames, by their new names."""
+        """Know the files, which the segment renames, by their new names."""
         self.tail = tail
         if self.is_loaded:
             self.offset_index.path = self.directory / file_name(self.base_offset, OFFSET_INDEX_SUFFIX + tail)

@@ -1,27 +1,29 @@
-"""The work on all logs that nobody waits for: retention, flushes, checkpoints, removals, and files that lie idle, vanish or are in doubt.
+"""The background work on all logs: retention, flushes, checkpoints, removals, and files that lie idle, vanish or are in doubt.
 
-Decides when each is due, on the injected clock; what each does is the log's and the manager's. One task, which sleeps until the next
-deadline or until something happened that it has to look at. Nothing here fails the node: an error is one log line, and a disk that failed
-is taken offline where it failed.
+Decides when each kind of work is due, on the injected clock; the logs, the checkpoint writer and the removals do it. One task does all of
+it, and sleeps until the next deadline or until another part of the node wakes it. Nothing here fails the node: an error is one log line,
+and the part that met an error of the disk has taken its directory offline.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import trio
 
+from log_service.common.env import NodeEnv
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
+from log_service.config.views import LogManagerConfig
+from log_service.storage.checkpoint_writer import CheckpointWriter
+from log_service.storage.held_logs import HeldLogs
+from log_service.storage.removals import PendingRemovals
+from log_service.storage.retention import RetentionOutcome
 from log_service.storage.segment import Segment
 from log_service.storage.vanished import restore_vanished
 
-if TYPE_CHECKING:
-    from log_service.storage.log_manager import LogManager
-
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _LONGEST_SLEEP_MS = 3_600_000
 _IDLE_INTERVAL_MS = 300_000
 _VANISHED_INTERVAL_MS = 10_000
@@ -38,10 +40,25 @@ class _Periodic:
 
 
 class Upkeep:
-    """The task of one ``LogManager``."""
+    """The background task of one node; ``apply_retention`` applies it to every claimed log."""
 
-    def __init__(self, manager: "LogManager") -> None:
-        self._manager = manager
+    def __init__(
+        self,
+        env: NodeEnv,
+        config: LogManagerConfig,
+        held: HeldLogs,
+        removals: PendingRemovals,
+        checkpoint_writer: CheckpointWriter,
+        *,
+        apply_retention: Callable[[], Awaitable[Mapping[TopicPartition, RetentionOutcome]]],
+    ) -> None:
+        self._files = env.files
+        self._clock = env.clock
+        self._config = config
+        self._held = held
+        self._removals = removals
+        self._checkpoint_writer = checkpoint_writer
+        self._delete_expired = apply_retention
         self._rolled: dict[TopicPartition, None] = {}
         self._doubted: dict[Segment, None] = {}
         self._wake = trio.Event()
@@ -51,7 +68,7 @@ class Upkeep:
         self._wake.set()
 
     def sync_soon(self, topic_partition: TopicPartition) -> None:
-        """Sync the segments that rolled in the background: the recovery point moves up to the active segment."""
+        """Sync the segments of a log that rolled, in the background: the recovery point moves up to the active segment."""
         self._rolled[topic_partition] = None
         self.wake()
 
@@ -67,19 +84,19 @@ class Upkeep:
         while True:
             await self._sync_rolled()
             await self._rebuild_doubted()
-            await self._manager.removals.run_due(self._now_ms())
+            await self._removals.run_due(self._now_ms())
             for entry in periodic:
                 if entry.due_ms <= self._now_ms():
                     await self._guarded(entry.work)
                     entry.due_ms = self._now_ms() + entry.interval_ms
             due_ms = min(entry.due_ms for entry in periodic)
-            removal_ms = self._manager.removals.next_due_ms
+            removal_ms = self._removals.next_due_ms
             if self._is_disk_full():
                 due_ms = min(due_ms, self._now_ms() + _FULL_DISK_INTERVAL_MS)
             await self._sleep_until(due_ms if removal_ms is None else min(due_ms, removal_ms))
 
     def _schedule(self) -> list[_Periodic]:
-        config = self._manager.config
+        config = self._config
         first_ms = self._now_ms() + config.initial_task_delay_ms
         intervals: list[tuple[Callable[[], Awaitable[None]], int]] = [
             (self._apply_retention, config.retention_check_interval_ms),
@@ -93,7 +110,7 @@ class Upkeep:
         return [vanished, *(_Periodic(work, each_ms, first_ms + min(each_ms, _LONGEST_SLEEP_MS)) for work, each_ms in intervals)]
 
     def _now_ms(self) -> int:
-        return self._manager.env.clock.monotonic_ms()
+        return self._clock.monotonic_ms()
 
     async def _sleep_until(self, due_ms: int) -> None:
         sleep_ms = min(max(due_ms - self._now_ms(), 0), _LONGEST_SLEEP_MS)
@@ -105,12 +122,12 @@ class Upkeep:
         try:
             await work()
         except KafkaError as error:
-            _log.error("upkeep of the logs: %s", error)
+            logger.error("upkeep of the logs: %s", error)
 
     def _is_disk_full(self) -> bool:
-        """Look again at directories that refuse appends for want of room; says whether one still does."""
+        """Look again at directories that refuse appends because their disk is full; says whether one still is."""
         is_full = False
-        for directory in self._manager.directories:
+        for directory in self._held.directories:
             if directory.append_refusal is not None and not directory.is_offline:
                 is_full |= directory.check_space()
         return is_full
@@ -118,62 +135,62 @@ class Upkeep:
     async def _sync_rolled(self) -> None:
         rolled, self._rolled = self._rolled, {}
         for topic_partition in rolled:
-            log = self._manager.logs.get(topic_partition)
+            log = self._held.logs.get(topic_partition)
             if log is not None and not log.is_closed:
                 try:
                     await log.sync_rolled()
                 except KafkaError as error:
-                    _log.error("%s: the segments that rolled could not be synced: %s", topic_partition, error)
+                    logger.error("%s: the segments that rolled could not be synced: %s", topic_partition, error)
 
     async def _rebuild_doubted(self) -> None:
         while self._doubted:
             segment = next(iter(self._doubted))
-            _log.warning("%s: its indexes are missing or damaged, and are built again", segment.path())
+            logger.warning("%s: its indexes are missing or damaged, and are built again", segment.path())
             try:
-                await self._manager.env.files.run_in_pool(segment.doubt_indexes)
+                await self._files.run_in_pool(segment.doubt_indexes)
             except (KafkaError, OSError) as error:
-                _log.error("the indexes of %s could not be built again: %s", segment.path(), error)
+                logger.error("the indexes of %s could not be built again: %s", segment.path(), error)
             finally:
                 del self._doubted[segment]
 
     async def _apply_retention(self) -> None:
-        outcomes = await self._manager.apply_retention()
+        outcomes = await self._delete_expired()
         segments_deleted = sum(outcome.segments_deleted for outcome in outcomes.values())
         if segments_deleted:
-            _log.info(
+            logger.info(
                 "retention deleted %d segments, %d bytes", segments_deleted, sum(outcome.bytes_deleted for outcome in outcomes.values())
             )
 
     async def _flush_due(self) -> None:
         """Sync the logs that were not synced for ``flush.ms``."""
         now_ms = self._now_ms()
-        for log in list(self._manager.logs.values()):
+        for log in list(self._held.logs.values()):
             is_due = log.log_end_offset > log.recovery_point and now_ms - log.synced_ms >= log.config.flush_ms
             if is_due and not log.is_closed and not log.home.is_offline:
                 await log.sync()
 
     async def _save_recovery_points(self) -> None:
-        writer = self._manager.checkpoint_writer
-        for directory in self._manager.directories:
+        writer = self._checkpoint_writer
+        for directory in self._held.directories:
             await writer.save(directory, partial(writer.write_recovery_points, directory))
 
     async def _save_start_offsets(self) -> None:
-        writer = self._manager.checkpoint_writer
-        for directory in self._manager.directories:
+        writer = self._checkpoint_writer
+        for directory in self._held.directories:
             await writer.save(directory, partial(writer.write_start_offsets, directory))
             await writer.save(directory, partial(writer.write_cleaned_offsets, directory))
 
     async def restore_vanished(self) -> None:
-        """Write segments once more whose files somebody removed while they are open."""
-        await restore_vanished(self._manager.env.files, list(self._manager.logs.values()))
+        """Write the segments once more whose files were removed while they are open."""
+        await restore_vanished(self._files, list(self._held.logs.values()))
 
     async def _expire_producers(self) -> None:
-        now_ms = self._manager.env.clock.wall_ms()
-        for log in self._manager.logs.values():
+        now_ms = self._clock.wall_ms()
+        for log in self._held.logs.values():
             log.expire_producers(now_ms)
         await trio.lowlevel.checkpoint()
 
     async def _unload_idle(self) -> None:
-        for log in self._manager.logs.values():
+        for log in self._held.logs.values():
             log.unload_idle()
         await trio.lowlevel.checkpoint()

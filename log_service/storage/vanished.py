@@ -64,7 +64,7 @@ async def _restore(log: Log, segment: Segment) -> None:
             lease.release()
     except OSError as error:
         if _is_due(log, segment):
-            raise (log.home.answer_to(error) if is_full_disk(error) else log.home.fail(error)) from error
+            raise (log.home.note_error(error) if is_full_disk(error) else log.home.fail(error)) from error
 
 
 async def _replace(log: Log, segment: Segment) -> None:
@@ -78,8 +78,7 @@ async def _replace(log: Log, segment: Segment) -> None:
         files.remove(beside)
         return
     files.rename(beside, segment.path())
-    segment.open_file = copy
-    old.close()
+    segment.replace_file(copy)
     await files.run_in_pool(lambda: files.sync_directory(log.directory))
 
 

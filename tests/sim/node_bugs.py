@@ -243,7 +243,7 @@ BUGS = (
     Bug(name="metadata acknowledged before the sync", replacements=((RaftDriver, "_sync", _commit_before_sync),)),
     Bug(
         name="failed sync tried again",
-        replacements=((LogDirectory, "answer_to_sync", _try_sync_again),),
+        replacements=((LogDirectory, "note_sync_error", _try_sync_again),),
         seed_limit=40,
         fits=lambda plan: Fault.FAILED_SYNC in plan.faults,
     ),

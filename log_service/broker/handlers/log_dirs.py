@@ -94,7 +94,7 @@ async def _described(node: Node, directory: LogDirectory, asked: Asked) -> Descr
             lambda: (node.logs.env.files.total_bytes(directory.path), node.logs.env.files.free_bytes(directory.path))
         )
     except OSError as error:
-        directory.answer_to(error)
+        directory.note_error(error)
     if directory.is_offline:
         result.error_code, result.total_bytes, result.usable_bytes = ErrorCode.KAFKA_STORAGE_ERROR, -1, -1
         return result

@@ -44,22 +44,24 @@ class Cleaner:
         logs: Mapping[TopicPartition, Log],
         claimed: Container[TopicPartition],
         checkpoints: CheckpointWriter,
+        *,
+        high_watermark_of: Callable[[Log], int],
+        on_removals: Callable[[], None],
     ) -> None:
+        """``high_watermark_of`` tells how far a pass may go; ``on_removals`` is called when a pass has set files aside."""
         self.config = config
         self.last_outcome = CompactionOutcome()
         """What became of the log that was cleaned last."""
         self.looked_ms = env.clock.monotonic_ms()
         """When all logs were last looked at, and how dirty the dirtiest of them was then."""
         self.max_dirty_ratio = 0.0
-        self.high_watermark_of: Callable[[Log], int] = lambda log: log.log_end_offset
-        """How far a pass may go; whoever leads and follows partitions replaces it."""
-        self.on_removals: Callable[[], None] = lambda: None
-        """Called when a pass has set files aside."""
         self._files = env.files
         self._clock = env.clock
         self._logs = logs
         self._claimed = claimed
         self._checkpoints = checkpoints
+        self._high_watermark_of = high_watermark_of
+        self._on_removals = on_removals
         self._throttle = Throttle(env.clock, config.io_max_bytes_per_second)
         self._running: set[TopicPartition] = set()
         self._given_up: dict[TopicPartition, tuple[Log, str]] = {}
@@ -86,7 +88,7 @@ class Cleaner:
 
     def look(self, log: Log) -> Cleanable:
         """Say how dirty a log is."""
-        return look_at(log, self._clock.wall_ms(), self.high_watermark_of(log))
+        return look_at(log, self._clock.wall_ms(), self._high_watermark_of(log))
 
     async def clean_now(
         self, wanted: Collection[TopicPartition], timeout_ms: float = math.inf
@@ -220,10 +222,10 @@ class Cleaner:
                 return self._put_off(key, str(error)), None
             return self._give_up(log, str(error)), None
         except OSError as error:
-            return self._put_off(key, str(log.home.answer_to(error))), None
-        log.cleaned_offset = done.end_offset
+            return self._put_off(key, str(log.home.note_error(error))), None
+        log.note_cleaned(done.end_offset)
         self._retry_ms.pop(key, None)
-        self.on_removals()
+        self._on_removals()
         await self._write_checkpoint(log)
         return None, done
 

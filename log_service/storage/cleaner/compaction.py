@@ -24,7 +24,6 @@ from log_service.storage.cleaner.selection import Cleanable
 from log_service.storage.cleaner.swap import check_untouched, discard, exchange, new_cleaned_segment
 from log_service.storage.cleaner.transactions import PassTransactions
 from log_service.storage.log import Log
-from log_service.storage.log_directory import SPACE_CHECK_BYTES
 from log_service.storage.segment import Segment
 
 T = TypeVar("T")
@@ -171,10 +170,9 @@ class Compaction:
             await self._pace(position - before)
 
     def _note_written(self, size_bytes: int) -> None:
-        """Look after the room on the disk, which appends need more."""
+        """Give the pass up where the disk is nearly full: appends need the room more."""
         home = self._log.home
-        home.unchecked_bytes += size_bytes
-        if home.unchecked_bytes > SPACE_CHECK_BYTES and home.check_space():
+        if home.note_written(size_bytes):
             raise OSError(errno.ENOSPC, home.append_refusal)
 
     def _copy_some(self, batches: Batches, position: int, cleaned: Segment) -> tuple[int, bool]:

@@ -77,10 +77,7 @@ async def exchange(log: Log, old: Sequence[Segment], new: Segment, aborted: Sequ
     sizes = [segment.size_bytes for segment in old]
 
     def prepare() -> None:
-        new.finish_indexes()
-        new.file.sync_nowait()
-        new.synced_bytes = new.size_bytes
-        new.sync_indexes()
+        new.finish_durably()
         if aborted:
             log.files.write_atomically(new.path(TXN_INDEX_SUFFIX), pack_index(aborted))
         log.home.save_recovery_points()
@@ -93,27 +90,8 @@ async def exchange(log: Log, old: Sequence[Segment], new: Segment, aborted: Sequ
     check_untouched(log, old)
     if sizes != [segment.size_bytes for segment in old]:
         raise PassAborted
-    _exchange_now(log, old, new, aborted)
+    log.exchange_segments(old, new, aborted)
     await log.files.run_in_pool(lambda: log.files.sync_directory(log.directory))
-
-
-def _exchange_now(log: Log, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
-    first = log.segments.index_of(old[0].base_offset)
-    due_ms = log.clock.monotonic_ms() + log.config.file_delete_delay_ms
-    segments = list(log.segments)
-    try:
-        paths = [path for segment in old for path in segment.set_aside(is_kept_open=True)]
-        new.rename("")
-        following = segments[first + len(old) :]
-        log.segments.replace([*segments[:first], new, *following])
-        log.aborted_transactions = log.aborted_transactions.replaced(new.base_offset, following[0].base_offset, aborted)
-        log.is_directory_dirty = True
-        log.removals.schedule(paths, due_ms)
-        for segment in old:
-            log.removals.schedule_release(segment.close_file, due_ms)
-        log.producer_snapshots.remove_needless(segment.base_offset for segment in log.segments)
-    except OSError as error:
-        raise log.home.fail(error) from error  # what the directory holds is for the next start to find out
 
 
 # After a crash

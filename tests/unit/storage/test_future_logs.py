@@ -37,7 +37,7 @@ def write(log: Log, sequence: int) -> None:
 
 
 def second(node: Node) -> LogDirectory:
-    return node.manager.futures.find_target(str(SECOND))
+    return node.manager.find_directory(str(SECOND))
 
 
 def moved(node: Node) -> list[Log]:
@@ -181,10 +181,10 @@ def test_an_old_directory_that_cannot_be_renamed_is_settled_at_the_next_start() 
 
 
 def test_only_directories_of_the_configuration_are_targets() -> None:
-    futures = filled().manager.futures
+    manager = filled().manager
     for path in ("/third", "second", "", "/second/"):
         with pytest.raises(KafkaError) as caught:
-            futures.find_target(path)
+            manager.find_directory(path)
         assert caught.value.code == ErrorCode.LOG_DIR_NOT_FOUND
 
 
@@ -453,7 +453,7 @@ def moved_to(node: Node, path: Path) -> list[Log]:
     replaced: list[Log] = []
 
     async def main() -> None:
-        await node.manager.futures.move(node.manager.logs[A], node.manager.futures.find_target(str(path)), replaced.append)
+        await node.manager.futures.move(node.manager.logs[A], node.manager.find_directory(str(path)), replaced.append)
 
     run(main)
     return replaced

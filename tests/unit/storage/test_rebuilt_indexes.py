@@ -8,7 +8,7 @@ import pytest
 
 from log_service.common.errors import StorageError
 from log_service.common.types import TopicPartition
-from log_service.storage.rebuilt_indexes import LEAST_TOGETHER
+from log_service.storage.segment_indexes import LEAST_TOGETHER
 from tests.sim.disk import Crashed
 from tests.sim.files import MemoryDirectoryLock, MemoryFiles
 from tests.unit.storage.test_crash_points import CrashingFiles

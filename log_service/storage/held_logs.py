@@ -1,0 +1,163 @@
+"""The logs that a node holds, and the log directories that they lie in.
+
+Decides how a log comes in, is replaced by another one of its partition, and goes: its directory gets a name that says what becomes of it.
+Knows nothing of which logs there ought to be (``log_manager``) and of copies (``future_logs``).
+
+Invariants: a log is in ``logs`` exactly while the node serves it. No two directories have the name of one partition after a loss of power:
+a rename in one log directory is durable before a log of the same name begins in another.
+"""
+
+import logging
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from log_service.common.env import NodeEnv
+from log_service.common.types import TopicId, TopicPartition
+from log_service.config.views import LogConfig
+from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, set_aside_name
+from log_service.storage.log import Log
+from log_service.storage.log_directory import LogDirectory
+from log_service.storage.recovery import OpenedFrom, open_log
+from log_service.storage.removals import PendingRemovals
+from log_service.storage.segment_indexes import RebuiltIndexes
+
+logger = logging.getLogger(__name__)
+
+
+class HeldLogs:
+    """The logs of one node; this class alone changes ``logs``, ``directories`` and ``claimed``."""
+
+    def __init__(self, env: NodeEnv, removals: PendingRemovals, *, producer_id_expiration_ms: int) -> None:
+        self._env = env
+        self._removals = removals
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._logs: dict[TopicPartition, Log] = {}
+        self._directories: list[LogDirectory] = []
+        self._claimed: set[TopicPartition] = set()
+        self._renamed_in: set[LogDirectory] = set()
+
+    def __repr__(self) -> str:
+        return f"<HeldLogs logs={len(self._logs)} directories={len(self._directories)}>"
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """The logs by partition; the mapping follows every change."""
+        return self._logs
+
+    @property
+    def directories(self) -> Sequence[LogDirectory]:
+        """The log directories, in the order of the configuration; the sequence follows every change."""
+        return self._directories
+
+    @property
+    def claimed(self) -> Container[TopicPartition]:
+        """The partitions whose logs go by their topic's configuration, not by the node's default; it follows every change."""
+        return self._claimed
+
+    def new_id(self) -> UUID:
+        """Return a random id."""
+        return UUID(int=self._env.rng.getrandbits(128), version=4)
+
+    def add_directory(self, directory: LogDirectory) -> None:
+        """Hold logs in ``directory``, too."""
+        self._directories.append(directory)
+
+    def set_producer_expiration(self, expiration_ms: int) -> None:
+        """Let logs forget producers ``expiration_ms`` after they last wrote, from now on."""
+        self._producer_id_expiration_ms = expiration_ms
+        for log in self._logs.values():
+            log.remember_producers_for(expiration_ms)
+
+    # Coming
+
+    def open_at(
+        self,
+        directory: LogDirectory,
+        path: Path,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        known: OpenedFrom,
+        topic_id: TopicId | None = None,
+        rebuilt: RebuiltIndexes | None = None,
+    ) -> Log:
+        """Open, or begin, a log in ``path``; blocks, and raises as ``open_log``. ``put`` adds it to the logs."""
+        return open_log(
+            self._env.files,
+            self._env.clock,
+            path,
+            topic_partition,
+            config,
+            topic_id=topic_id,
+            known=known,
+            home=directory,
+            removals=self._removals,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            rebuilt=rebuilt,
+        )
+
+    def put(self, log: Log) -> None:
+        """Serve ``log`` as its partition's."""
+        self._logs[log.topic_partition] = log
+
+    def claim(self, log: Log, config: LogConfig) -> None:
+        """Have a log go by its topic's configuration: only now do retention and compaction touch it."""
+        log.reconfigure(config)
+        self._claimed.add(log.topic_partition)
+
+    def sync_renames(self, but: LogDirectory) -> None:
+        """Make durable what was renamed in other directories than ``but``, where a log is about to begin; blocks.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        for home in [one for one in self._directories if one in self._renamed_in and one is not but and not one.is_offline]:
+            self._renamed_in.discard(home)
+            try:
+                self._env.files.sync_directory(home.path)
+            except OSError as error:
+                raise home.note_sync_error(error) from error
+
+    # Going
+
+    def replace(self, old: Log, log: Log) -> None:
+        """Put ``log`` in the place of an old one of the same partition, whose files go ``file.delete.delay.ms`` later.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, the old directory could not be renamed; ``log`` has taken its place all the same.
+        """
+        self.put(log)
+        old.close_files()
+        target = self.rename(old.topic_partition, old.directory, old.home, DELETE_DIRECTORY_SUFFIX)
+        self._removals.schedule([target], self._env.clock.monotonic_ms() + old.config.file_delete_delay_ms)
+
+    def set_aside(self, log: Log, suffix: str) -> Path:
+        """Close a log, serve it no longer, and return where its directory is under its new name, which ends in ``suffix``.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; the log stays.
+        """
+        target = self.rename(log.topic_partition, log.directory, log.home, suffix)
+        log.close_files()
+        if self._logs.get(log.topic_partition) is log:
+            del self._logs[log.topic_partition]
+            self._claimed.discard(log.topic_partition)
+        if suffix == STRAY_DIRECTORY_SUFFIX:
+            logger.warning("%s: the log there is of no topic of this cluster; it was moved to %s", log.topic_partition, target)
+        return target
+
+    def rename(self, topic_partition: TopicPartition, path: Path, home: LogDirectory, suffix: str) -> Path:
+        """Give a partition's directory a unique name that ends in ``suffix``, and return it.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        target = home.path / set_aside_name(topic_partition, suffix, self.new_id())
+        try:
+            self._env.files.rename(path, target)
+        except OSError as error:
+            raise home.note_error(error) from error
+        if len(self._directories) > 1:
+            self._renamed_in.add(home)
+        return target
