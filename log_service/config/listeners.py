@@ -94,7 +94,7 @@ def broker_listeners(keys: ListenerKeys) -> tuple[ListenerConfig, ...]:
     """Return the listeners that clients and other brokers connect to, in the order of the file.
 
     Raises:
-        ConfigError: see above.
+        ConfigError: there is none, a port is given twice, a protocol is not PLAINTEXT, or an advertised address is none to connect to.
     """
     _validate_ports(keys.listeners)
     brokers = [end_point for end_point in keys.listeners if end_point.name not in keys.controller_names]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
-from log_service.config.definition import ConfigType, closest_name
+from log_service.config.definition import closest_name
 from log_service.config.resolve import FIELDS, cleanup_fields
 from log_service.config.topic_keys import TOPIC_KEYS
 from log_service.config.views import LogConfig
@@ -68,8 +68,3 @@ def validate_topic_configs(configs: Mapping[str, str | None]) -> None:
     if shortest is not None and longest is not None and int(shortest) > int(longest):
         text = f"min.compaction.lag.ms {shortest} is above max.compaction.lag.ms {longest}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
-
-
-def is_list(name: str) -> bool:
-    """Whether a topic key is a list, so that APPEND and SUBTRACT make sense."""
-    return name in TOPIC_KEYS and TOPIC_KEYS[name].type is ConfigType.LIST

@@ -4,7 +4,7 @@ A question goes to the leaders of its partitions, and their responses become one
 in order, so the long poll has a connection of its own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -76,10 +76,21 @@ async def list_offsets(
                     found[partition] = FoundOffset(offset=result.offset, timestamp_ms=result.timestamp, leader_epoch=result.leader_epoch)
         return collected.finish(found)
 
-    async def attempt() -> dict[TopicPartition, FoundOffset]:
-        await describe(cluster, {partition.topic for partition in specs})
-        leaders = cluster.group_by_leader(specs)
-        return _merged(await gather(partial(ask, leader, partitions) for leader, partitions in leaders.items()), specs)
+    return await _ask_leaders(cluster, specs, ask, timeout_ms)
+
+
+async def _ask_leaders(
+    cluster: ClusterMetadata,
+    partitions: Collection[TopicPartition],
+    ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, V]]],
+    timeout_ms: int,
+) -> dict[TopicPartition, V]:
+    """Ask the leader of each partition, all leaders at once, and return their responses as one result."""
+
+    async def attempt() -> dict[TopicPartition, V]:
+        await describe(cluster, {partition.topic for partition in partitions})
+        leaders = cluster.group_by_leader(partitions)
+        return _merged(await gather(partial(ask, leader, led) for leader, led in leaders.items()), partitions)
 
     return await cluster.retry(attempt, timeout_ms)
 
@@ -155,12 +166,7 @@ async def offsets_for_leader_epoch(
                     found[partition] = EpochEnd(leader_epoch=result.leader_epoch, end_offset=result.end_offset)
         return collected.finish(found)
 
-    async def attempt() -> dict[TopicPartition, EpochEnd]:
-        await describe(cluster, {partition.topic for partition in epochs})
-        leaders = cluster.group_by_leader(epochs)
-        return _merged(await gather(partial(ask, leader, partitions) for leader, partitions in leaders.items()), epochs)
-
-    return await cluster.retry(attempt, timeout_ms)
+    return await _ask_leaders(cluster, epochs, ask, timeout_ms)
 
 
 async def delete_records(cluster: ClusterMetadata, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> dict[TopicPartition, int]:
@@ -189,12 +195,7 @@ async def delete_records(cluster: ClusterMetadata, offsets: Mapping[TopicPartiti
                     deleted[partition] = result.low_watermark
         return collected.finish(deleted)
 
-    async def attempt() -> dict[TopicPartition, int]:
-        await describe(cluster, {partition.topic for partition in offsets})
-        leaders = cluster.group_by_leader(offsets)
-        return _merged(await gather(partial(ask, leader, partitions) for leader, partitions in leaders.items()), offsets)
-
-    return await cluster.retry(attempt, timeout_ms)
+    return await _ask_leaders(cluster, offsets, ask, timeout_ms)
 
 
 async def wait_for_records(

@@ -190,7 +190,7 @@ async def describe_topics(cluster: ClusterMetadata, names: Sequence[str], timeou
 
 
 async def describe_cluster(cluster: ClusterMetadata, timeout_ms: int) -> ClusterDescription:
-    """Describe the cluster."""
+    """Return the cluster's id, controller and nodes; see ``Admin.describe_cluster``."""
 
     async def attempt() -> ClusterDescription:
         view = await cluster.refresh()

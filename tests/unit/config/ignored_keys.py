@@ -68,7 +68,7 @@ def _ignore_of_topics(key: ConfigKey) -> None:
     def default(asked: ConfigKey, text: str) -> Value:
         return parse(asked, (key.default or "") if asked is key else text)
 
-    setattr(ConfigKey, "parse", default)  # noqa: B010 - mypy lets nobody assign to a method
+    setattr(ConfigKey, "parse", default)  # noqa: B010 - mypy refuses an assignment to a method
 
 
 def _ignore_of_brokers(key: str) -> None:
@@ -82,7 +82,7 @@ def _ignore_of_brokers(key: str) -> None:
         return _without(key, found) if kind == ResourceType.BROKER else found
 
     server._texts = texts
-    setattr(ConfigsImage, "of", of)  # noqa: B010 - mypy lets nobody assign to a method
+    setattr(ConfigsImage, "of", of)  # noqa: B010 - mypy refuses an assignment to a method
 
 
 def _without(key: str, texts: Mapping[str, str]) -> dict[str, str]:

@@ -101,7 +101,7 @@ def test_a_full_buffer_makes_threads_wait_and_then_raises(bootstrap: str) -> Non
         with producer._accumulator.lock:
             producer._accumulator.buffered_bytes -= 1_000
         for _ in range(200):
-            producer.send("t", b"x" * 100)  # lingering ends when somebody waits for room
+            producer.send("t", b"x" * 100)  # lingering ends when a producer waits for room
         assert producer.metrics().waiting_threads == 0
 
 

@@ -52,7 +52,7 @@ def test_range_prefers_replicas_in_the_members_rack() -> None:
     assert placed(assignment) == {"a": "t1 t3", "b": "t0 t2"}
 
 
-def test_range_gives_the_odd_partition_to_who_finds_it_in_its_rack_and_nobody_more_than_that() -> None:
+def test_range_gives_the_odd_partition_to_a_member_in_its_rack_and_none_more_than_that() -> None:
     """As Java does: shares differ by one at most, and which member gets the larger one is what racks decide."""
     members = [in_rack("a", "x"), in_rack("b", "y"), in_rack("c", None)]
     assignment = ASSIGNORS["range"].assign(members, {"t": 4}, racks(t0="y", t1="y", t2="y", t3="x"))
@@ -104,7 +104,7 @@ def test_sticky_members_begin_in_their_racks(name: str) -> None:
     assert placed(ASSIGNORS[name].assign(members, {"t": 6}, told)) == {"a": "t2 t3", "b": "t0 t5", "c": "t1 t4"}
 
 
-def test_sticky_gives_nobody_more_for_the_sake_of_racks() -> None:
+def test_sticky_gives_no_member_more_for_the_sake_of_racks() -> None:
     members = [in_rack("a", "x"), in_rack("b", "y")]
     told = racks(t0="x", t1="x", t2="x", t3="x", t4="x", t5="y")
     assert placed(ASSIGNORS["sticky"].assign(members, {"t": 6}, told)) == {"a": "t0 t2 t4", "b": "t1 t3 t5"}
@@ -144,7 +144,7 @@ def test_of_two_claims_the_newer_generation_holds_and_equal_ones_none() -> None:
     assert placed(ASSIGNORS["sticky"].assign(members, {"t": 1})) == {"a": "t0", "b": ""}
 
 
-def test_cooperative_gives_nobody_what_another_still_owns() -> None:
+def test_cooperative_gives_no_member_what_another_still_owns() -> None:
     cooperative = ASSIGNORS["cooperative-sticky"]
     first = cooperative.assign([member("a", owned="t0 t1 t2 t3"), member("b")], {"t": 4})
     assert placed(first) == {"a": "t0 t1", "b": ""}

@@ -265,7 +265,7 @@ def test_a_pattern_takes_topics_in_as_they_come_and_lets_them_go() -> None:
             while len(consumer.assignment) > 4:
                 await consumer.poll()
             await trio.sleep(10)
-            assert [topic.name for topic in await admin.list_topics()] == ["no-more-b", "t"], "nobody brought it back"
+            assert [topic.name for topic in await admin.list_topics()] == ["no-more-b", "t"], "no client brought it back"
 
     tell(story)
 

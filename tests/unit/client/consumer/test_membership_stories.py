@@ -121,7 +121,7 @@ def test_a_rebalance_callback_that_polls_is_told_not_to() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL])
 def test_a_refusal_that_passes_is_told_and_the_next_poll_joins(code: ErrorCode) -> None:
-    """Somebody grants the right, the others leave: a service that polls on must not be restarted for that. It asks with pauses."""
+    """An operator grants the right, or the other members leave: a service that polls on needs no restart. It asks with pauses."""
 
     async def story(group: Group, consumer: Consumer) -> None:
         group.join_errors.extend([code] * 20)
@@ -160,7 +160,7 @@ def test_a_coordinator_that_says_nothing_any_more_is_looked_for_again() -> None:
     tell(story, request_timeout_ms=5_000, enable_auto_commit=False)
 
 
-def test_a_commit_ends_by_its_deadline_also_behind_one_that_nobody_waits_for() -> None:
+def test_a_commit_ends_by_its_deadline_also_behind_one_that_no_task_waits_for() -> None:
     async def story(group: Group, consumer: Consumer) -> None:
         await poll_until(consumer, lambda: bool(consumer.assignment))
         group.broker.other[ApiKey.OFFSET_COMMIT] = silent

@@ -291,7 +291,7 @@ def test_a_custom_partitioner_chooses_or_leaves_the_choice() -> None:
     tell(story, partition_count=3, partitioner=partitioner)
 
 
-def test_acks_0_is_settled_without_an_answer() -> None:
+def test_acks_0_is_settled_without_a_response() -> None:
     async def story(broker: ScriptedBroker, producer: Producer) -> None:
         assert (await (await producer.send("t", b"x")).wait()).offset == -1
 
@@ -324,7 +324,7 @@ def test_leaving_with_an_exception_settles_what_could_not_be_sent() -> None:
     assert [error.code for error in seen if error] == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-def test_a_callback_that_raises_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_raises_stops_no_other_delivery(caplog: pytest.LogCaptureFixture) -> None:
     def fail(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
         raise ZeroDivisionError
 
