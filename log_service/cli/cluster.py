@@ -78,7 +78,8 @@ def features(
     bootstrap_servers: str,
 ) -> None:
     """Show which feature levels a broker keeps and which the cluster has, or change the cluster's."""
-    wanted = levels_of(updates, UpgradeType(1 + downgrade if not unsafe_downgrade else UpgradeType.UNSAFE_DOWNGRADE))
+    upgrade_type = UpgradeType.SAFE_DOWNGRADE if downgrade else UpgradeType.UPGRADE
+    wanted = levels_of(updates, UpgradeType.UNSAFE_DOWNGRADE if unsafe_downgrade else upgrade_type)
     with open_admin(bootstrap_servers) as admin:
         require_broker(admin, node_id)
         if wanted:

@@ -18,7 +18,7 @@ from log_service.cli.group_resets import (
     time_before_now_ms,
 )
 from log_service.cli.names import complete_groups, complete_topics, matching_groups, partitions_named
-from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, tell
+from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, refuse_both, tell
 from log_service.cli.times import TimeParameter
 from log_service.client.admin.values import GroupDescription
 from log_service.client.blocking.admin import BlockingAdmin
@@ -73,8 +73,7 @@ def describe(*, group_ids: tuple[str, ...], with_members: bool, with_state: bool
     tidelog groups describe billing
     tidelog groups describe --state
     """
-    if with_members and with_state:
-        raise click.UsageError("--members and --state exclude each other")
+    refuse_both({"--members": with_members, "--state": with_state})
     with open_admin(bootstrap_servers) as admin:
         told = [described(admin, group) for group in found_groups(admin, group_ids)]
     if as_json:

@@ -17,6 +17,7 @@ from log_service.cli.log_verify import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, che
 from log_service.cli.output import aligned, narrowed, print_rows, terminal_width
 from log_service.cli.record_lines import as_json_value
 from log_service.common.errors import TidelogError
+from log_service.common.types import CLUSTER_METADATA_TOPIC, GROUP_METADATA_TOPIC
 from log_service.coordinator.group import records as group_records
 from log_service.protocol.stored.serde import decode_metadata_record
 from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, iterate_records, parse_header
@@ -28,7 +29,7 @@ from log_service.storage.producer_snapshots import decode_snapshot
 Row = dict[str, Any]
 Decode = Callable[[Record], Any]
 
-TOPIC_DECODERS = {"__cluster_metadata": "metadata", "__consumer_offsets": "offsets"}
+TOPIC_DECODERS = {CLUSTER_METADATA_TOPIC: "metadata", GROUP_METADATA_TOPIC: "offsets"}
 MAX_SHOWN_BYTES = 120
 
 

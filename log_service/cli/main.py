@@ -49,7 +49,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Who reads its output may stop reading, as ``head`` does: that ends it, and is no error."""
+        """Run the command. A reader of its output that stops early, as ``head`` does, ends it without an error."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:

@@ -70,7 +70,7 @@ def terminal_width() -> int | None:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text of at most ``width`` letters; what is left out is said by dots."""
+    """Return a text of at most ``width`` letters; dots stand for what is left out."""
     return text if len(text) <= width else text[: max(width - 3, 1)] + "..."
 
 

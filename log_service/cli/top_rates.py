@@ -1,6 +1,6 @@
 """Two looks at a cluster become one screen of rates. Plain values in, plain values out.
 
-Decides what a rate is where something was not there before, or went back: unknown, or nothing.
+A rate is unknown (None) for what was not there at the look before, and 0 for a count that went back.
 """
 
 from collections.abc import Mapping

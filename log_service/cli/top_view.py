@@ -33,7 +33,7 @@ class Order:
         self.is_reversed = False
 
     def press(self, key: str) -> bool:
-        """Take note of a key; whether it ends the screen."""
+        """Take note of a key, and return whether it ends the screen."""
         if key == "s":
             keys = sorted(SORT_KEYS)
             self.key = keys[(keys.index(self.key) + 1) % len(keys)]
@@ -125,7 +125,7 @@ def show_live(look: Callable[[], Look], before: Look, interval_s: float, sort_ke
 
 @contextmanager
 def keys() -> Iterator[Callable[[float], str | None]]:
-    """Yield what waits for a key for so many seconds, None where none was pressed; the terminal is as before afterwards."""
+    """Yield a function that waits so many seconds for a key and returns it, or None. The terminal is as before afterwards."""
     if not sys.stdin.isatty():
         yield _no_key
         return

@@ -40,7 +40,7 @@ class AclOperation(IntEnum):
 
 
 class AclResource(IntEnum):
-    """What it may be allowed to do it with."""
+    """The kinds of resources that an operation is allowed on."""
 
     TOPIC = 2
     GROUP = 3

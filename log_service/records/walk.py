@@ -45,7 +45,7 @@ _AFTER_ANY_LENGTH = re.compile(rb"\x00(?:(?<=[\x80-\xff][\x01-\x7f]\x00)|(?<=\x0
 before. The search is for zeros, which texts have nowhere else."""
 
 _AFTER_LONG_LENGTH = re.compile(rb"[\x80-\xff][\x01-\x7f]\x00")
-"""The same of two bytes of length alone, for records that are full of zeros."""
+"""What looks like attributes after two bytes of length alone, for records that are full of zeros."""
 
 
 def find_records(body: Buffer, octets: Octets, counts: Integers, batch_starts: Integers, batch_ends: Integers) -> tuple[Integers, Integers]:

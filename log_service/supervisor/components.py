@@ -68,7 +68,7 @@ def broker_component(context: ServiceContext, overrides: Sequence[str] = ()) -> 
 
 
 def metrics_url(lines: Sequence[str]) -> str:
-    """Return where the metrics page is that properties ask for, the last of them; empty where there is none."""
+    """Return the URL of the metrics page that the last ``metrics.listener`` of the lines asks for; empty where none does."""
     asked = [value.strip() for key, _, value in (line.partition("=") for line in lines) if key.strip() == METRICS_KEY]
     return f"http://{asked[-1]}/metrics" if asked and asked[-1] else ""
 
@@ -94,9 +94,7 @@ def check_is_address(host: str) -> None:
         ConfigError: the name is unknown, or the address is not this machine's.
     """
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.bind(address)
+        _bind_once(host, 0)
     except OSError as error:
         raise ConfigError(f"--host {host} is not an address of this machine ({error.strerror or error}): name one that it has") from error
 
@@ -108,13 +106,18 @@ def check_port_is_free(host: str, port: int, what: str, option: str) -> None:
         ConfigError: another process listens there already, or the host is not an address of this machine.
     """
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        _bind_once(host, port)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         raise ConfigError(f"{what} cannot listen on {host}:{port} ({reason}): name another one with {option}") from error
+
+
+def _bind_once(host: str, port: int) -> None:
+    """Bind to an address and let it go. Raises OSError where that cannot be done."""
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
 
 
 def metrics_port_of(host: str, wanted: int | None) -> int | None:

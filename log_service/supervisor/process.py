@@ -48,7 +48,7 @@ class ComponentProcess:
         return await self.guard.wait()
 
     def kill(self) -> None:
-        """Have the guard kill the component and all it started; a guard that was asked to stop already kills on the second asking."""
+        """Have the guard kill the component and all it started: a guard kills at the second SIGTERM."""
         for _ in range(2):
             if self.guard.poll() is None:
                 self.guard.terminate()
