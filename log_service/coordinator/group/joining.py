@@ -24,7 +24,7 @@ GroupDecision = Decision[GroupRecord]
 MAX_PENDING_MEMBERS = 1_000
 """Ids that a group has handed out and no client has joined with yet."""
 ANNOUNCED_RECORDS = 8
-"""What members may say about themselves under all their protocols, in sizes of the one record that a generation has to fit into."""
+"""The bound for what members say about themselves under all their protocols, in sizes of the record that a generation has to fit into."""
 
 
 _TOLD_WITHOUT_ID = frozenset({ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.UNKNOWN_SERVER_ERROR})

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode
-from log_service.common.types import NO_PRODUCER_ID, TopicPartition
+from log_service.common.types import NO_PRODUCER_ID, NO_TOPIC_ID, TopicPartition
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group.records import NO_EXPIRY, NO_TOPIC_ID, CommittedOffset, GroupRecord, OffsetRecord
+from log_service.coordinator.group.records import NO_EXPIRY, CommittedOffset, GroupRecord, OffsetRecord
 from log_service.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -7,7 +7,7 @@ A record type that this coordinator does not own (KIP-848 and others) decodes to
 from dataclasses import dataclass
 from uuid import UUID
 
-from log_service.common.types import Buffer
+from log_service.common.types import NO_TOPIC_ID, Buffer
 from log_service.coordinator.group.classic_group import ClassicGroup
 from log_service.protocol.stored.group_records import (
     GroupMetadataKey,
@@ -28,7 +28,6 @@ GROUP_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION = 4  # the first with topic ids
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1  # the only one with a retention of its own
 NO_EXPIRY = -1
-NO_TOPIC_ID = UUID(int=0)
 FOREIGN_TYPES = frozenset(range(3, 24))
 """Record types of consumer groups of KIP-848, share groups and streams groups, which this coordinator leaves as they are."""
 
