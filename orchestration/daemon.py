@@ -1,7 +1,7 @@
 """Dagster's daemon, with less of a pause between the ticks of a sensor: ``python -m orchestration.daemon run ...``, arguments as Dagster's.
 
 A sensor's tick that waits for records is of use only while it runs. With ticks in threads Dagster looks every five seconds whether a
-sensor may tick again, and until then nobody waits: half of that would be the largest part of a record's way to its row. Here it looks
+sensor may tick again, and until then no tick waits: half of that would be the largest part of a record's way to its row. Here it looks
 twice a second. Dagster has no setting for it.
 """
 

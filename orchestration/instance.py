@@ -24,7 +24,7 @@ PROJECT_LOCATION = "tidelog"
 CANCEL_DEADLINE_S = 45.0
 HOME_VARIABLE = "DAGSTER_HOME"
 EARLIER_CONFIGURATIONS = frozenset({"3f5ce9c6708d80be3e49c2b1505236e36516f200f31c29c9bdf3d286ddd65745"})
-"""SHA-256 of each dagster.yaml that an earlier release wrote: a file that nobody has changed since is replaced."""
+"""SHA-256 of each dagster.yaml that an earlier release wrote: a file that is unchanged since is replaced."""
 DEAD_RUN = "The process of this run is gone; what it had committed stays, and the next run carries on from there."
 POLL_S = 0.2
 ALIVE = (DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING)

@@ -123,7 +123,7 @@ class LogClient(Protocol):
     def wait_for_records(self, positions: Mapping[tuple[str, int], int], timeout_ms: int) -> set[tuple[str, int]]:
         """Return the (topic, partition) that hold something at or above their offset, as soon as one does; none after ``timeout_ms``.
 
-        A position outside the log counts too: somebody has to look at it.
+        A position outside the log counts too: a run has to report it.
         """
         ...
 

@@ -133,7 +133,7 @@ def platform_environment(context: ServiceContext) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Return a port of the loopback address that nobody uses now."""
+    """Return a port of the loopback address that is free now."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])

@@ -42,7 +42,7 @@ class TableMissingError(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSnapshot:
-    """A table as it was at one version. Whoever decides from it commits through it."""
+    """A table as it was at one version. A run that decides from it commits through it."""
 
     name: str
     version: int

@@ -1,9 +1,9 @@
 """The warehouse: DuckDB marts built from lake tables by SQL, and questions about lake and marts together.
 
-Decides how readers and builders never meet: a mart is one file with one table, built beside its place and renamed into it, so that whoever
-has the old one open keeps it. Lake tables are registered per connection as Arrow datasets, at one version each, and never saved as views.
-Relations in SQL are the names of lake tables, of marts, and ``dead_letters`` (the committed ones). No extension is downloaded.
-Knows no Dagster.
+Decides how readers and builders never meet: a mart is one file with one table, built beside its place and renamed into it, so that a
+reader that has the old one open keeps it. Lake tables are registered per connection as Arrow datasets, at one version each, and never
+saved as views. Relations in SQL are the names of lake tables, of marts, and ``dead_letters`` (the committed ones). No extension is
+downloaded. Knows no Dagster.
 """
 
 import re

@@ -279,7 +279,7 @@ class Broker:
         logs.set_aside_strays(ground.is_known)
 
     async def _serve(self, ground: Ground, rooms: Rooms) -> None:
-        """Answer the broker's listeners, the controller's if there is one, and those who ask for metrics."""
+        """Serve the broker's listeners, the controller's if there is one, and those who ask for metrics."""
         background, node = rooms.background, rooms.node(ground, self.controller_address)
         meters = new_meters(REGISTRY, self.env.clock.monotonic_ms())
         pipeline = Pipeline(node, Side.BROKER, background.start_soon, REGISTRY, meters)

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once, and later requests and answers carry only what changed.
+"""Fetch sessions (KIP-227): a consumer names its partitions once, and later requests and responses carry only what changed.
 
 Decides which partitions a request asks for, which of them a response must name, and which session makes room for another. Knows neither
 logs nor sockets: positions and sizes are handed in.
@@ -62,7 +62,7 @@ class FetchTarget:
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def is_changed(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether an incremental answer must name this partition; remembers what the consumer is told then.
+        """Whether an incremental response must name this partition; remembers what the consumer is told then.
 
         An error is always told, and so is the first state after it.
         """
@@ -133,7 +133,7 @@ class FetchSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchContext:
-    """One fetch request, resolved: what to read, in which order, and how to answer."""
+    """One fetch request, resolved: what to read, in which order, and how to respond."""
 
     targets: tuple[FetchTarget, ...]
     session: FetchSession | None

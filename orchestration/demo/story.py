@@ -44,7 +44,7 @@ ANSWER_SQL = """
 
 
 class StoppedError(Exception):
-    """Somebody asked the demo to stop."""
+    """The demo was asked to stop."""
 
 
 @dataclass(slots=True, kw_only=True)

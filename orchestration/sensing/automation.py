@@ -1,4 +1,4 @@
-"""The sensor that evaluates automation conditions: our own, because Dagster's default one is stopped until somebody starts it."""
+"""The sensor that evaluates automation conditions: our own, because Dagster's default one is stopped until a person starts it."""
 
 import dagster as dg
 

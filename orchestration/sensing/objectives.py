@@ -2,7 +2,7 @@
 evaluates.
 
 Decides exactly and cheaply: the log says which offset was the first one so many seconds ago, and whatever lies below it must be committed.
-A verdict is told when it changes. Whoever runs the check by hand gets the verdict of that moment.
+A verdict is told when it changes. A run of the check by hand gives the verdict of that moment.
 """
 
 import time

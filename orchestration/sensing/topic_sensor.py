@@ -296,7 +296,7 @@ def watermark_event(lag: TopicLag) -> dg.AssetMaterialization:
 
 
 def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.AssetObservation:
-    """Return the sample of a table's lag; ``behind_s`` is how long the oldest record waits, None where nobody knows."""
+    """Return the sample of a table's lag; ``behind_s`` is how long the oldest record waits, None where that is unknown."""
     rows = [dg.TableRecord(dict(row)) for row in partition_rows(lag)]
     return dg.AssetObservation(
         asset_key=feed.asset_key,

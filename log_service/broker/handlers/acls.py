@@ -2,7 +2,7 @@
 
 Behaviour: SECURITY_DISABLED to whatever is asked, as from an Apache Kafka without an authorizer: every client may do everything, and no
 rule is kept. Tools read that code as "there are no rules here" and go on; an API that is missing they report as a failure, again and again.
-The answers to 30 and 31 have one refusal for each rule or filter.
+The responses to 30 and 31 have one refusal for each rule or filter.
 
 Versions: 1 pattern types; 2 flexible; 3 the resource type of users. KIP-11, KIP-290.
 """

@@ -68,7 +68,7 @@ KNOWN_TYPES = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 
 
 def handle_describe_configs(node: Node, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:  # noqa: ARG001 - one shape for all
-    """Answer each resource by itself."""
+    """Respond for each resource by itself."""
     image = node.image()
     strange = [resource.resource_type for resource in request.resources if resource.resource_type not in KNOWN_TYPES]
     if strange:

@@ -21,7 +21,7 @@ from log_service.protocol.messages.delete_records import (
 
 
 def handle_delete_records(node: Node, call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:  # noqa: ARG001 - one shape for all
-    """Answer each partition by itself; of one that is named twice the last offset counts."""
+    """Respond for each partition by itself; of one that is named twice the last offset counts."""
     topics: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
         topics.setdefault(topic.name, {}).update({wanted.partition_index: wanted for wanted in topic.partitions})

@@ -35,7 +35,7 @@ _REFUSALS = MappingProxyType(
 
 
 def handle_find_coordinator(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Deferred:
-    """Answer at once, or after the offsets topic was created."""
+    """Respond at once, or after the offsets topic was created."""
     if request.key_type != GROUP_KEY_TYPE or GROUP_METADATA_TOPIC in node.image().topics.by_name:
         return _find_all(node, call, request)
     return call.run(_create_and_find(node, call, request))

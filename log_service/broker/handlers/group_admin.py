@@ -1,7 +1,7 @@
 """ListGroups (16, versions 0-5), DescribeGroups (15, 0-6) and DeleteGroups (42, 0-2).
 
 Behaviour: ListGroups tells the groups that this broker coordinates, others have others. DescribeGroups and DeleteGroups answer each group
-by itself, twice named ones once in DeleteGroups; a group with members is NON_EMPTY_GROUP. There is no authorizer: whoever asks for
+by itself, twice named ones once in DeleteGroups; a group with members is NON_EMPTY_GROUP. There is no authorizer: a client that asks for
 authorized operations is told all of them, where the group is there.
 
 Versions of ListGroups: 3 flexible; 4 states (KIP-518); 5 types (KIP-848). DescribeGroups: 3 authorized operations (KIP-430); 4 static

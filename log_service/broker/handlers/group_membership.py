@@ -1,7 +1,7 @@
 """JoinGroup (11, versions 0-9), SyncGroup (14, 0-5), Heartbeat (12, 0-4) and LeaveGroup (13, 0-5): the classic group protocol.
 
 Behaviour: the coordinator of the group decides; here the request is only handed to it with who sent it. JoinGroup and SyncGroup are
-answered when the group is complete, so that answers wait for other members. A broker that does not coordinate the group says
+answered when the group is complete, so that responses wait for other members. A broker that does not coordinate the group says
 NOT_COORDINATOR.
 
 Versions of JoinGroup: 1 rebalance timeout; 4 MEMBER_ID_REQUIRED (KIP-394); 5 static members (KIP-345); 6 flexible; 7 protocol type
@@ -22,7 +22,7 @@ FIRST_SYNC_VERSION_WITH_PROTOCOL = 5
 
 
 def handle_join_group(node: Node, call: Call, request: JoinGroupRequest) -> Deferred:
-    """Answered when the group is complete."""
+    """Respond when the group is complete."""
     deferred = call.defer()
 
     def complete(response: JoinGroupResponse) -> None:
@@ -35,7 +35,7 @@ def handle_join_group(node: Node, call: Call, request: JoinGroupRequest) -> Defe
 
 
 def handle_sync_group(node: Node, call: Call, request: SyncGroupRequest) -> SyncGroupResponse | Deferred:
-    """Answered when the leader has sent the assignments."""
+    """Respond when the leader has sent the assignments."""
     if call.version >= FIRST_SYNC_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     deferred = call.defer()
@@ -44,14 +44,14 @@ def handle_sync_group(node: Node, call: Call, request: SyncGroupRequest) -> Sync
 
 
 def handle_heartbeat(node: Node, call: Call, request: HeartbeatRequest) -> Deferred:
-    """Answered at once, or when what was decided before it is safe."""
+    """Respond at once, or when what was decided before it is safe."""
     deferred = call.defer()
     node.groups.heartbeat(request, call.client(), deferred.complete)
     return deferred
 
 
 def handle_leave_group(node: Node, call: Call, request: LeaveGroupRequest) -> Deferred:
-    """Answered when the members are out."""
+    """Respond when the members are out."""
     deferred = call.defer()
     node.groups.leave_group(request, call.client(), deferred.complete)
     return deferred

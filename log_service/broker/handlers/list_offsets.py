@@ -2,9 +2,9 @@
 
 Behaviour: for each partition the first offset whose record is at or after a time, or what a special timestamp asks for: latest (-1; for
 ``read_committed`` the last stable offset), earliest (-2), the record with the largest timestamp (-3), earliest on this node's disk (-4,
-the same as -2 here), last tiered (-5) and earliest not yet tiered (-6; both -1 here, where nothing is tiered). Offset and timestamp are
--1 where no record is late enough. A special timestamp that the version does not know gets UNSUPPORTED_VERSION. Where the end would be the
-answer and a sync has to end before the leader knows it, the answer waits for that; if it still does not know it then, OFFSET_NOT_AVAILABLE,
+the same as -2 here), last tiered (-5) and earliest not yet tiered (-6; both -1 here, where nothing is tiered). Offset and timestamp are -1
+where no record is late enough. A special timestamp that the version does not know gets UNSUPPORTED_VERSION. Where the end is asked for and
+a sync has to end before the leader knows it, the response waits for that; if the leader still does not know it then, OFFSET_NOT_AVAILABLE,
 which is LEADER_NOT_AVAILABLE up to version 4.
 
 Versions: 1 one offset instead of a list (KIP-79); 2 isolation level; 4 leader epochs (KIP-320); 5 that error (KIP-207); 6 flexible; 7
@@ -44,7 +44,7 @@ _NEVER = 2**15
 
 
 def handle_list_offsets(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse | Deferred:
-    """Answer at once; after a sync that is under way where the end depends on it; from the pool where a time has to be looked up."""
+    """Respond at once; after a sync that is under way where the end depends on it; from the pool where a time has to be looked up."""
     unsettled = [partition for partition in _partitions_of(node, request) if not partition.is_end_known]
     if unsettled or any(_is_lookup(wanted.timestamp) for topic in request.topics for wanted in topic.partitions):
         return call.run(_find_later(node, call, request, unsettled))
@@ -52,7 +52,7 @@ def handle_list_offsets(node: Node, call: Call, request: ListOffsetsRequest) -> 
 
 
 def _partitions_of(node: Node, request: ListOffsetsRequest) -> Iterator[Partition]:
-    """Yield the partitions of a request that are here and whose end may be the answer."""
+    """Yield the partitions of a request that are here and whose end may be the offset that is asked for."""
     for topic in request.topics:
         for wanted in topic.partitions:
             if wanted.timestamp != OffsetSpec.LATEST and not _is_lookup(wanted.timestamp):
@@ -72,25 +72,25 @@ async def _find_later(node: Node, call: Call, request: ListOffsetsRequest, unset
 
 
 def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Answer each partition by itself; one that is asked for twice is a mistake of the client (INVALID_REQUEST, told once)."""
+    """Respond for each partition by itself; one that is asked for twice is a mistake of the client (INVALID_REQUEST, told once)."""
     response = ListOffsetsResponse()
     isolation = Isolation.of(request.isolation_level)
     counts = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
-    answered: dict[str, ListOffsetsTopicResponse] = {}
+    by_topic: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
         for wanted in topic.partitions:
             count = counts.pop((topic.name, wanted.partition_index), 0)
             if count == 0:
                 continue
-            answer = (
+            told = (
                 _find(node, call, topic.name, wanted, isolation)
                 if count == 1
                 else _failed(wanted.partition_index, ErrorCode.INVALID_REQUEST)
             )
-            if topic.name not in answered:
-                answered[topic.name] = ListOffsetsTopicResponse(name=topic.name)
-                response.topics.append(answered[topic.name])
-            answered[topic.name].partitions.append(answer)
+            if topic.name not in by_topic:
+                by_topic[topic.name] = ListOffsetsTopicResponse(name=topic.name)
+                response.topics.append(by_topic[topic.name])
+            by_topic[topic.name].partitions.append(told)
     return response
 
 

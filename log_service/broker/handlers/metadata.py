@@ -43,7 +43,7 @@ FIRST_VERSION_BY_ID = 12
 
 
 def handle_metadata(node: Node, call: Call, request: MetadataRequest) -> MetadataResponse | Deferred:
-    """Answer at once, or after the topics that are missing were created."""
+    """Respond at once, or after the topics that are missing were created."""
     if call.version < FIRST_VERSION_BY_ID and any(_is_by_id(topic) for topic in request.topics or ()):
         return _refuse_ids(request)
     missing = _missing_topics(node, request)
@@ -57,7 +57,7 @@ def _is_by_id(topic: MetadataRequestTopic) -> bool:
 
 
 def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
-    """Answer versions 10 and 11, which have a field for ids and no use for it: nothing but INVALID_REQUEST for each topic."""
+    """Respond to versions 10 and 11, which have a field for ids and no use for it: nothing but INVALID_REQUEST for each topic."""
     topics = [
         MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
         for topic in request.topics or ()
@@ -101,14 +101,14 @@ def _describe_topics(
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     if request.topics is None or (not request.topics and call.version < FIRST_VERSION_WITH_NULL):
         return [_describe_topic(image, topic, listener_name, operations) for _, topic in sorted(image.topics.by_name.items())]
-    answers = []
+    responses = []
     for wanted in _asked_for(request.topics):
         topic = _find(image, wanted)
         if topic is None:
-            answers.append(_unknown(wanted, errors, operations))
+            responses.append(_unknown(wanted, errors, operations))
         else:
-            answers.append(_describe_topic(image, topic, listener_name, operations))
-    return answers
+            responses.append(_describe_topic(image, topic, listener_name, operations))
+    return responses
 
 
 def _asked_for(topics: list[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:

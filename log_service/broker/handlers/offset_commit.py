@@ -27,16 +27,16 @@ from log_service.protocol.messages.offset_commit import (
 
 FIRST_VERSION_BY_ID = 10
 
-Answers = dict[tuple[str, UUID], OffsetCommitResponseTopic]
+Refused = dict[tuple[str, UUID], OffsetCommitResponseTopic]
 
 
 def handle_offset_commit(node: Node, call: Call, request: OffsetCommitRequest) -> Deferred:
-    """Answer what cannot be, and have the coordinator answer the rest."""
+    """Refuse what cannot be, and have the coordinator respond for the rest."""
     deferred = call.defer()
     image = node.image()
     is_by_id = call.version >= FIRST_VERSION_BY_ID
     known: list[OffsetCommitRequestTopic] = []
-    refused: Answers = {}
+    refused: Refused = {}
     for wanted in request.topics:
         _sort_out(image, wanted, known, refused, is_by_id=is_by_id)
 
@@ -48,7 +48,7 @@ def handle_offset_commit(node: Node, call: Call, request: OffsetCommitRequest) -
     return deferred
 
 
-def _complete(deferred: Deferred, refused: Answers, response: OffsetCommitResponse) -> None:
+def _complete(deferred: Deferred, refused: Refused, response: OffsetCommitResponse) -> None:
     """Name each topic once, and what was refused here first."""
     for topic in response.topics:
         there = refused.setdefault((topic.name, topic.topic_id), topic)
@@ -61,7 +61,7 @@ def _sort_out(
     image: MetadataImage,
     wanted: OffsetCommitRequestTopic,
     known: list[OffsetCommitRequestTopic],
-    refused: Answers,
+    refused: Refused,
     *,
     is_by_id: bool,
 ) -> None:
@@ -74,8 +74,8 @@ def _sort_out(
     if there:
         known.append(OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=there))
     if missing or topic is None:
-        answers = refused.setdefault((name, topic_id), OffsetCommitResponseTopic(name=name, topic_id=topic_id)).partitions
-        answers += [OffsetCommitResponsePartition(partition_index=index, error_code=code) for index in missing]
+        responses = refused.setdefault((name, topic_id), OffsetCommitResponseTopic(name=name, topic_id=topic_id)).partitions
+        responses += [OffsetCommitResponsePartition(partition_index=index, error_code=code) for index in missing]
 
 
 def _find(image: MetadataImage, wanted: OffsetCommitRequestTopic, *, is_by_id: bool) -> TopicImage | None:

@@ -19,7 +19,7 @@ from log_service.protocol.messages.offset_delete import (
 
 
 def handle_offset_delete(node: Node, call: Call, request: OffsetDeleteRequest) -> Deferred:
-    """Answer what cannot be, and have the coordinator answer the rest."""
+    """Refuse what cannot be, and have the coordinator respond for the rest."""
     deferred = call.defer()
     image = node.image()
     known: list[OffsetDeleteRequestTopic] = []
@@ -47,9 +47,9 @@ def _exists(image: MetadataImage, topic: str, partition: int) -> bool:
     return image.topics.partition(topic, partition) is not None
 
 
-def _merged(missing: dict[str, OffsetDeleteResponseTopic], answered: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
+def _merged(missing: dict[str, OffsetDeleteResponseTopic], deleted: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
     """Name each topic once, and what does not exist first."""
-    for topic in answered:
+    for topic in deleted:
         there = missing.setdefault(topic.name, topic)
         if there is not topic:
             there.partitions += topic.partitions

@@ -33,13 +33,13 @@ NO_OFFSET = -1
 
 
 def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> Deferred:
-    """Have the coordinators answer, and put what they say into the shape of the version."""
+    """Have the coordinators respond, and put what they say into the shape of the version."""
     deferred = call.defer()
     if call.version < FIRST_VERSION_WITH_GROUPS:
         group = _only_group(request)
 
-        def complete_one(answers: list[OffsetFetchResponseGroup]) -> None:
-            deferred.complete(_one_group_response(call, group, answers[0]))
+        def complete_one(responses: list[OffsetFetchResponseGroup]) -> None:
+            deferred.complete(_one_group_response(call, group, responses[0]))
 
         node.groups.offset_fetch([group], call.client(), complete_one)
         return deferred
@@ -47,11 +47,11 @@ def handle_offset_fetch(node: Node, call: Call, request: OffsetFetchRequest) -> 
     is_by_id = call.version >= FIRST_VERSION_BY_ID
     groups = [_named(image, group) for group in request.groups] if is_by_id else request.groups
 
-    def complete_all(answers: list[OffsetFetchResponseGroup]) -> None:
+    def complete_all(responses: list[OffsetFetchResponseGroup]) -> None:
         if is_by_id:
-            for group, answer in zip(request.groups, answers, strict=True):
-                _add_ids(image, group, answer)
-        deferred.complete(OffsetFetchResponse(groups=answers))
+            for group, response in zip(request.groups, responses, strict=True):
+                _add_ids(image, group, response)
+        deferred.complete(OffsetFetchResponse(groups=responses))
 
     node.groups.offset_fetch(groups, call.client(), complete_all)
     return deferred
@@ -78,14 +78,14 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def _one_group_response(call: Call, group: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup) -> OffsetFetchResponse:
-    if answer.error_code and call.version < FIRST_VERSION_WITH_ERROR:
-        return OffsetFetchResponse(topics=[_failed_topic(topic, answer.error_code) for topic in group.topics or ()])
+def _one_group_response(call: Call, group: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    if response.error_code and call.version < FIRST_VERSION_WITH_ERROR:
+        return OffsetFetchResponse(topics=[_failed_topic(topic, response.error_code) for topic in group.topics or ()])
     topics = [
         OffsetFetchResponseTopic(name=topic.name, partitions=[_old_shape(partition) for partition in topic.partitions])
-        for topic in answer.topics
+        for topic in response.topics
     ]
-    return OffsetFetchResponse(error_code=answer.error_code, topics=topics)
+    return OffsetFetchResponse(error_code=response.error_code, topics=topics)
 
 
 def _failed_topic(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFetchResponseTopic:
@@ -123,17 +123,17 @@ def _named(image: MetadataImage, group: OffsetFetchRequestGroup) -> OffsetFetchR
     return OffsetFetchRequestGroup(group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=topics)
 
 
-def _add_ids(image: MetadataImage, group: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup) -> None:
-    """Name the topics of a response by their ids, and answer those that do not exist."""
+def _add_ids(image: MetadataImage, group: OffsetFetchRequestGroup, response: OffsetFetchResponseGroup) -> None:
+    """Name the topics of a response by their ids, and add those that do not exist."""
     by_name = image.topics.by_name
-    answer.topics = [topic for topic in answer.topics if topic.name in by_name]
-    for topic in answer.topics:
+    response.topics = [topic for topic in response.topics if topic.name in by_name]
+    for topic in response.topics:
         topic.topic_id = by_name[topic.name].topic_id
-    if answer.error_code:
+    if response.error_code:
         return
     for wanted in group.topics or ():
         if TopicId(wanted.topic_id) not in image.topics.by_id:
-            answer.topics.append(_unknown_topic(wanted))
+            response.topics.append(_unknown_topic(wanted))
 
 
 def _unknown_topic(wanted: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:

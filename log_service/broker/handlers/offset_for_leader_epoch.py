@@ -20,7 +20,7 @@ from log_service.protocol.messages.offset_for_leader_epoch import (
 
 
 def handle_offset_for_leader_epoch(node: Node, call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:  # noqa: ARG001 - one shape for all
-    """Answer each partition by itself."""
+    """Respond for each partition by itself."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(topic=topic.topic, partitions=[_find(node, topic.topic, wanted) for wanted in topic.partitions])

@@ -32,7 +32,7 @@ from log_service.storage.log import Log
 
 
 def handle_init_producer_id(node: Node, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse | Deferred:
-    """Answer at once, or when the controller has given the next block."""
+    """Respond at once, or when the controller has given the next block."""
     if request.transactional_id is not None:
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
@@ -46,7 +46,7 @@ async def _wait_for_block(node: Node) -> InitProducerIdResponse:
 
 
 def handle_describe_producers(node: Node, call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:  # noqa: ARG001 - one shape for all
-    """Answer each partition by itself."""
+    """Respond for each partition by itself."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(name=topic.name, partitions=[_described(node, topic.name, index) for index in topic.partition_indexes])

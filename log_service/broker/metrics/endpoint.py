@@ -27,7 +27,7 @@ from log_service.metrics.http_page import (
 PATH = "/metrics"
 MAX_CONNECTION_COUNT = 16
 REQUEST_DEADLINE_S = 5.0
-ANSWER_DEADLINE_S = 60.0
+RESPONSE_DEADLINE_S = 60.0
 ACCEPT_PAUSE_S = 0.5
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ async def bind_metrics(network: Network, host: str, port: int) -> Listener:
 
 
 class MetricsEndpoint:
-    """One listener that answers ``GET /metrics`` with what ``make_page`` yields, chunk by chunk; an empty chunk is a pause."""
+    """One listener that responds to ``GET /metrics`` with what ``make_page`` yields, chunk by chunk; an empty chunk is a pause."""
 
     def __init__(self, listener: Listener, make_page: Callable[[], Iterator[bytes]]) -> None:
         self._listener = listener
@@ -85,7 +85,7 @@ class MetricsEndpoint:
             with trio.move_on_after(REQUEST_DEADLINE_S):
                 request = await _receive(connection)
             if request is not None:
-                with trio.move_on_after(ANSWER_DEADLINE_S):
+                with trio.move_on_after(RESPONSE_DEADLINE_S):
                     await self._answer(connection, request)
         except OSError as error:
             logger.debug("A client of the metrics page left: %s", error)

@@ -1,7 +1,7 @@
 """What topics took and gave, and what requests cost: ``kafka_server_brokertopicmetrics_*`` and ``kafka_network_requestmetrics_*``.
 
 Decides the names. A topic has a row of its own, and the sum of all topics has one without a label, as Kafka has it. Of requests that are
-answered at once the local time is the total; there is no queue between a connection and its handler, so the time in it is 0.
+responded to at once the local time is the total; there is no queue between a connection and its handler, so the time in it is 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ def request_families(meters: Mapping[ApiKey, RequestMeter], now_ms: int) -> Iter
     )
     recent = {name: _Recent(meter, now_ms) for name, meter in used.items()}
     for suffix, text, parts in (
-        ("totaltimems", "Time from a request's last byte to its answer, in milliseconds.", _Recent.total),
+        ("totaltimems", "Time from a request's last byte to its response, in milliseconds.", _Recent.total),
         ("localtimems", "Time in the request's handler, in milliseconds.", _Recent.local),
         ("remotetimems", "Time that a request waited for records, replicas, members or the disk, in milliseconds.", _Recent.remote),
         ("requestqueuetimems", "Time between reading and handling, in milliseconds: there is no queue between them.", _Recent.queue),

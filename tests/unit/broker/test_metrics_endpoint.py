@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import trio
 import trio.testing
 
-from log_service.broker.metrics.endpoint import ANSWER_DEADLINE_S, MAX_CONNECTION_COUNT, REQUEST_DEADLINE_S, MetricsEndpoint
+from log_service.broker.metrics.endpoint import MAX_CONNECTION_COUNT, REQUEST_DEADLINE_S, RESPONSE_DEADLINE_S, MetricsEndpoint
 from tests.sim.network import MemoryConnection, MemoryNetwork, Weather
 
 PORT = 9404
@@ -81,7 +81,7 @@ def test_who_does_not_read_is_dropped_and_no_page_is_made_ahead_of_it() -> None:
     async def story(network: MemoryNetwork) -> None:
         connection = await connect(network)
         await connection.send_gathered([ASK])
-        await trio.sleep(ANSWER_DEADLINE_S - 1)
+        await trio.sleep(RESPONSE_DEADLINE_S - 1)
         assert 0 < made < 20, "no more than the window takes"
         await trio.sleep(2)
         received = await everything(connection)
