@@ -44,6 +44,9 @@ from log_service.state_machine.runtime import OnReply, Refuse
 T = TypeVar("T")
 Decide = Callable[[GroupCoordinatorShard, Decision[GroupRecord], Hashable], None]
 
+MAX_MEMBER_ID_PREFIX_BYTES = 32_767 - len("-00000000-0000-0000-0000-000000000000")
+"""A member id names its client, as far as the longest string of the protocol has room beside the id's own part."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestClient:
@@ -83,7 +86,8 @@ class GroupService:
         )
 
     def _new_member_id(self, prefix: str) -> str:
-        return f"{prefix}-{UUID(bytes=self._rng.randbytes(16), version=4)}"
+        kept = prefix.encode()[:MAX_MEMBER_ID_PREFIX_BYTES].decode(errors="ignore")
+        return f"{kept}-{UUID(bytes=self._rng.randbytes(16), version=4)}"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the tasks that load shards; runs until cancelled."""

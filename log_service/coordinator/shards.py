@@ -120,7 +120,11 @@ class _EncodingLog(Generic[R]):
         return self.coordinator_log.high_watermark
 
     def append(self, records: Sequence[R], wall_ms: int) -> int:
-        return self.coordinator_log.append([self.encode(record) for record in records], wall_ms)
+        try:
+            encoded = [self.encode(record) for record in records]
+        except ProtocolError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the coordinator cannot store what was asked for: {error}") from error
+        return self.coordinator_log.append(encoded, wall_ms)
 
 
 class Shards(Generic[S, R]):

@@ -102,6 +102,9 @@ class Runtime(Generic[R]):
         except KafkaError as error:
             if self._requests.pop(token, None) is not None:
                 on_reply(refuse(error))
+        except BaseException:
+            self._requests.pop(token, None)
+            raise
         return token
 
     def forget(self, token: Hashable) -> None:
@@ -155,7 +158,7 @@ class Runtime(Generic[R]):
             decide(decision, *arguments)
             if decision.records:
                 self._append(decision)
-        except KafkaError:
+        except BaseException:  # a bug of the machine costs the request, and the next one finds the state that the log has
             decision.take_back()
             raise
         if self._is_closed:

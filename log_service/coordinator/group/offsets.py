@@ -40,6 +40,9 @@ GroupOffsets = dict[TopicPartition, CommittedOffset]
 IsInUse = Callable[[str], bool]
 """Whether members of the group read a topic."""
 
+LAST_TIMESTAMP_MS = 2**63 - 1
+"""Later than this no record can say."""
+
 
 class OffsetStore:
     """Positions by group and partition."""
@@ -110,7 +113,8 @@ class OffsetStore:
         metadata = partition.committed_metadata or ""
         if len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > self._config.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        expires = NO_EXPIRY if request.retention_time_ms < 0 else decision.wall_ms + request.retention_time_ms
+        retention_ms = request.retention_time_ms
+        expires = NO_EXPIRY if retention_ms < 0 else min(decision.wall_ms + retention_ms, LAST_TIMESTAMP_MS)
         committed = CommittedOffset(
             offset=partition.committed_offset,
             leader_epoch=partition.committed_leader_epoch,

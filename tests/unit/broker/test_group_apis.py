@@ -243,3 +243,22 @@ def test_a_member_that_waits_hears_that_the_broker_stops() -> None:
         assert waited.error_code == ErrorCode.NOT_COORDINATOR
 
     tell(story)
+
+
+@pytest.mark.parametrize("instance", ["x" * 32_760, "\u00fc" * 16_380])
+def test_a_member_with_the_longest_of_names_can_join_and_be_stored(instance: str) -> None:
+    async def story(node: Story) -> None:
+        await coordinated(node)
+        join = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=6_000,
+            group_instance_id=instance,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range")],
+        )
+        joined: JoinGroupResponse = await node.ask(join, 9)
+        assert joined.error_code == ErrorCode.NONE
+        sync = SyncGroupRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id, group_instance_id=instance)
+        assert (await node.ask(sync, 4)).error_code == ErrorCode.NONE
+
+    tell(story)

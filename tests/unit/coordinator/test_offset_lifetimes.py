@@ -130,6 +130,14 @@ def test_positions_of_standalone_consumers_expire_one_by_one() -> None:
     assert story.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_a_retention_beyond_all_timestamps_keeps_a_position_for_ever() -> None:
+    story = GroupStory(CONFIG)
+    assert story.commit(1, retention_ms=2**63 - 1, api_version=4) == ErrorCode.NONE
+    story.advance(100 * HOUR_MS)
+    story.restart()
+    assert story.positions() == {"orders": 1}
+
+
 def test_a_check_of_many_groups_gives_others_the_turn_and_reaches_all() -> None:
     story = GroupStory(CONFIG)
     group_count = 2 * GROUPS_PER_EXPIRY_STEP + 1

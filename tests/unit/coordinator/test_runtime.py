@@ -180,6 +180,18 @@ def test_responses_of_reads_and_writes_wait_for_the_high_watermark_and_keep_thei
     with_leader(log, story)
 
 
+def test_what_no_record_can_hold_is_refused_and_changes_nothing() -> None:
+    replies: list[Any] = []
+
+    def story(groups: GroupService) -> None:
+        commit(groups, 1, replies, group_id="g" * 40_000)
+        groups.list_groups(ListGroupsRequest(), CLIENT, replies.append)
+
+    with_leader(MemoryLog(), story)
+    assert commit_error(replies[0]) == ErrorCode.INVALID_REQUEST
+    assert replies[1].groups == []
+
+
 def test_log_that_refuses_loses_nothing_that_was_acknowledged() -> None:
     log = MemoryLog()
     replies: list[Any] = []

@@ -143,6 +143,20 @@ def test_a_decision_that_is_refused_by_its_machine_changes_nothing_either() -> N
     assert (stage.log.batches, stage.machine.soft.members) == ([], set())
 
 
+def test_a_bug_of_the_machine_leaves_no_soft_state_and_no_request_behind() -> None:
+    stage = Stage()
+
+    def decide(decision: Decision[str], reply_to: Hashable) -> None:
+        stage.machine.write(["a"], decision, reply_to)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        stage.runtime.ask(decide, stage.heard.append, lambda error: error.code)
+    assert stage.machine.soft.members == set()
+    stage.runtime.close(CLOSED)
+    assert stage.heard == []
+
+
 def test_what_no_request_waits_for_raises_when_it_is_refused() -> None:
     stage = Stage()
     stage.log.failures = [REFUSED]
