@@ -1,8 +1,8 @@
-"""Log lines that do not flood: a few of a kind in an interval, and how many were kept back is said with the next one.
+"""Log lines that do not flood: a few of a kind in an interval. The next line of the kind says how many were kept back.
 
-Decides which lines are let through; the text and its level are the caller's. Knows neither clients nor peers.
+Decides which lines are let through. The caller chooses their kind, text and level. Knows neither clients nor peers.
 
-Invariant: what it remembers is bounded; the oldest kind is forgotten first.
+Invariant: at most ``MAX_REMEMBERED`` kinds are remembered; the kind that came longest ago is forgotten first.
 """
 
 import logging
@@ -13,7 +13,7 @@ MAX_REMEMBERED = 256
 
 
 class QuietLogger:
-    """A part's logger for lines that may come by the thousand."""
+    """A module's logger for lines that may come by the thousand: at most ``max_lines`` of a kind (``what``) within ``interval_ms``."""
 
     def __init__(self, logger: logging.Logger, now_ms: Callable[[], int], interval_ms: int = INTERVAL_MS, max_lines: int = 1) -> None:
         self._logger = logger
@@ -27,11 +27,11 @@ class QuietLogger:
         self._say(logging.INFO, what, text, args)
 
     def warning(self, what: Hashable, text: str, *args: object) -> None:
-        """The same, as a warning."""
+        """Warn as ``info`` informs."""
         self._say(logging.WARNING, what, text, args)
 
     def error(self, what: Hashable, text: str, *args: object, error: BaseException | None = None) -> None:
-        """The same, as an error, with the traceback of ``error``."""
+        """Report an error as ``info`` informs, with the traceback of ``error``."""
         self._say(logging.ERROR, what, text, args, error)
 
     def _say(self, level: int, what: Hashable, text: str, args: tuple[object, ...], error: BaseException | None = None) -> None:

@@ -1,7 +1,7 @@
 """The controller's shell: its state machine over the metadata log, for as long as this node leads the quorum.
 
-Decides when there is an active controller: ``activate`` begins one, and the end of the epoch, or ``resign``, ends it. What it decides about
-is the core's; how a decision is performed, and when its sender hears of it, is the runtime's. A request is a message of the protocol, the
+Decides when there is an active controller: ``activate`` begins one, and the end of the epoch, or ``resign``, ends it. The core
+decides on requests. The runtime performs a decision, and replies to its sender. A request is a message of the protocol, the
 same that a broker elsewhere sends, and its response too; in process neither is encoded.
 
 Invariant: a caller hears only what is so. When the disk fails, the raft driver raises in the node's nursery, and every caller here is

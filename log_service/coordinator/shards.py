@@ -1,8 +1,8 @@
 """The shards of a coordinator on this node: one state machine for each partition of the coordinator's topic that this node leads.
 
 Decides when a shard serves: it loads when this node is elected leader of its partition, and is dropped when leadership goes. Until it is
-loaded, requests hear COORDINATOR_LOAD_IN_PROGRESS; where there is no shard they hear NOT_COORDINATOR. What a shard decides is its own,
-and how a decision is performed is the runtime's. Loading is ``_load``'s alone.
+loaded, requests hear COORDINATOR_LOAD_IN_PROGRESS; where there is no shard they hear NOT_COORDINATOR. A shard decides on its requests,
+and its runtime performs the decisions.
 """
 
 import logging

@@ -338,7 +338,7 @@ def plain_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = MA
 
 
 def iterate_records(buffer: Buffer, position: int = 0, *, max_size_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-    """Yield the records of the batch at ``position``, markers of a control batch too. The checksum is the caller's to look at.
+    """Yield the records of the batch at ``position``, markers of a control batch too. The caller checks the checksum.
 
     The batch is decompressed when the first record is asked for, into at most ``max_size_bytes``.
 

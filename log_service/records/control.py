@@ -127,7 +127,7 @@ def parse_coordinator_epoch(value: bytes) -> int:
 
 
 def iterate_control_records(buffer: Buffer, position: int = 0) -> Iterator[ControlRecord]:
-    """Yield the records of the control batch at ``position``; that it is one is the caller's to know.
+    """Yield the records of the control batch at ``position``. The caller knows that it is a control batch.
 
     Raises:
         KafkaError: as ``iterate_records`` and ``parse_control_key``.

@@ -1,8 +1,8 @@
 """Where the fields of many records lie, found for all of them at once with numpy.
 
-Decides how: the records of a run of batches are seen as one buffer (the one that they were fetched into, where that can be); ``walk`` finds
-where each record ends, and from there on every step takes one field of all records. What becomes of the fields, Arrow columns or records
-that an application sees, is for others. Imported only where many records are opened, because numpy comes with it.
+The records of a run of batches are seen as one buffer: the one that they were fetched into, where that can be. ``walk`` finds where each
+record ends, and from there on every step takes one field of all records. ``columns`` makes Arrow columns of the fields, and the client's
+consumer makes records of them. Imported only where many records are opened, because numpy comes with it.
 
 Invariants: what is found equals what ``read_records`` yields for the same batches; bytes that it refuses are refused here, with the same
 code, but for headers, of which only the number is looked at. A timestamp past 64 bits wraps around, as it does in Java. A run holds less
@@ -101,7 +101,7 @@ def _timestamps(batches: Sequence[OpenBatch], deltas: Integers) -> Integers:
 
 
 def read_spans(octets: Octets, positions: Integers) -> tuple[Spans, Integers]:
-    """Return one key or value of every record, and the positions after them: whether these lie in the record is the caller's to look at."""
+    """Return one key or value of every record, and the positions after them. The caller checks that these lie in the record."""
     sizes, starts = read_varints(octets, positions, INT32_VARINT_BYTES)
     is_null = sizes < 0
     if is_null.any():

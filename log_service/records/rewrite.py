@@ -3,7 +3,7 @@
 Decides how a batch changes when records leave it, as Apache Kafka changes it. Offsets, producer fields, leader epoch and codec stay, so
 that neither readers nor producers' states notice more than gaps. The base timestamp becomes the delete horizon where there is one
 (KIP-534), else the timestamp of the first record that is left; the latest timestamp is the latest of what is left. A batch that lost all
-records is a header, which remembers a producer's last sequence. Which records leave is the caller's to know.
+records is a header, which remembers a producer's last sequence. The caller decides which records leave.
 """
 
 from collections.abc import Sequence

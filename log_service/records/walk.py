@@ -1,12 +1,13 @@
-"""Where each record of many batches ends, though a record's place is known only from all lengths before it.
+"""Where each record of many batches ends, found with numpy.
 
-Decides how that chain is followed without a step of Python for each record: it is begun at hundreds of places at once (lanes), at the
-batches' starts, which are known, and at places between that look like a record's start, and every step of numpy takes all lanes one record
-further. A lane ends where the next one began; if it steps over that place, the place was no start of a record and is given up.
+A record begins where the record before it ends, so that its place follows from all lengths before it. This module follows that chain
+without a step of Python for each record. It begins at hundreds of places at once (lanes): at the starts of batches, which are known, and at
+places between them that look like a record's start. Every step of numpy takes all lanes one record further. A lane ends where the next lane
+began. A lane that steps over that place proves that no record starts there, and the place is given up.
 
 Invariants: an end is only returned if the chain from the first record leads there; the ends agree with the batches' sizes and counts of
-records. Where anything does not fit, or lanes do not pay (few records, long ones), the chain is followed step by step, which names what is
-wrong.
+records. Where anything does not fit, or lanes do not pay (few records, long ones), the chain is followed record by record, and the
+error names what is wrong.
 """
 
 import re

@@ -3,8 +3,8 @@
 Decides where a request goes (bootstrap servers first, then the brokers that they named), when the view is too old, and how a call is tried
 again: after a retriable error the client refreshes its view and pauses, until the call's deadline. Knows nothing of records and groups.
 
-Invariants: there is at most one refresh at a time, and a task that asks meanwhile waits for that one. A refresh drops what is known only
-when the response contradicts it. Every call ends by its deadline, with the last error.
+Invariants: a task that asks for topics while a refresh is under way waits for it, and asks the cluster itself only where that refresh told
+too little. A refresh drops what is known only when the response contradicts it. Every call ends by its deadline, with the last error.
 """
 
 import logging

@@ -17,7 +17,7 @@ import trio
 
 from log_service.common.errors import KafkaError
 from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
-from log_service.records.batch import iterate_records, stamp_producer
+from log_service.records.batch import iterate_records, next_sequence, stamp_producer
 from log_service.records.builder import BatchBuilder
 from log_service.records.compression import Codec
 
@@ -194,7 +194,7 @@ class ProducerBatch:
             parts[index >= half].add_callback(index - half if index >= half else index, timestamp_ms, callback)
         if self.has_sequence:
             parts[0].number(self.producer_id, self.producer_epoch, self.base_sequence)
-            parts[1].number(self.producer_id, self.producer_epoch, (self.base_sequence + half) % (1 << 31))
+            parts[1].number(self.producer_id, self.producer_epoch, next_sequence(self.base_sequence, half))
         for part in parts:
             part.size_bytes = len(part.encoded())
         self._parts, self._callbacks, self._encoded = parts, None, bytearray()
