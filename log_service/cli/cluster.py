@@ -96,7 +96,11 @@ def features(
 
 
 def levels_of(updates: Sequence[str], upgrade_type: UpgradeType) -> dict[str, FeatureUpdate]:
-    """Return the updates that NAME=LEVEL texts ask for."""
+    """Return the updates that NAME=LEVEL texts ask for.
+
+    Raises:
+        BadParameter: a text is not NAME=LEVEL, or its level is no number.
+    """
     levels = key_values(updates, "--set")
     for name, level in levels.items():
         if not level.isdecimal():
@@ -284,7 +288,11 @@ def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, 
 
 
 def brokers_of(text: str) -> list[int]:
-    """Return node ids that are written with commas between them."""
+    """Return node ids that are written with commas between them.
+
+    Raises:
+        BadParameter: one is no number.
+    """
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise click.BadParameter(f"{text!r} is not a list of node ids like 1,2,3", param_hint="--to")

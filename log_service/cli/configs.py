@@ -247,7 +247,12 @@ def change_list(
 
 
 def change(bootstrap_servers: str, changes: dict[str, Any], named: dict[str, Any], *, dry_run: bool, as_json: bool, done: str) -> None:
-    """Make the same changes to every resource that is named, and say so."""
+    """Make the same changes to every resource that is named, and say so.
+
+    Raises:
+        UsageError: no resource is named.
+        ConfigError: no resource matches.
+    """
     topic_names, broker_ids, group_ids = named["topic_names"], named["broker_ids"], named["group_ids"]
     require_one(topics=topic_names, brokers=broker_ids, groups=group_ids, cluster=named["is_cluster"])
     with open_admin(bootstrap_servers) as admin:

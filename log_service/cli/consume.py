@@ -141,7 +141,11 @@ def bounds_of(bootstrap_servers: str, names: Sequence[str], *, read_committed: b
 
 
 def partitions_of(topics: Sequence[str], wanted: Sequence[int], bounds: Bounds) -> list[TopicPartition]:
-    """Return the partitions to read; all of them where none is named."""
+    """Return the partitions to read; all of them where none is named.
+
+    Raises:
+        ClickException: one does not exist.
+    """
     chosen = [TopicPartition(topic, partition) for topic in topics for partition in wanted]
     for where in chosen:
         if where not in bounds:
@@ -167,7 +171,11 @@ def start_reading(
 
 
 def first_offset(where: TopicPartition, offset: int, start: int, end: int) -> int:
-    """Return where reading starts: what was deleted is passed over, what is not there yet is refused."""
+    """Return where reading starts, not below ``start``; a negative offset counts back from ``end``.
+
+    Raises:
+        ClickException: the offset lies above ``end``.
+    """
     if offset > end:
         raise click.ClickException(f"{where} reaches from offset {start} to {end}: there is no {offset}")
     return max(offset if offset >= 0 else end + offset, start)

@@ -101,7 +101,11 @@ def planned(admin: BlockingAdmin, target: Target, committed: Mapping[TopicPartit
 
 
 def shifted(where: TopicPartition, before: int | None, by: int) -> int:
-    """Return a position moved by so many offsets."""
+    """Return a position moved by so many offsets.
+
+    Raises:
+        ClickException: there is no position.
+    """
     if before is None:
         raise click.ClickException(f"the group has committed nothing for {where}: there is nothing to shift")
     return before + by

@@ -98,7 +98,11 @@ def entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, int]]:
 
 
 def whole_entries(path: Path, entry_bytes: int) -> bytes:
-    """Return an index's content, which must be whole entries."""
+    """Return an index's content, entries of ``entry_bytes`` bytes each.
+
+    Raises:
+        ValueError: the content is not whole entries.
+    """
     content = path.read_bytes()
     if len(content) % entry_bytes:
         raise ValueError(f"{len(content)} bytes are not entries of {entry_bytes} bytes: the index is damaged and is rebuilt by a broker")

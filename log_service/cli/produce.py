@@ -125,7 +125,11 @@ def parse_headers(headers: tuple[str, ...]) -> list[tuple[str, bytes | None]]:
 
 
 def records_of(sources: Sequence[BinaryIO], parse: Parse, *, is_whole: bool = False) -> Iterator[NewRecord]:
-    """Iterate over the records of lines, or over files that are one record each."""
+    """Iterate over the records of lines, or over files that are one record each.
+
+    Raises:
+        ClickException: a line is not a record; those before it were sent.
+    """
     lines = (source.read() for source in sources) if is_whole else (line for source in sources for line in source)
     for number, raw in enumerate(lines, 1):
         if is_whole:

@@ -173,7 +173,11 @@ def parser(
 
 
 def from_json_line(line: bytes) -> NewRecord:
-    """Return the record that ``as_json_line`` made a line of; where it lay is ignored."""
+    """Return the record that ``as_json_line`` made a line of; where it lay is ignored.
+
+    Raises:
+        LineError: the line is no such record.
+    """
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -192,7 +196,11 @@ def from_json_line(line: bytes) -> NewRecord:
 
 
 def from_json_headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
-    """Return headers of pairs of name and value."""
+    """Return headers of pairs of name and value.
+
+    Raises:
+        LineError: they are no such pairs.
+    """
     is_pairs = isinstance(headers, list) and all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in headers)
     if not is_pairs:
         raise LineError("has headers that are not pairs of name and value")
@@ -200,7 +208,11 @@ def from_json_headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def from_json_value(value: Any, where: str) -> bytes | None:
-    """Return the bytes of a text, of base64, or null."""
+    """Return the bytes that a text or an object with base64 stands for, None for null.
+
+    Raises:
+        LineError: the value is none of these; ``where`` names it in the text.
+    """
     if value is None:
         return None
     if isinstance(value, str):

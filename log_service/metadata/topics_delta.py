@@ -83,7 +83,11 @@ class TopicsDelta:
         return delta
 
     def create_topic(self, record: TopicRecord) -> None:
-        """Add a topic without partitions."""
+        """Add a topic without partitions.
+
+        Raises:
+            MetadataError: a topic of that name is there.
+        """
         topic_id = TopicId(record.topic_id)
         if self._id_of(record.name) is not None:
             raise MetadataError(f"topic {record.name} is created twice")
@@ -91,11 +95,19 @@ class TopicsDelta:
         self._ids_by_name[record.name] = topic_id
 
     def create_partition(self, record: PartitionRecord) -> None:
-        """Add a partition, or put another one in its place."""
+        """Add a partition, or put another one in its place.
+
+        Raises:
+            MetadataError: there is no such topic.
+        """
         self._topic(record.topic_id).partitions[record.partition_id] = partition_of(record)
 
     def change_partition(self, record: PartitionChangeRecord) -> None:
-        """Change what the record names of a partition."""
+        """Change what the record names of a partition.
+
+        Raises:
+            MetadataError: there is no such topic or partition.
+        """
         topic = self._topic(record.topic_id)
         partition = topic.partition(record.partition_id)
         if partition is None:
@@ -103,7 +115,11 @@ class TopicsDelta:
         topic.partitions[record.partition_id] = changed_partition(partition, record)
 
     def clear_eligible_leaders(self, record: ClearElrRecord) -> None:
-        """Forget which replicas outside the in-sync set may lead (KIP-966), of one topic, or of all where none is named."""
+        """Forget which replicas outside the in-sync set may lead (KIP-966), of one topic, or of all where none is named.
+
+        Raises:
+            MetadataError: there is no such topic.
+        """
         for topic_id in self._named_or_all(record.topic_name):
             topic = self._topic(topic_id)
             for index, partition in list(topic.all_partitions()):
@@ -112,7 +128,11 @@ class TopicsDelta:
                     topic.partitions[index] = changed_partition(partition, cleared)
 
     def remove_topic(self, record: RemoveTopicRecord) -> str:
-        """Remove a topic with its partitions and return its name."""
+        """Remove a topic with its partitions and return its name.
+
+        Raises:
+            MetadataError: there is no such topic.
+        """
         topic = self._topic(record.topic_id)
         del self._topics[topic.topic_id]
         self._ids_by_name[topic.name] = None

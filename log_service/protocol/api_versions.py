@@ -236,7 +236,11 @@ def spec_of(key: int) -> ApiSpec:
 
 
 def is_flexible(key: int, version: int) -> bool:
-    """Whether that version of an API has compact lengths and tagged fields (KIP-482)."""
+    """Whether that version of an API has compact lengths and tagged fields (KIP-482).
+
+    Raises:
+        ProtocolError: no message of that key is known here.
+    """
     return version >= spec_of(key).first_flexible_version
 
 
@@ -248,13 +252,21 @@ def header_versions(key: int, version: int) -> tuple[int, int]:
 
 @cache
 def request_class(key: int) -> type[Any]:
-    """Import and return the class of an API's request."""
+    """Import and return the class of an API's request.
+
+    Raises:
+        ProtocolError: no message of that key is known here.
+    """
     return _load(spec_of(key).request_path)
 
 
 @cache
 def response_class(key: int) -> type[Any]:
-    """Import and return the class of an API's response."""
+    """Import and return the class of an API's response.
+
+    Raises:
+        ProtocolError: no message of that key is known here.
+    """
     return _load(spec_of(key).response_path)
 
 

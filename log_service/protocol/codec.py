@@ -57,14 +57,22 @@ def encode_chunks(message: Message, version: int, prefix: Buffer = b"") -> list[
 
 @cache
 def decoder(cls: type[Message], version: int) -> Decoder:
-    """Return the compiled decoder, compiling it at first use."""
+    """Return the compiled decoder, compiling it at first use.
+
+    Raises:
+        ProtocolError: this version is not spoken.
+    """
     _check(cls, version)
     return compile_decoder(cls, version)
 
 
 @cache
 def encoder(cls: type[Message], version: int) -> Encoder:
-    """Return the compiled encoder, compiling it at first use."""
+    """Return the compiled encoder, compiling it at first use.
+
+    Raises:
+        ProtocolError: this version is not spoken.
+    """
     _check(cls, version)
     return compile_encoder(cls, version)
 

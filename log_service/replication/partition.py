@@ -343,7 +343,11 @@ class Partition:
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < fetch_offset else None
 
     def end_offset_for_epoch(self, leader_epoch: int, current_leader_epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) of the largest epoch up to ``leader_epoch``; (-1, -1) where there is none."""
+        """Return (epoch, end offset) of the largest epoch up to ``leader_epoch``; (-1, -1) where there is none.
+
+        Raises:
+            KafkaError: what ``leading_log`` raises.
+        """
         return self._epoch_end(self.leading_log(current_leader_epoch), leader_epoch)
 
     def _epoch_end(self, log: Log, leader_epoch: int) -> tuple[int, int]:
@@ -395,7 +399,11 @@ class Partition:
         return self.leader_epoch if epoch == NO_LEADER_EPOCH else epoch
 
     def read_batches(self) -> Iterator[bytes]:
-        """Yield the whole log in chunks of whole batches, up to its end: a coordinator loads what is not safe yet, too."""
+        """Yield the whole log in chunks of whole batches, up to its end: a coordinator loads what is not safe yet, too.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
         log = self._online_log()
         return log.read_batches(log.log_start_offset, log.log_end_offset)
 

@@ -118,7 +118,11 @@ class OffsetSpec:
 
     @classmethod
     def at(cls, timestamp_ms: int) -> "OffsetSpec":
-        """The first record whose timestamp is at least ``timestamp_ms``; offset -1 if there is none."""
+        """The first record whose timestamp is at least ``timestamp_ms``; offset -1 if there is none.
+
+        Raises:
+            ValueError: the timestamp is negative.
+        """
         if timestamp_ms < 0:
             raise ValueError(f"a timestamp is not negative: {timestamp_ms}")
         return cls(timestamp=timestamp_ms)

@@ -268,7 +268,7 @@ class _Call(Generic[T]):
             raise
 
     def abandon(self) -> None:
-        """Cancel the function, and return when it has ended; what it came to is of no interest any more."""
+        """Cancel the function, and return when it has ended; its result is dropped."""
         self._submit(self.scope.cancel)
         with suppress(Exception):
             self.future.result()

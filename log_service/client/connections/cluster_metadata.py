@@ -136,7 +136,11 @@ class ClusterMetadata:
         return await self.pool.connect(Endpoint(host=known.host, port=known.port, purpose=purpose))
 
     async def controller(self) -> RpcConnection:
-        """Return a connection to the broker that clients are told is the controller, or to any broker, which forwards."""
+        """Return a connection to the broker that clients are told is the controller, or to any broker, which forwards.
+
+        Raises:
+            KafkaError: NETWORK_EXCEPTION, it cannot be reached; REQUEST_TIMED_OUT.
+        """
         if self.view.controller_id not in self.view.nodes:
             await self.refresh()
         if self.view.controller_id in self.view.nodes:

@@ -45,7 +45,11 @@ def to_bytes(content: Any) -> bytes | None:
 
 
 def serializing(serializer: Serializer | None) -> Callable[[Any], bytes | None]:
-    """Return the function that turns contents into bytes, null into null."""
+    """Return the function that turns contents into bytes, null into null.
+
+    Raises:
+        (the function) TypeError: as ``to_bytes``; and what the serializer raises.
+    """
     if serializer is None:
         return to_bytes
 
