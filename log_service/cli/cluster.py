@@ -7,7 +7,18 @@ import click
 
 from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
-from log_service.cli.output import bootstrap_option, confirm, counted, json_option, key_values, print_json, print_rows, sized, tell
+from log_service.cli.output import (
+    bootstrap_option,
+    confirm,
+    counted,
+    json_option,
+    key_values,
+    print_json,
+    print_rows,
+    refuse_both,
+    sized,
+    tell,
+)
 from log_service.client.admin.values import ElectionType, FeatureUpdate, ItemsFailed, LogDirDescription, QuorumReplica, UpgradeType
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import ErrorCode
@@ -247,7 +258,7 @@ def elect(*, partitions: tuple[str, ...], unclean: bool, yes: bool, as_json: boo
 
 
 def elected_of(admin: BlockingAdmin, wanted: Sequence[TopicPartition] | None, kind: ElectionType) -> set[TopicPartition]:
-    """Elect, and return who got a leader; that a leader was right already is no error to a person."""
+    """Elect leaders and return the partitions that got one. A partition that needs no election is no error to a person."""
     try:
         return set(admin.elect_leaders(wanted, kind))
     except ItemsFailed as error:
@@ -266,8 +277,7 @@ def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, 
     """Show the moves of partitions that are under way, or begin some, or take them back."""
     if (targets is not None or cancel) and not partitions:
         raise click.UsageError("say what to move: TOPIC or TOPIC:0,2-4")
-    if targets is not None and cancel:
-        raise click.UsageError("--to and --cancel exclude each other")
+    refuse_both({"--to": targets is not None, "--cancel": cancel})
     brokers = brokers_of(targets) if targets is not None else None
     with open_admin(bootstrap_servers) as admin:
         wanted = partitions_named(admin, partitions, "TOPIC") if partitions else None

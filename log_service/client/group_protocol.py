@@ -58,7 +58,7 @@ def decode_subscription(encoded: bytes) -> Subscription:
     """Read a subscription.
 
     Raises:
-        ProtocolError: the bytes are none.
+        ProtocolError: the bytes are no such message.
     """
     version = _version_of(encoded, SUBSCRIPTION_VERSION)
     message, _ = decode(ConsumerProtocolSubscription, version, encoded, _VERSION.size)
@@ -80,10 +80,10 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(encoded: bytes) -> tuple[TopicPartition, ...]:
-    """Read the partitions of an assignment; no bytes are no partitions.
+    """Return the partitions of an assignment; no bytes are no partitions.
 
     Raises:
-        ProtocolError: the bytes are none.
+        ProtocolError: the bytes are no such message.
     """
     if not encoded:
         return ()

@@ -164,7 +164,7 @@ class ProducerMeter:
     throttle: Spread = field(default_factory=Spread)
 
     def note_sent(self, topic: str, size_bytes: int, queued_ms: float) -> None:
-        """A batch leaves."""
+        """Count a batch that leaves."""
         if self.is_on:
             now_ms = self.now_ms()
             self.queue_time.add(queued_ms, now_ms)
@@ -172,7 +172,7 @@ class ProducerMeter:
             self._of(topic).byte += size_bytes
 
     def note_settled(self, topic: str, record_count: int, *, is_error: bool) -> None:
-        """A batch was acknowledged, or given up."""
+        """Count the records of a batch that was acknowledged, or given up."""
         if self.is_on:
             if is_error:
                 self._of(topic).error += record_count
@@ -180,16 +180,16 @@ class ProducerMeter:
                 self._of(topic).send += record_count
 
     def note_retry(self, topic: str, record_count: int) -> None:
-        """A batch goes again."""
+        """Count the records of a batch that is sent again."""
         if self.is_on:
             self._of(topic).retry += record_count
 
     def note_split(self) -> None:
-        """A batch goes again in two halves."""
+        """Count a batch that is sent again in two halves."""
         self.split_count += self.is_on
 
     def note_request(self, started_ms: int, record_count: int, throttle_time_ms: int) -> None:
-        """A response to a request came."""
+        """Count a request whose response came."""
         if self.is_on:
             now_ms = self.now_ms()
             self.request_count += 1
@@ -266,7 +266,7 @@ class ConsumerMeter:
     between_polls: Spread = field(default_factory=Spread)
 
     def note_poll(self) -> None:
-        """The application polls."""
+        """Count a poll of the application."""
         if self.is_on:
             now_ms = self.now_ms()
             if self.polled_ms >= 0:
@@ -274,7 +274,7 @@ class ConsumerMeter:
             self.polled_ms = now_ms
 
     def note_fetch(self, started_ms: int, response: FetchResponse) -> None:
-        """A response to a fetch came."""
+        """Count a fetch whose response came."""
         if self.is_on:
             now_ms = self.now_ms()
             sizes = (len(each.records) for topic in response.responses for each in topic.partitions if each.records is not None)
@@ -284,29 +284,29 @@ class ConsumerMeter:
             self.fetch_throttle.add(response.throttle_time_ms, now_ms)
 
     def note_consumed(self, record_count: int, size_bytes: int) -> None:
-        """Records were returned, responses emptied."""
+        """Count records that a poll returned, and the bytes of responses that were read to their end."""
         if self.is_on:
             self.record_count += record_count
             self.byte_count += size_bytes
 
     def note_commit(self, started_ms: int) -> None:
-        """A commit was taken."""
+        """Count a commit that the coordinator took."""
         if self.is_on:
             self.commit_count += 1
             self.commit_latency.add(self.now_ms() - started_ms, self.now_ms())
 
     def note_heartbeat(self, started_ms: int) -> None:
-        """A response to a heartbeat came."""
+        """Count a heartbeat whose response came."""
         if self.is_on:
             self.heartbeat_count += 1
             self.heartbeat_latency.add(self.now_ms() - started_ms, self.now_ms())
 
     def note_join(self) -> None:
-        """A join was sent."""
+        """Count a join that was sent."""
         self.join_count += self.is_on
 
     def note_rebalance(self, started_ms: int, *, is_failed: bool) -> None:
-        """A join ended, with an assignment or for good."""
+        """Count a join that ended, with an assignment or for good."""
         if self.is_on:
             self.rebalance_count += not is_failed
             self.failed_rebalance_count += is_failed

@@ -57,7 +57,7 @@ class Watch(Generic[K]):
         self._timer = timer
 
     def expire(self) -> None:
-        """The deadline came."""
+        """End the watch and tell the operation that its deadline has come."""
         self.cancel()
         self.operation.on_expired()
 

@@ -198,7 +198,7 @@ class RpcConnection:
         return encode_request(header, request)
 
     def _decoded(self, response_type: type[R], version: int, frame: bytearray) -> R:
-        """Bytes that are not the response close the connection."""
+        """Decode a response; bytes that are no such response close the connection."""
         try:
             _, position = parse_response_header(_key_of(response_type), version, frame)
             return decode(response_type, version, frame, position)[0]

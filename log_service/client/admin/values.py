@@ -175,22 +175,22 @@ class ConfigResource:
 
     @classmethod
     def topic(cls, name: str) -> "ConfigResource":
-        """A topic."""
+        """Return a topic."""
         return cls(resource_type=ResourceType.TOPIC, name=name)
 
     @classmethod
     def broker(cls, node_id: int) -> "ConfigResource":
-        """A broker."""
+        """Return a broker."""
         return cls(resource_type=ResourceType.BROKER, name=str(node_id))
 
     @classmethod
     def all_brokers(cls) -> "ConfigResource":
-        """What holds for every broker that says nothing else."""
+        """Return the default of all brokers, which holds for a broker without a value of its own."""
         return cls(resource_type=ResourceType.BROKER, name="")
 
     @classmethod
     def group(cls, group_id: str) -> "ConfigResource":
-        """A group."""
+        """Return a group."""
         return cls(resource_type=ResourceType.GROUP, name=group_id)
 
     def __str__(self) -> str:

@@ -170,7 +170,7 @@ class Committer:
         self._quiet.warning(error.code, "group %s: commit of %d partitions: %s", self._config.group_id, partition_count, error)
 
     def forget(self) -> None:
-        """The partitions changed: what others committed meanwhile is not known."""
+        """Forget what is committed, because the partitions changed: other members may have committed meanwhile."""
         self._committed.clear()
 
     async def _commit_once(self, offsets: Offsets) -> None:

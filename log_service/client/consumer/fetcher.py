@@ -97,7 +97,7 @@ class Fetcher:
         return f"<Fetcher buffered={self._buffered_bytes} busy={sorted(self._busy_nodes)}>"
 
     def wake(self) -> None:
-        """Something may be fetched that could not be before."""
+        """Look again: something may be fetched that could not be before."""
         self._wakeup.set()
 
     @property

@@ -116,7 +116,7 @@ class Membership:
     # What a poll does
 
     def note_poll(self, *, is_polling: bool) -> None:
-        """The application polls, or has polled."""
+        """Note that the application polls, or has polled."""
         self._is_polling = is_polling
         self._polled_ms = self._now_ms()
 
@@ -159,7 +159,7 @@ class Membership:
         raise KafkaError(error.code, str(error))
 
     def note_commit_error(self, code: ErrorCode) -> None:
-        """A commit was refused: that may mean that the group goes on without this member."""
+        """Act on a refused commit: the group may have gone on without this member."""
         if code in REJOIN_AS_NEW:
             self._lose(f"a commit was refused: {code.name}", is_member_forgotten=code is ErrorCode.UNKNOWN_MEMBER_ID)
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:

@@ -136,7 +136,7 @@ class Producer:
         partition: int | None = None,
         on_delivery: DeliveryCallback | None = None,
     ) -> Delivery:
-        """The same without waiting. Raises ``trio.WouldBlock`` where ``send`` would wait."""
+        """Take a record without waiting, as ``send`` does. Raises ``trio.WouldBlock`` where ``send`` would wait."""
         intake = self.intake
         if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
             topic, value, key, headers, timestamp_ms, partition = intake.prepared(topic, value, key, headers, timestamp_ms, partition)

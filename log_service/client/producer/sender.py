@@ -103,7 +103,7 @@ class Sender:
         return sum(self._in_flight.values())
 
     def wake(self) -> None:
-        """There is something new to look at."""
+        """Look again: there may be something new to send."""
         self._wakeup.set()
 
     def is_late_for(self, due_ms: int) -> bool:

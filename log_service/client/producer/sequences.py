@@ -47,7 +47,7 @@ class Sequences:
         self.identity = identity
 
     def forget_identity(self, producer_id: int) -> None:
-        """The broker does not take this producer id any more; another that was given meanwhile stays."""
+        """Forget a producer id that the broker does not take any more; another that was given meanwhile stays."""
         if self.identity is not None and self.identity.producer_id == producer_id:
             self.identity = None
 
@@ -57,7 +57,7 @@ class Sequences:
         return self.identity is not None and (is_known_there or not has_batches_in_flight)
 
     def note_acknowledged(self, sequence: PartitionSequence, batch: ProducerBatch) -> None:
-        """The broker took a batch: it knows the producer in that partition now."""
+        """Note that the broker took a batch: it knows the producer in that partition now."""
         sequence.acknowledged = ProducerIdentity(batch.producer_id, batch.producer_epoch)
 
     def number(self, sequence: PartitionSequence, batch: ProducerBatch) -> None:
@@ -69,7 +69,7 @@ class Sequences:
         sequence.next_sequence = next_sequence(sequence.next_sequence, batch.record_count)
 
     def start_again(self, sequence: PartitionSequence, batches: Iterable[ProducerBatch], failed: ProducerIdentity) -> None:
-        """The broker refused the partition's first outstanding batch: number all that wait anew, under another epoch.
+        """Number all waiting batches anew, under another epoch, because the broker refused the partition's first outstanding batch.
 
         The epoch rises only if it is still the one of ``failed``.
         """

@@ -50,7 +50,7 @@ class Session:
     timer_ms: int | None = None
 
     def set_back(self, deadline_ms: int, timer_ms: int | None) -> None:
-        """Be what it was: as ``Decision.stage`` does, and cheaper, for each heartbeat and each commit changes a session."""
+        """Set both back. ``Decision.stage`` could do it, but each heartbeat and each commit changes a session, and this costs less."""
         self.deadline_ms, self.timer_ms = deadline_ms, timer_ms
 
 
@@ -110,7 +110,7 @@ class ClassicGroup:
         return self.state in states
 
     def transition_to(self, state: GroupState, wall_ms: int) -> None:
-        """Change the state; only the table's ways are open."""
+        """Change the state, along ``TRANSITIONS`` only."""
         assert state in TRANSITIONS[self.state], f"{self} cannot become {state.value}"
         self.was_empty = self.state is GroupState.EMPTY
         self.state = state
@@ -132,7 +132,7 @@ class ClassicGroup:
         return not self.pending_join_members and all(member.awaiting_join is not None for member in self.members.values())
 
     def accepts(self, member_id: str, max_size: int) -> bool:
-        """Whether there is a place for a joiner. While members rejoin, places go to those who have.
+        """Whether there is a place for a joiner. During a rebalance only members that have rejoined take places.
 
         As with Kafka, a static member that comes back without its id takes a place of its own: a full group refuses it.
         """

@@ -1,4 +1,4 @@
-"""The join phase of a classic group: who is let in, when a rebalance begins, and when its generation does.
+"""The join phase of a classic group: which members are let in, when a rebalance begins, and when its generation does.
 
 It decides on JoinGroup requests and on the two timers that end a join phase. It does not know the log: what has to be stored is a
 ``GenerationRecord`` in the decision. Responses to joins need nothing stored, because a generation counts only once its leader has synced.
@@ -242,7 +242,7 @@ class Joining:
             self.complete_join(group, decision)
 
     def complete_join(self, group: ClassicGroup, decision: GroupDecision) -> None:
-        """Begin the next generation with those who joined; static members keep their place for a while longer."""
+        """Begin the next generation with the members that joined; static members keep their place for a while longer."""
         group.initial_delay_remaining_ms = None
         for member in [member for member in group.members.values() if member.awaiting_join is None]:
             if member.group_instance_id is None:

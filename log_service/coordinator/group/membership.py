@@ -57,7 +57,7 @@ class Membership:
         return ErrorCode.NONE
 
     def validate_request(self, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Check what every request of a member carries: who it is, and which generation it believes in."""
+        """Check what every request of a member carries: its ids and its generation."""
         if group.is_in(GroupState.DEAD):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = group.validate_member(member_id, group_instance_id)

@@ -1,7 +1,8 @@
 """Committed offsets of all groups of one shard: what a commit may change, what a fetch tells, and what expires.
 
 It decides which records a commit, a deletion or the passing of time asks for, and changes only in ``replay``. It does not know
-members: who may commit is checked before it is asked. Expiry follows KIP-211: a group's offsets count down only while the group is empty.
+members: the shard has checked that the sender may commit. Expiry follows KIP-211: a group's offsets count down only while the group is
+empty.
 """
 
 from collections.abc import Callable, Iterable, Iterator
