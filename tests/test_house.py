@@ -2,7 +2,10 @@
 
 import ast
 import re
-from collections.abc import Iterator
+import warnings
+from collections.abc import Collection, Iterator
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("log_service", "orchestration", "assets", "sensors")
 GENERATED = ("log_service/protocol/messages/", "log_service/protocol/stored/")
+LONG_FILE_LINES = 400
 MAX_FILE_LINES = 700
 MAX_TEST_FILE_LINES = 600
 MAX_FUNCTION_LINES = 70
@@ -19,9 +23,17 @@ UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\bNotImplementedError\b")
 WORKPLACE = re.compile(r"/work/|/tmp/peer|\bissue \d+\b", re.IGNORECASE)
 
 
+def every_source(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
 def sources(*folders: str) -> list[Path]:
-    found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
-    return [path for path in found if not str(path.relative_to(ROOT)).startswith(GENERATED)]
+    return [path for path in every_source(*folders) if not named(path).startswith(GENERATED)]
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def named(path: Path) -> str:
@@ -29,7 +41,7 @@ def named(path: Path) -> str:
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -38,7 +50,16 @@ def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 def test_file_is_short_and_opens_by_saying_what_it_is(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= MAX_FILE_LINES, "this is two files"
-    assert ast.get_docstring(ast.parse(text)), "a file opens with what it decides and what it does not know"
+    assert ast.get_docstring(parsed(path)), "a file opens with what it decides and what it does not know"
+
+
+@pytest.mark.filterwarnings("default::UserWarning")
+def test_long_files_are_told() -> None:
+    """A long file is a warning and not an error: it may hold one thought, whole."""
+    counts = {named(path): path.read_text().count("\n") for path in sources(*PRODUCT)}
+    told = [f"{count} {name}" for name, count in sorted(counts.items(), key=itemgetter(1), reverse=True) if count > LONG_FILE_LINES]
+    if told:
+        warnings.warn(f"more than {LONG_FILE_LINES} lines, of at most {MAX_FILE_LINES}: {', '.join(told)}", UserWarning, stacklevel=1)
 
 
 @pytest.mark.parametrize("path", sources("tests", "benchmarks"), ids=named)
@@ -65,3 +86,175 @@ def test_nothing_is_left_unfinished(path: Path) -> None:
         return
     found = [line for line in path.read_text().splitlines() if UNFINISHED.search(line) or WORKPLACE.search(line)]
     assert not found
+
+
+# One owner for each state
+
+OWNED_STATE = frozenset(
+    {
+        "aborted_transactions",
+        "append_refusal",
+        "cleaned_offset",
+        "high_watermark",
+        "is_closed",
+        "is_dirty",
+        "is_directory_dirty",
+        "is_offline",
+        "is_removed",
+        "isr",
+        "last_stable_offset",
+        "leader_epoch",
+        "log_end_offset",
+        "log_start_offset",
+        "maximal_isr",
+        "open_file",
+        "partition_epoch",
+        "producer_state",
+        "recovery_point",
+        "synced_bytes",
+    }
+)
+"""What recovery, replication and reads rely on: a write from outside its owner breaks an invariant that the owner states."""
+
+OTHERS_STATE: dict[tuple[str, str], str] = {
+    ("log_service/raft/replica.py", "self.effects.high_watermark"): "the replica puts the effects of its step together",
+    ("log_service/broker/handlers/produce.py", "result.log_start_offset"): "a part of the response, which this file has just made",
+    ("log_service/client/producer/accumulator.py", "batch.is_closed"): "batches are the accumulator's to fill, one record at a time",
+    ("log_service/client/producer/accumulator.py", "queue.waiting[-1].is_closed"): "batches are the accumulator's to fill",
+}
+"""(file, target): why it may be assigned there all the same."""
+
+
+def assigned_attributes(node: ast.AST) -> Iterator[ast.Attribute]:
+    """Yield the attributes that a statement assigns, adds to or deletes."""
+    match node:
+        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
+            waiting = list(targets)
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target) | ast.For(target=target) | ast.NamedExpr(target=target):
+            waiting = [target]
+        case _:
+            return
+    while waiting:
+        match waiting.pop():
+            case ast.Tuple(elts=several) | ast.List(elts=several):
+                waiting += several
+            case ast.Starred(value=one):
+                waiting.append(one)
+            case ast.Attribute() as attribute:
+                yield attribute
+
+
+def messages_imported(tree: ast.Module) -> set[str]:
+    """Return the names of protocol messages in a file: plain structures, which a handler fills field by field."""
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    generated = ("log_service.protocol.messages", "log_service.protocol.stored")
+    return {alias.asname or alias.name for node in imports if (node.module or "").startswith(generated) for alias in node.names}
+
+
+def own_names(function: ast.FunctionDef | ast.AsyncFunctionDef, messages: set[str]) -> set[str]:
+    """Return the names in a function whose attributes it may set: itself, what it has just constructed, and messages that it fills."""
+    own = {"self", "cls"}
+    for argument in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]:
+        if argument.annotation is not None and ast.unparse(argument.annotation).split(".")[0] in messages:
+            own.add(argument.arg)
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            called = ast.unparse(node.value.func).split(".")[-1].lstrip("_")
+            if called[:1].isupper() or called in {"cls", "copy"}:
+                own.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return own
+
+
+def declared_attributes(owner: ast.ClassDef) -> set[str]:
+    """Return what a class declares: fields, slots, and what its methods set on ``self``."""
+    fields = {node.target.id for node in owner.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    assigned = {
+        attribute.attr
+        for node in ast.walk(owner)
+        for attribute in assigned_attributes(node)
+        if isinstance(attribute.value, ast.Name) and attribute.value.id == "self"
+    }
+    return fields | assigned
+
+
+def others_state(tree: ast.Module) -> Iterator[str]:
+    """Yield the targets of assignments to private or owned state of an object of another file."""
+    messages = messages_imported(tree)
+    classes = {node: declared_attributes(node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+    def look_into(node: ast.AST, own: set[str], within: ast.ClassDef | None) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            for target in assigned_attributes(child):
+                name = target.attr
+                is_private = name.startswith("_") and not name.startswith("__")
+                is_own = isinstance(target.value, ast.Name) and target.value.id in own
+                is_of_this_file = any(name in declared for owner, declared in classes.items() if owner is not within)
+                if (is_private or name in OWNED_STATE) and not is_own and not is_of_this_file:
+                    yield ast.unparse(target)
+            inner_own = own | own_names(child, messages) if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else own
+            yield from look_into(child, inner_own, child if isinstance(child, ast.ClassDef) else within)
+
+    yield from look_into(tree, set(), None)
+
+
+@pytest.mark.parametrize("path", sources(*PRODUCT), ids=named)
+def test_no_file_sets_the_private_or_recovery_state_of_anothers_objects(path: Path) -> None:
+    """State has one owner that changes it: the file of its class. Others call a method of it, or hand in a value or a callback.
+
+    A target is found by its name, since the types are not known here: a name that is private, or one of ``OWNED_STATE``. A file may set it
+    on ``self``, on what the same function has just constructed, on a protocol message, and on an object whose class it declares itself.
+    """
+    assert [target for target in others_state(parsed(path)) if (named(path), target) not in OTHERS_STATE] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def f(log): log.recovery_point = 1", ["log.recovery_point"]),
+        ("def f(log): log.size, (log.is_closed, *log._rest) = 1, (2, 3)", ["log._rest", "log.is_closed"]),
+        ("def f(log): log.home.is_offline |= True", ["log.home.is_offline"]),
+        ("def f(log):\n    def g(): del log._cache", ["log._cache"]),
+        ("class A:\n    def f(self, other): other._count += 1; self._count = 0", ["other._count"]),
+        ("class B:\n    _count: int\nclass A:\n    def f(self, b): b._count += 1", []),
+        ("def f():\n    log = Log()\n    log._count = 1", []),
+        ("from log_service.protocol.messages.fetch import P\ndef f(part: P): part.high_watermark = 1", []),
+        ("def f(log): log.name = log.recovery_point", []),
+    ],
+)
+def test_the_search_for_others_state_finds_what_it_should(source: str, expected: list[str]) -> None:
+    assert sorted(others_state(ast.parse(source))) == expected
+
+
+def test_every_exception_is_still_needed() -> None:
+    found = {(named(path), target) for path in sources(*PRODUCT) for target in others_state(parsed(path))}
+    assert sorted(set(OTHERS_STATE) - found) == []
+
+
+# No import cycle
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported_modules(tree: ast.Module, modules: Collection[str]) -> set[str]:
+    """Return which of ``modules`` a file names in its imports, wherever they stand: in a function and for type checkers alone, too."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None, "imports are absolute"
+            submodules = {f"{node.module}.{alias.name}" for alias in node.names}
+            found.update(submodules if submodules <= set(modules) else {node.module, *submodules})
+    return found.intersection(modules)
+
+
+def test_no_import_cycle() -> None:
+    """Two files that need each other are one file, or one of them lacks a third that both stand on; ``TYPE_CHECKING`` hides that only."""
+    paths = {module_of(path): path for path in every_source(*PRODUCT)}
+    waiting = {module: imported_modules(parsed(path), paths) - {module} for module, path in paths.items()}
+    while free := [module for module, needed in waiting.items() if not needed & waiting.keys()]:
+        for module in free:
+            del waiting[module]
+    assert {module: sorted(needed & waiting.keys()) for module, needed in waiting.items()} == {}

@@ -59,7 +59,7 @@ class ReplicaMoves:
 
     def cancel(self, topic_partition: TopicPartition) -> None:
         """Cancel a partition's move, if there is one."""
-        self._futures.unfinished.pop(topic_partition, None)
+        self._futures.take_unfinished(topic_partition)
         target = self._targets.pop(topic_partition, None)
         if target is not None:
             target[1].cancel()

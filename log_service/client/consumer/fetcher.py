@@ -166,7 +166,7 @@ class Fetcher:
         try:
             is_empty = reader.read_into(taken, max_records)
         except RecordDeserializationError:
-            state.position, state.leader_epoch = reader.position, reader.leader_epoch
+            state.advance(reader.position, reader.leader_epoch)
             if not taken:
                 self._fetched.appendleft(fetched)
                 raise
@@ -178,7 +178,7 @@ class Fetcher:
                 raise
             self._fail(state, error)
             return True
-        state.position, state.leader_epoch = reader.position, reader.leader_epoch
+        state.advance(reader.position, reader.leader_epoch)
         if is_empty:
             self._drop(fetched)
             self._meter.note_consumed(0, fetched.size_bytes)
@@ -275,9 +275,11 @@ class Fetcher:
         if response.diverging_epoch is not None and response.diverging_epoch.end_offset >= 0:
             self._note_truncation(state, response.diverging_epoch.end_offset)
             return
-        state.high_watermark = response.high_watermark
-        state.last_stable_offset = response.last_stable_offset
-        state.log_start_offset = response.log_start_offset
+        state.note_ends(
+            high_watermark=response.high_watermark,
+            last_stable_offset=response.last_stable_offset,
+            log_start_offset=response.log_start_offset,
+        )
         if response.records is not None and len(response.records):
             self._accept_records(state, response)
 

@@ -96,6 +96,16 @@ class PartitionState:
         end = self.last_stable_offset if is_stable_only else self.high_watermark
         return None if end < 0 or self.start is not None else max(end - self.position, 0)
 
+    def advance(self, position: int, leader_epoch: int) -> None:
+        """Take note that the records before ``position`` were handed out; ``leader_epoch`` is of the last of them."""
+        self.position, self.leader_epoch = position, leader_epoch
+
+    def note_ends(self, *, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> None:
+        """Take note of what a fetch says of the log's ends."""
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+
     def seek(self, offset: int, leader_epoch: int = NO_LEADER_EPOCH) -> None:
         """Read on at ``offset``; ``leader_epoch`` is of the record before it, if that is known."""
         self.start = None
