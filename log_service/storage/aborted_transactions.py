@@ -1,9 +1,9 @@
 """The transactions in a log that readers of committed records must not see: Apache Kafka wrote them before its files came here (KIP-98).
 
 Decides that from Kafka's indexes of them (``.txnindex``) and, where one is damaged, from the log. Knows nothing of readers, and of
-compaction only that a cleaned segment has another index than those it replaces. This version begins no transactions and ends none: what is
-there when a log is opened is all that there ever is. One that is open then can never be committed here, where nobody knows its coordinator;
-it counts as aborted for readers, and compaction leaves everything from its first offset on: moved back, Kafka may commit it yet.
+compaction only that a cleaned segment has another index than those it replaces. This version begins and ends no transactions: a log has
+those that it had when it was opened. One that is still open can never be committed here, because its coordinator is not here. It counts as
+aborted for readers, and compaction leaves everything from its first offset on: Kafka may commit it after the files are moved back.
 """
 
 import logging
@@ -21,7 +21,7 @@ from log_service.storage.file_names import TXN_INDEX_SUFFIX, file_name
 from log_service.storage.producer_state import NO_OFFSET, ProducerState
 from log_service.storage.segments import Segments
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 INDEX_ENTRY = Struct(">hqqqq")
 """One entry of an index: its version, and what ``AbortedTransaction`` holds."""
 _VERSION = 0
@@ -59,7 +59,7 @@ class AbortedTransactions:
 
     @property
     def first_open_offset(self) -> int | None:
-        """Where the first one began that nobody ended, None where all have ended."""
+        """Where the first one began that has not ended, None where all have."""
         return min((first_offset for _, first_offset in self._still_open), default=None)
 
     def within(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
@@ -110,13 +110,13 @@ def load_aborted_transactions(files: Files, segments: Segments, indexed: Collect
     still_open = [(entry.producer_id, entry.current_txn_first_offset) for entry in producers if entry.current_txn_first_offset != NO_OFFSET]
     if still_open:
         told = sorted(still_open, key=itemgetter(1))[:_OPEN_TOLD]
-        _log.warning("%s: transactions that were left open count as aborted: (producer, offset) %s", segments.active.directory, told)
+        logger.warning("%s: transactions that were left open count as aborted: (producer, offset) %s", segments.active.directory, told)
     ended: list[AbortedTransaction] = []
     for path in [segment.path(TXN_INDEX_SUFFIX) for segment in segments if segment.base_offset in indexed]:
         content = files.read_bytes(path)
         entries = list(INDEX_ENTRY.iter_unpack(content[: len(content) - len(content) % INDEX_ENTRY.size]))
         if len(content) % INDEX_ENTRY.size or any(version != _VERSION or first > last for version, _, first, last, _ in entries):
-            _log.warning("%s is damaged; the log itself is searched for aborted transactions", path)
+            logger.warning("%s is damaged; the log itself is searched for aborted transactions", path)
             try:
                 return AbortedTransactions(_search(segments), still_open)
             except KafkaError as error:

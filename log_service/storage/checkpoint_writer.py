@@ -1,9 +1,10 @@
 """The checkpoints of the log directories: recovery points, log start offsets, high watermarks, offsets up to which logs are compacted.
 
-Decides which logs belong into which file, and that a file is written only when it would change. Knows nothing of when.
+Decides which logs belong into which file, and that a file is written only when it would change. ``upkeep`` decides when.
 
-Invariant: writes of one node's checkpoints follow each other, and each takes the offsets when its turn comes: a truncation that lowers a
-recovery point is never overtaken by a write that began before it. What a file says of a log was never said of an earlier one.
+Invariants: writes of one node's checkpoints follow each other, and each takes the offsets when its turn comes: a write that began before a
+truncation cannot bring back the recovery point that the truncation lowered. No file says of a log what was true of an earlier log of its
+name.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +31,7 @@ _ALL = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFS
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of the logs in ``logs``, which others fill."""
+    """Writes the checkpoints of the logs in ``logs``, which the log manager changes."""
 
     def __init__(self, files: Files, logs: Mapping[TopicPartition, Log]) -> None:
         self._files = files
@@ -63,7 +64,7 @@ class CheckpointWriter:
     def forget(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
         """Take an earlier log of that name out of the directory's files, before another one begins there; blocks, durable on return.
 
-        Or the next start would believe that the new one was durable as far as the old one was, or begins where that began.
+        Otherwise the next start would take the new log for durable as far as the old one was, or begin it where the old one began.
         """
         for name in _ALL:
             self._change(directory.path / name, topic_partition, None)
@@ -71,7 +72,7 @@ class CheckpointWriter:
     def remember(self, log: Log) -> None:
         """Write at once how far a log that came here is durable, and where it starts; blocks, durable on return.
 
-        Or the next start would take what compaction left of it for a log with a hole, and undo what DeleteRecords did.
+        Otherwise the next start would take what compaction left of it for a log with a hole, and undo what DeleteRecords did.
         """
         self._change(log.home.path / RECOVERY_POINT_CHECKPOINT, log.topic_partition, log.recovery_point)
         if log.log_start_offset > log.segments[0].base_offset:
@@ -95,7 +96,7 @@ class CheckpointWriter:
         try:
             return read_offsets(self._files, path)
         except StorageError:
-            return {}  # whoever starts believes nothing of it, either
+            return {}  # the next start does not believe a damaged file, either
 
     def write_at_end(self, directory: LogDirectory, broker_epoch: int) -> None:
         """Write what the next start needs to believe a directory whose logs were closed in order; blocks, durable on return."""

@@ -34,7 +34,7 @@ from log_service.storage.file_names import (
 from log_service.storage.log import Log
 from log_service.storage.recovery import OpenedFrom
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _LOGS_PER_CALL = 64
 _SET_ASIDE_SUFFIXES = (STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)
 
@@ -122,7 +122,7 @@ class DirectoryLoader:
             try:
                 self._loaded.logs.append(self._open_one(path, topic_partition, known))
             except StorageError as error:
-                _log.error("%s stays offline: %s", topic_partition, error)
+                logger.error("%s stays offline: %s", topic_partition, error)
                 self._loaded.damaged.append(DamagedLog(topic_partition=topic_partition, directory=path, error=error))
             except OSError as error:
                 self._error = error
@@ -139,14 +139,14 @@ class DirectoryLoader:
             elif is_set_aside(name, DELETE_DIRECTORY_SUFFIX):
                 self._files.remove_tree(self._directory / name)
             elif not name.endswith(_SET_ASIDE_SUFFIXES) and topic_partition is None and self._files.is_directory(self._directory / name):
-                _log.warning("%s is not a partition's directory and is left alone", self._directory / name)
+                logger.warning("%s is not a partition's directory and is left alone", self._directory / name)
         return partitions
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:
             return read_offsets(self._files, self._directory / name)
         except StorageError as error:
-            _log.warning("%s; everything in the directory is verified", error)
+            logger.warning("%s; everything in the directory is verified", error)
             self._loaded.broker_epoch = None
             return {}
 
@@ -154,5 +154,5 @@ class DirectoryLoader:
         try:
             return read_offsets(self._files, self._directory / name)
         except StorageError as error:
-            _log.warning("%s; %s", error, otherwise)
+            logger.warning("%s; %s", error, otherwise)
             return {}

@@ -29,7 +29,7 @@ def sync_file_system(number: int) -> None:
     """Make everything durable that was written on the file system of an open descriptor; blocks.
 
     Raises:
-        OSError: something was not written, since the descriptor was opened or the last call; it may have been anybody's.
+        OSError: something was not written, since the descriptor was opened or the last call, by this process or another.
     """
     library = ctypes.CDLL(None, use_errno=True)
     if library.syncfs(number) != 0:

@@ -242,7 +242,7 @@ class RealFiles:
                 self._follow(files, target / name)
 
     def _take(self, path: Path) -> list[RealFile]:
-        """Forget who has a path open, and return them."""
+        """Return the open files of a path, and follow it no longer."""
         directory, name = os.path.split(path)
         names = self._open_files.get(directory, {})
         files = names.pop(name, [])
@@ -284,7 +284,7 @@ class RealFiles:
             os.close(number)
 
     def write_atomically(self, path: Path, content: bytes, *, is_synced: bool = True) -> None:
-        """Replace a small file: written beside it, synced, renamed, directory synced; without the syncs where somebody else syncs later."""
+        """Replace a small file: write beside it, sync, rename, sync the directory; without the syncs where the caller syncs later."""
         temporary = temporary_path(path)
         number = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -301,7 +301,7 @@ class RealFiles:
             self.sync_directory(path.parent)
 
     def free_bytes(self, path: Path) -> int:
-        """Bytes that may still be written on the file system of ``path`` by who is not root."""
+        """Bytes that a process without root's rights may still write on the file system of ``path``."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 

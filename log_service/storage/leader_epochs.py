@@ -1,8 +1,8 @@
-"""Which leader epoch began at which offset: what truncation after an election goes by (KIP-101, KIP-279).
+"""Which leader epoch began at which offset: a follower truncates by it after an election (KIP-101, KIP-279).
 
 Decides what an epoch's end is and which entries a truncation leaves. Knows nothing of batches and elections. The file
-``leader-epoch-checkpoint`` is written by whoever owns the log: before the recovery point passes a new entry, and on close; what is missing
-after a crash is found in the batches that recovery reads.
+``leader-epoch-checkpoint`` is written by the log: before the recovery point passes a new entry, and on close. Recovery finds in the batches
+what the file lacks after a crash.
 
 Invariants: epochs and start offsets both rise strictly from entry to entry.
 """
@@ -76,7 +76,7 @@ class LeaderEpochs:
         return True
 
     def lead(self, epoch: int, start_offset: int) -> bool:
-        """Begin ``epoch`` at ``start_offset`` as the one who leads in it; says whether something changed.
+        """Begin ``epoch`` at ``start_offset`` as its leader; says whether something changed.
 
         Entries of this and later epochs go, as in Apache Kafka: they are of another cluster whose files were moved here.
         """
@@ -87,7 +87,7 @@ class LeaderEpochs:
         return self.assign(epoch, start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (largest epoch at or below ``epoch``, where it ends), as OffsetForLeaderEpoch answers.
+        """Return (largest epoch at or below ``epoch``, where it ends), as in a response to OffsetForLeaderEpoch.
 
         It is (-1, -1) where that cannot be said.
         """

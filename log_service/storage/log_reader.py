@@ -1,7 +1,7 @@
 """Finding and leasing what is in a log: by offset, by timestamp, as a range.
 
-Decides which bytes answer a read. Changes nothing, and knows nothing of who asks. Every function takes the segments as they are; the bounds
-were checked by the log.
+Decides which bytes a read returns. Changes nothing, and knows nothing of clients. Every function takes the segments as they are; the log
+has checked the bounds.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """``meta.properties``: which node of which cluster a log directory belongs to.
 
-Decides the text format (Java properties, version 1) and when a directory is somebody else's. Version 0, of brokers before KRaft, is not
-read: such a directory is migrated by Kafka first.
+Decides the text format (Java properties, version 1) and when a directory belongs to another node or cluster. Version 0, of brokers before
+KRaft, is not read: Kafka migrates such a directory first.
 """
 
 from collections.abc import Callable
@@ -69,10 +69,10 @@ def write_meta_properties(files: Files, directory: Path, properties: MetaPropert
 def claim_directory(
     files: Files, directory: Path, *, node_id: int | None, cluster_id: str | None, new_id: Callable[[], UUID]
 ) -> MetaProperties | None:
-    """Return whose the directory is: what it says, or, where it says nothing and node and cluster are given, theirs from now on.
+    """Return the node and cluster that the directory names; where it names none and both are given, it names those from now on.
 
     Raises:
-        StorageError: it is somebody else's, or the file is damaged.
+        StorageError: it belongs to another node or cluster, or the file is damaged.
     """
     properties = read_meta_properties(files, directory)
     if properties is None and node_id is not None and cluster_id is not None:
@@ -87,7 +87,7 @@ def check_owner(properties: MetaProperties, directory: Path, *, node_id: int, cl
     """Refuse a directory of another node or cluster; ``cluster_id`` None takes any.
 
     Raises:
-        StorageError: it is somebody else's.
+        StorageError: it belongs to another node or cluster.
     """
     if properties.node_id != node_id:
         text = f"{directory} belongs to node {properties.node_id}, this is node {node_id}: use the directory of this node, or an empty one"

@@ -45,7 +45,7 @@ from log_service.storage.segment_indexes import RebuiltIndexes
 from log_service.storage.segments import Segments
 from log_service.storage.sync_failures import forget_failed_sync, has_failed_sync
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _LEFTOVER_SUFFIXES = (DELETED_SUFFIX, TEMPORARY_SUFFIX)
 _PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
@@ -149,7 +149,7 @@ def _remove_leftovers(files: Files, directory: Path, names: list[str]) -> list[s
 
 @contextmanager
 def _damage_named(segment: Segment) -> Iterator[None]:
-    """Refuse a log whose batches, of which nobody expected it, are damaged."""
+    """Turn damage among batches that were synced into a ``StorageError`` that names the segment."""
     try:
         yield
     except KafkaError as error:
@@ -207,10 +207,10 @@ class _Loader:
     def write_again(self, segments: Segments) -> None:
         """Make durable what was read above the recovery point, after a sync that failed."""
         recovery_point = self._known.recovery_point
-        _log.warning("%s: a sync failed here before; everything above offset %d is written again", self._directory, recovery_point)
+        logger.warning("%s: a sync failed here before; everything above offset %d is written again", self._directory, recovery_point)
         for segment in segments.from_offset(recovery_point):
             segment.write_again()
-            if segment is not segments.active:  # whose indexes are not finished
+            if segment is not segments.active:  # the indexes of the active one are not finished
                 segment.sync_indexes()
         topic_id_path = self._directory / PARTITION_METADATA_FILE
         if self._files.exists(topic_id_path):
@@ -237,7 +237,7 @@ class _Loader:
         return Segment(self._files, self._directory, base_offset, self._config, created_ms=self._now_ms, size_bytes=size_bytes)
 
     def _complete_indexes(self, segments: list[Segment], offsets: Mapping[str, list[int]]) -> None:
-        """Build the indexes whose files are missing now, in the pool, and not when somebody reads."""
+        """Build the indexes whose files are missing now, in the pool, and not during a read."""
         indexed = set(offsets.get(OFFSET_INDEX_SUFFIX, ())).intersection(offsets.get(TIME_INDEX_SUFFIX, ()))
         for segment in segments:
             if segment.size_bytes and segment.base_offset not in indexed:
@@ -263,9 +263,10 @@ class _Loader:
         return Segments(segments), expected_offset
 
     def _boundary_fault(self, segments: list[Segment], index: int, expected_offset: int) -> str | None:
-        """Say why a segment cannot follow one that ends at ``expected_offset``. Only compaction leaves holes that nobody may cut at.
+        """Say why a segment cannot follow one that ends at ``expected_offset``. Only at holes of compaction the log may not be cut.
 
-        It works from the beginning of a log and syncs what it writes: a segment with holes of its own proves that all before it are whole.
+        Compaction works from the beginning of a log and syncs what it writes: a segment with holes of its own proves that all before it are
+        whole.
         """
         known, base_offset = self._known, segments[index].base_offset
         is_hole = base_offset > max(expected_offset, known.recovery_point, known.cleaned_offset or 0)
@@ -289,11 +290,11 @@ class _Loader:
     def _cut(self, segments: list[Segment], index: int, valid_bytes: int, fault: str) -> list[Segment]:
         """Cut the log behind ``valid_bytes`` of one segment, durably and from the end, so that a crash leaves no hole."""
         segment = segments[index]
-        _log.warning("%s: cut %d bytes that were never synced: %s", segment.path(), segment.size_bytes - valid_bytes, fault)
+        logger.warning("%s: cut %d bytes that were never synced: %s", segment.path(), segment.size_bytes - valid_bytes, fault)
         is_removed = valid_bytes == 0 and index > 0
         for later in reversed(segments[index if is_removed else index + 1 :]):
             if later is not segment:
-                _log.warning("%s: removed, it follows bytes that were cut", later.path())
+                logger.warning("%s: removed, it follows bytes that were cut", later.path())
             self._remove(later)
         self._files.sync_directory(self._directory)
         if is_removed:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from log_service.common.env import Files
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class PendingRemovals:
@@ -35,7 +35,7 @@ class PendingRemovals:
         heapq.heappush(self._heap, (due_ms, next(self._order), release))
 
     def release_all(self) -> None:
-        """Call every ``release`` now, and remove nothing: nobody reads any more."""
+        """Call every ``release`` now, and remove nothing: there are no readers any more."""
         for _, _, what in self._heap:
             if not isinstance(what, Path):
                 what()
@@ -66,4 +66,4 @@ class PendingRemovals:
                 else:
                     self._files.remove(path)
             except OSError as error:
-                _log.warning("%s could not be removed (%s); the next start tries again", path, error)
+                logger.warning("%s could not be removed (%s); the next start tries again", path, error)

@@ -1,8 +1,8 @@
 """The marker ``sync-failed`` in a partition's directory: a sync of this log failed, so that what is read may not be on the disk.
 
 After a failed sync the operating system takes the pages for written: they can still be read, and the next sync succeeds without writing
-them. A process that starts again on the same machine would acknowledge what only memory holds. So whoever sees a sync fail leaves the
-marker, and whoever opens the log next writes everything above the recovery point once more.
+them. A process that starts again on the same machine would acknowledge what only memory holds. So the log leaves the marker when a sync
+fails, and recovery writes everything above the recovery point once more.
 
 Decides the marker's name and life. Invariant: it goes only after all of that was written and synced. It need not be durable itself: a
 machine that lost its memory reads what is on the disk.
@@ -16,7 +16,7 @@ from log_service.common.env import Files
 
 MARKER_FILE = "sync-failed"
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def note_failed_sync(files: Files, directory: Path) -> None:
@@ -24,7 +24,7 @@ def note_failed_sync(files: Files, directory: Path) -> None:
     try:
         files.open(directory / MARKER_FILE).close()
     except OSError as error:
-        _log.error("%s: that a sync failed could not be noted: %s", directory, error)
+        logger.error("%s: that a sync failed could not be noted: %s", directory, error)
 
 
 def has_failed_sync(names: Collection[str]) -> bool:

@@ -1,11 +1,12 @@
-"""Segments that are open and whose files somebody removed: what they hold is read as before, and is gone with the process.
+"""Segments whose files another program removed while the node has them open: they are written once more.
 
-Decides that such a segment is written once more, from what is open, under its old name. An active one rolls first, so that what is copied
-does not grow. Nothing else tells of it: appends and syncs succeed, and the next start misses records that were acknowledged. Knows nothing
-of files that nobody has open; who reads those is told, and so is the next start.
+The open file still has its bytes until the process ends. Appends, reads and syncs succeed, so that nothing else shows the loss before the
+next start misses records that were acknowledged. Decides that the segment is copied from the open file to its old name. An active segment
+rolls first, so that what is copied does not grow. Knows nothing of removed files that are not open: a read of one fails, and so does the
+next start.
 
-Invariants: a copy gets the name only when it is durable and the segment still part of the log. Where that fails the log directory goes
-offline, unless only room is missing: to go on would be to acknowledge what cannot be kept.
+Invariants: a copy gets the name only when it is durable and the segment is still part of the log. Where that fails, the log directory goes
+offline, because the node would acknowledge what it cannot keep. A full disk is the exception: the next look tries again.
 """
 
 import errno
@@ -20,7 +21,7 @@ from log_service.storage.log import Log
 from log_service.storage.log_directory import is_full_disk
 from log_service.storage.segment import Segment
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _COPY_BYTES = 1 << 20
 
 
@@ -32,18 +33,18 @@ async def restore_vanished(files: Files, logs: Iterable[Log]) -> None:
     vanished = await files.run_in_pool(lambda: [(log, segment) for log, segment in held if _has_vanished(segment)])
     for log, segment in vanished:
         if _is_due(log, segment):
-            _log.error("%s vanished while it was in use: it is written once more from what is open", segment.path())
+            logger.error("%s vanished while it was in use: it is written once more from what is open", segment.path())
             try:
                 await _restore(log, segment)
             except KafkaError as error:
-                _log.error("%s: %s", log.topic_partition, error)
+                logger.error("%s: %s", log.topic_partition, error)
 
 
 def _has_vanished(segment: Segment) -> bool:
     try:
         return segment.open_file is not None and not segment.is_removed and not segment.files.exists(segment.path())
     except OSError:
-        return False  # nobody knows; who reads or writes there finds out
+        return False  # the disk does not say; the next read or write meets the error
 
 
 def _is_due(log: Log, segment: Segment) -> bool:

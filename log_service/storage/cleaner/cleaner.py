@@ -1,11 +1,12 @@
-"""The cleaner of a node: runs passes over compacted logs when they are due, and for whoever asks now.
+"""The cleaner of a node: runs passes over compacted logs when they are due, and at once on request.
 
-Decides which log is next (those asked for, then the filthiest), how many are cleaned at once, when logs are looked at (those of internal
+Decides which log is next (those requested, then the dirtiest), how many are cleaned at once, when logs are looked at (those of internal
 topics never less often than every 15 seconds, the others every ``log.cleaner.backoff.ms``), and what becomes of a log that cannot be
-cleaned. One pass is ``compaction``'s.
+cleaned. ``compaction`` runs one pass.
 
-Invariants: at most one pass per log at any time, and ``log.cleaner.threads`` in all, within one bound of memory. A damaged log is left as
-it is until the next start, and said so once. A pass that failed for want of a disk is tried again no sooner than after the pause.
+Invariants: there is at most one pass per log at any time, and at most ``log.cleaner.threads`` in all, within one bound of memory. The
+cleaner leaves a damaged log as it is until the next start, and logs that once. It repeats a pass that failed because of the disk no sooner
+than after the pause.
 """
 
 import logging
@@ -27,7 +28,7 @@ from log_service.storage.cleaner.swap import PassAborted
 from log_service.storage.cleaner.throttle import Throttle
 from log_service.storage.log import Log
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _OWN_TOPICS_INTERVAL_MS = 15_000
 _LOGS_PER_TURN = 256
 _PASSES_AT_ONCE = 64
@@ -35,7 +36,7 @@ _PASSING_CODES = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_
 
 
 class Cleaner:
-    """The cleaner of the logs in ``logs``, of those whose topic's configuration is known (``claimed``); others fill both."""
+    """The cleaner of those logs in ``logs`` that are ``claimed``: their topic's configuration is known. The log manager changes both."""
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class Cleaner:
                 is_full = is_full or self._now_ms() >= full_look_ms
                 while (log := await self._next_log(is_full=is_full)) is not None:
                     self._running.add(log.topic_partition)
-                    nursery.start_soon(self._clean_and_answer, log)
+                    nursery.start_soon(self._clean_and_tell, log)
                 if is_full and not self._running:
                     full_look_ms, is_full = self._now_ms() + self.config.backoff_ms, False
 
@@ -147,7 +148,7 @@ class Cleaner:
         self._wake = trio.Event()
 
     async def _next_log(self, *, is_full: bool) -> Log | None:
-        """Return the log to begin with now: one that was asked for, then the filthiest of those due; None where none is, or no room."""
+        """Return the log to clean next: one that was requested, else the dirtiest that is due; None where none is, or no thread is free."""
         if not self._is_enabled or len(self._running) >= self.config.thread_count:
             return None
         for key, asked in list(self._asked.items()):
@@ -157,9 +158,9 @@ class Cleaner:
                     return log
                 del self._asked[key]
                 asked.done.set()
-        return await self._filthiest(is_full=is_full)
+        return await self._dirtiest(is_full=is_full)
 
-    async def _filthiest(self, *, is_full: bool) -> Log | None:
+    async def _dirtiest(self, *, is_full: bool) -> Log | None:
         """Return the log with the largest dirty ratio of those due; only of internal topics unless ``is_full``."""
         found, worst_ratio, dirtiest_ratio, uncleanable = None, -1.0, 0.0, self.uncleanable
         for turn, key in enumerate(list(self._logs)):
@@ -178,7 +179,7 @@ class Cleaner:
             self.looked_ms, self.max_dirty_ratio = self._now_ms(), dirtiest_ratio
         return found
 
-    async def _clean_and_answer(self, log: Log) -> None:
+    async def _clean_and_tell(self, log: Log) -> None:
         key = log.topic_partition
         outcome = CompactionOutcome()
         try:
@@ -207,7 +208,7 @@ class Cleaner:
         if reason is None and not outcome.pass_count:
             reason = _held_back(log)
         if outcome.pass_count:
-            _log.info("%s: compacted %d bytes to %d in %d ms", key, outcome.bytes_before, outcome.bytes_after, outcome.duration_ms)
+            logger.info("%s: compacted %d bytes to %d in %d ms", key, outcome.bytes_before, outcome.bytes_after, outcome.duration_ms)
         return replace(outcome, dirty_ratio_after=cleanable.dirty_ratio, reason=reason)
 
     async def _pass(self, log: Log, cleanable: Cleanable) -> tuple[str | None, PassOutcome | None]:
@@ -244,15 +245,15 @@ class Cleaner:
         try:
             await self._checkpoints.save(log.home, lambda: self._checkpoints.write_cleaned_offsets(log.home))
         except KafkaError as error:
-            _log.warning("%s: the offset up to which it is compacted could not be written: %s", log.topic_partition, error)
+            logger.warning("%s: the offset up to which it is compacted could not be written: %s", log.topic_partition, error)
 
     def _put_off(self, key: TopicPartition, reason: str) -> str:
-        _log.info("%s was not compacted, later again: %s", key, reason)
+        logger.info("%s was not compacted, later again: %s", key, reason)
         self._retry_ms[key] = self._now_ms() + min(self.config.backoff_ms, _OWN_TOPICS_INTERVAL_MS)
         return reason
 
     def _give_up(self, log: Log, reason: str) -> str:
-        _log.error("%s is not compacted any more until the next start: %s", log.topic_partition, reason)
+        logger.error("%s is not compacted any more until the next start: %s", log.topic_partition, reason)
         self._given_up[log.topic_partition] = log, reason
         return reason
 
@@ -266,7 +267,7 @@ def _held_back(log: Log) -> str | None:
 
 
 class _Asked:
-    """A partition that somebody wants cleaned now, and what came of it."""
+    """A partition that was requested to be cleaned now, and what came of it."""
 
     def __init__(self) -> None:
         self.done = trio.Event()

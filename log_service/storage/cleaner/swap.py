@@ -7,7 +7,7 @@ its indexes are in memory and its file stays open until its files are removed.
 Invariants: a log's segments, and what it knows of aborted transactions, change in memory and on disk in one step, in which nothing else
 runs. An exchange begins only below a recovery point that is durable, so that no start takes the holes that compaction leaves for records
 that were lost. A new index of aborted transactions beside old batches does no harm, as it leaves out only those of which no batch was left;
-an old one beside new batches might, for it may name some whose marker has gone.
+an old index beside new batches might, because it may name transactions whose marker is gone.
 """
 
 import logging
@@ -31,7 +31,7 @@ from log_service.storage.file_names import (
 from log_service.storage.log import Log
 from log_service.storage.segment import Segment
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class PassAborted(Exception):  # noqa: N818 - it says what happened
@@ -130,7 +130,7 @@ def finish_exchanges(files: Files, directory: Path, names: Sequence[str], config
 
 def _finish(files: Files, directory: Path, base_offsets: list[int], config: LogConfig) -> None:
     end_offset = max(_end_offset(files, directory, base_offset, config) for base_offset in base_offsets)
-    _log.warning("%s: finishing the exchange of segments %d to %d, which a stop interrupted", directory, base_offsets[0], end_offset)
+    logger.warning("%s: finishing the exchange of segments %d to %d, which a stop interrupted", directory, base_offsets[0], end_offset)
     for name in files.list_directory(directory):
         offset = _offset_of(name, "")
         if offset is not None and base_offsets[0] <= offset < max(end_offset, base_offsets[0] + 1):

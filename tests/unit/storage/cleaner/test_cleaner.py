@@ -86,7 +86,7 @@ def play(story: Story, files: MemoryFiles | None = None, **cleaner: Any) -> Node
     return nodes[0]
 
 
-def test_dirty_logs_are_cleaned_by_the_timer_the_filthiest_first_and_others_left_alone() -> None:
+def test_dirty_logs_are_cleaned_by_the_timer_the_dirtiest_first_and_others_left_alone() -> None:
     async def story(node: Node) -> None:
         node.create(A)
         node.create(B, LogConfig())
