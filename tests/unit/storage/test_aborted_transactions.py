@@ -77,7 +77,7 @@ def test_what_kafkas_index_says_is_told_where_it_matters(is_clean: bool) -> None
     assert told(context, 6, max_bytes=1) == [(FIRST, 0), (SECOND, 3)], "their markers are still to come"
     assert told(context, 7, max_bytes=1) == [(FIRST, 0)]
     assert told(context, 8, max_bytes=1) == []
-    assert told(context, 8) == [(FIRST, 12)], "nobody can end it here"
+    assert told(context, 8) == [(FIRST, 12)], "its coordinator is not here"
 
 
 def test_a_log_without_transactions_tells_none_and_reads_nothing_for_it() -> None:
@@ -108,7 +108,7 @@ def test_a_damaged_index_is_replaced_by_what_the_log_says(content: bytes) -> Non
     assert written.read_bytes(Path("/copy/00000000000000000006.txnindex")) == index_of(ENTRIES)
 
 
-def test_where_the_log_is_damaged_too_nobody_is_told_too_little() -> None:
+def test_where_the_log_is_damaged_too_it_is_refused() -> None:
     context = filled_by_kafka()
     put_index(context, index_of(ENTRIES)[:-1])
     trio.run(context.log.close)

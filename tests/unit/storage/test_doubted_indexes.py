@@ -1,4 +1,4 @@
-"""The indexes of large segments that turn out damaged or gone when somebody needs them: built again in the pool, not on the event loop."""
+"""The indexes of large segments that turn out damaged or gone when a read needs them: built again in the pool, not on the event loop."""
 
 from pathlib import Path
 

@@ -1,6 +1,7 @@
 """What only the real disk has: short writes, syncs in threads, leases of descriptors, locks of two kinds."""
 
 import errno
+import gc
 import os
 import subprocess
 import sys
@@ -249,18 +250,20 @@ def test_free_bytes_are_those_of_the_file_system(tmp_path: Path) -> None:
 
 
 def calls_during(function: Callable[[], object]) -> int:
-    """Return how many Python functions ``function`` calls."""
+    """Return how many Python functions ``function`` calls; a collection of garbage, whose callbacks would count, waits."""
     count = 0
 
     def note(_frame: object, event: str, _argument: object) -> None:
         nonlocal count
         count += event == "call"
 
+    gc.disable()
     sys.setprofile(note)
     try:
         function()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 

@@ -197,7 +197,7 @@ def test_a_start_throws_an_unfinished_copy_away_and_knows_what_it_was_for() -> N
     node.files.write_atomically(SECOND / ours / future_logs.MOVED_HERE, b"")
     again = Node(node.files, dirs=BOTH)
     run(again.manager.load)
-    assert copies(again.files, SECOND) == [foreign], "whose that is nobody knows"
+    assert copies(again.files, SECOND) == [foreign], "it may be a copy of Apache Kafka"
     assert {key: directory.path for key, directory in again.manager.futures.unfinished.items()} == {A: SECOND}
     assert again.manager.logs[A].home.path == FIRST
 

@@ -19,7 +19,7 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("asked", "expected"),
     [
         pytest.param(-1, (-1, -1), id="undefined"),
         pytest.param(1, (1, 0), id="before all"),
@@ -30,8 +30,8 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
         pytest.param(8, (-1, -1), id="not seen yet"),
     ],
 )
-def test_end_offset_of_an_epoch(asked: int, answer: tuple[int, int]) -> None:
-    assert epochs((2, 0), (5, 10), (7, 30)).end_offset_for(asked, 42) == answer
+def test_end_offset_of_an_epoch(asked: int, expected: tuple[int, int]) -> None:
+    assert epochs((2, 0), (5, 10), (7, 30)).end_offset_for(asked, 42) == expected
 
 
 def test_an_empty_log_knows_no_epoch() -> None:

@@ -142,7 +142,7 @@ def test_a_gap_too_wide_for_relative_offsets_begins_a_segment_nearer_to_the_batc
     assert context.base_offsets(5) == [far]
 
 
-def test_flush_messages_asks_for_a_sync_before_the_answer() -> None:
+def test_flush_messages_asks_for_a_sync_before_the_response() -> None:
     context = LogContext(flush_messages=3)
     assert not context.append(batch(2)).must_sync
     assert context.append(batch(1)).must_sync

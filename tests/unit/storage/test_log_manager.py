@@ -115,7 +115,7 @@ def test_a_directory_in_use_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("other", [{"node_id": 2}, {"cluster_id": "d"}])
-def test_a_directory_of_somebody_else_is_refused(other: dict[str, Any]) -> None:
+def test_a_directory_of_another_node_or_cluster_is_refused(other: dict[str, Any]) -> None:
     files = stopped(A)
     with pytest.raises(StorageError, match="/first belongs to"):
         run(Node(files, **other).manager.load)
@@ -171,7 +171,7 @@ def test_a_log_of_another_topic_id_is_set_aside_and_left_alone() -> None:
     assert node.files.exists(FIRST / stray / "00000000000000000000.log")
 
 
-def test_logs_that_nobody_knows_are_set_aside() -> None:
+def test_logs_of_no_known_topic_are_set_aside() -> None:
     node = started(A, B)
     (path,) = node.manager.set_aside_strays(lambda log: log.topic_id == ID_A)
     assert path.name.startswith("b-1.")

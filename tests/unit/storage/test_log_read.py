@@ -1,4 +1,4 @@
-"""Reading: which batches answer a fetch, lookups by time, ranges for loaders, leases."""
+"""Reading: which batches a fetch gets, lookups by time, ranges for loaders, leases."""
 
 from pathlib import Path
 
@@ -205,7 +205,7 @@ def test_the_newest_batches_are_found_after_many() -> None:
         assert context.base_offsets(offset, max_bytes=1) == [offset // 2 * 2]
 
 
-def test_a_closed_log_answers_with_an_error_that_sends_clients_elsewhere() -> None:
+def test_a_closed_log_raises_an_error_that_sends_clients_elsewhere() -> None:
     context = three_segments()
     trio.run(context.log.close)
     with pytest.raises(KafkaError) as caught:
@@ -215,7 +215,7 @@ def test_a_closed_log_answers_with_an_error_that_sends_clients_elsewhere() -> No
         context.append_records(1)
 
 
-def test_a_file_that_somebody_removed_costs_the_request_only() -> None:
+def test_a_file_that_was_removed_costs_the_request_only() -> None:
     context = three_segments()
     context.reopen_clean()
     context.files.remove(context.directory / "00000000000000000000.log")

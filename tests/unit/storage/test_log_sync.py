@@ -140,7 +140,7 @@ def test_a_sync_that_waited_for_one_that_failed_fails_too() -> None:
 
 @pytest.mark.parametrize("is_rolled", [False, True])
 def test_a_sync_that_came_while_another_failed_does_not_end_as_if_all_were_well(is_rolled: bool) -> None:
-    """The system tells of a failed write once: whoever syncs the same file at that time is told nothing."""
+    """The operating system reports a failed write once: a second sync of the same file at that time succeeds."""
     context = LogContext()
     refusals: list[str] = []
 

@@ -123,7 +123,7 @@ def test_the_newest_whole_snapshot_is_used_and_damaged_ones_go() -> None:
     assert snapshots.latest(9) is None
 
 
-def test_a_repeated_append_is_answered_with_the_first_offsets() -> None:
+def test_a_repeated_append_returns_the_first_offsets() -> None:
     context = LogContext()
     context.append_records(3)
     first = context.append(idempotent(7, 0, 2))
@@ -151,7 +151,7 @@ def test_snapshot_holds_every_remembered_batch_the_newest_last() -> None:
 
 
 def test_producers_survive_a_clean_stop_with_all_batches_that_may_come_again() -> None:
-    """A client with several batches in flight whose answers were lost repeats the oldest first: it must not look out of order."""
+    """A client with several batches in flight whose responses were lost repeats the oldest first: it must not look out of order."""
     context = LogContext()
     context.append(idempotent(7, 0, 2))
     context.append(idempotent(7, 2, 2))

@@ -19,7 +19,7 @@ COUNT = LEAST_TOGETHER // 2 + 3
 
 
 def without_indexes(count: int = COUNT) -> tuple[MemoryFiles, dict[Path, bytes]]:
-    """Return the disk of a node that was stopped, and what its indexes held that somebody removed."""
+    """Return the disk of a node that was stopped, and what its indexes held before they were removed."""
     node = Node()
     run(node.manager.load)
     for index in range(count):

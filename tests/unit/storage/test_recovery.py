@@ -110,7 +110,7 @@ def test_a_segment_above_the_recovery_point_that_never_was_durable_ends_the_log(
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("base_offset", [2, 4])
 def test_a_segment_whose_index_is_there_vanished_and_is_named(base_offset: int, *, is_clean: bool) -> None:
-    """Files of batches are created first and removed last: an index alone means that somebody took its records away."""
+    """Files of batches are created first and removed last: an index alone means that its records were taken away."""
     context = LogContext(segment_bytes=2 * SIZE)
     context.append_records(*[1] * 6)
     if is_clean:

@@ -92,7 +92,7 @@ def test_a_read_that_is_under_way_ends(context: LogContext) -> None:
 
 
 def test_without_its_directory_a_log_takes_no_more(context: LogContext) -> None:
-    """Whoever removes all of a partition would else be answered as if what comes after were kept."""
+    """Otherwise the log would acknowledge records that it cannot keep."""
     context.files.remove_tree(context.directory)
     restore(context.log)
     assert context.log.home.is_offline

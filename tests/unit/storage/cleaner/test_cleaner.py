@@ -355,7 +355,7 @@ def test_a_pass_that_takes_longer_than_the_timer_is_waited_for_in_peace() -> Non
         with trio.CancelScope() as scope:
             trio.lowlevel.add_instrument(Turns(scope))
             await trio.sleep(600)
-        assert not scope.cancelled_caught, "somebody asks again and again"
+        assert not scope.cancelled_caught, "a caller asks again and again"
         assert node.values(A) == [b"3"]
 
     play(story, backoff_ms=100)
