@@ -376,7 +376,8 @@ class ServerConnection:
             self.close()
 
     def _close_if_drained(self) -> None:
-        if self._is_stopping and not self._responses and not self.is_sending and not self._is_held:
+        is_reader_idle = not self._is_held and self._mute_scope is None
+        if self._is_stopping and is_reader_idle and not self._responses and not self.is_sending:
             self.close()
 
     async def _send_ready(self) -> None:

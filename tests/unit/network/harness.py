@@ -17,12 +17,17 @@ from log_service.network.server import Chunk, ConnectionContext, PendingResponse
 from tests.sim import MemoryNetwork, VirtualClock
 
 
+PAUSE_MS = 60_000
+
+
 def framed(content: bytes) -> bytes:
     return struct.pack(">i", len(content)) + content
 
 
 class ScriptedHandler:
-    """Echoes, but ``wait...`` is answered when the test says so, ``none...`` never, ``bad...`` is not the protocol, ``bug...`` raises."""
+    """Echoes, but ``wait...`` is answered when the test says so, ``none...`` never, ``bad...`` is not the protocol, ``bug...`` raises, and ``pause...``
+
+    has the connection pause."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -42,6 +47,8 @@ class ScriptedHandler:
             if self.pending_is_complete:
                 answer.complete([framed(b"done")])
             return answer
+        if content.startswith(b"pause"):
+            context.mute(PAUSE_MS)
         if content.startswith(b"none"):
             return None
         if content.startswith(b"bad"):

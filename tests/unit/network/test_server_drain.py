@@ -54,6 +54,19 @@ def test_drain_handles_frames_that_wait_for_their_turn() -> None:
     play(scene, max_requests_in_flight_per_connection=2)
 
 
+def test_drain_ends_a_pause_and_handles_the_frames_behind_it() -> None:
+    async def scene(stage: Stage) -> None:
+        peer = await stage.connect()
+        await peer.send(b"pause", b"behind it")
+        assert await peer.receive() == b"pause"
+        assert stage.handler.frames == [b"pause"]
+        await stage.server.drain(10_000)
+        assert trio.current_time() < 1
+        assert [await peer.receive() for _ in range(2)] == [b"behind it", None]
+
+    play(scene)
+
+
 def test_drain_ends_at_its_deadline(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(stage: Stage) -> None:
         peer = await stage.connect()
