@@ -297,7 +297,8 @@ class ReplicaManager:
     def _delete_topic(self, topic: TopicImage) -> None:
         """Serve the topic's partitions no more; their logs follow, some in each turn of the event loop."""
         for index in sorted(topic.partitions):
-            self._unopened.pop((topic.name, index), None)
+            if self._unopened.pop((topic.name, index), None) is not None:
+                self.deletions.request(TopicPartition(topic.name, index))  # its log may be there from before this start
             partition = self.partitions.get((topic.name, index))
             if partition is not None and partition.topic_id == topic.topic_id:
                 self.deletions.request(partition.topic_partition)
@@ -361,7 +362,8 @@ class ReplicaManager:
         for index in topic.partitions:
             partition = self.partitions.get((topic.name, index))
             if partition is not None:
-                self._announce_change(partition, partition.reconfigure(config, self._clock.monotonic_ms()))
+                partition.reconfigure(config, self._clock.monotonic_ms())
+                self.announce((partition,))  # an append may wait for this replica alone, whose records count now
                 self._settle(partition)
 
     def _settle(self, partition: Partition) -> None:

@@ -16,7 +16,6 @@ from log_service.config.views import ListenerConfig, NetworkLimits
 from log_service.network.server import Chunk, ConnectionContext, PendingResponse, Response, Server, ServerBudget
 from tests.sim import MemoryNetwork, VirtualClock
 
-
 PAUSE_MS = 60_000
 
 
@@ -25,9 +24,10 @@ def framed(content: bytes) -> bytes:
 
 
 class ScriptedHandler:
-    """Echoes, but ``wait...`` is answered when the test says so, ``none...`` never, ``bad...`` is not the protocol, ``bug...`` raises, and ``pause...``
+    """Echoes, but ``wait...`` is answered when the test says so, ``none...`` never, ``bad...`` is not the protocol, ``bug...`` raises.
 
-    has the connection pause."""
+    ``pause...`` also has the connection pause.
+    """
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []

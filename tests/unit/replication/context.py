@@ -74,15 +74,28 @@ class ReplicaContext:
         self.replicas.on_image(delta, self.image)
 
     def create_topic(
-        self, name: str = "a", *, partitions: int = 1, replicas: Sequence[NodeId] = (NODE,), identity: TopicId | None = None, **configs: str
+        self,
+        name: str = "a",
+        *,
+        partitions: int = 1,
+        replicas: Sequence[NodeId] = (NODE,),
+        isr: Sequence[NodeId] = (NODE,),
+        identity: TopicId | None = None,
+        **configs: str,
     ) -> None:
-        """Create a topic whose partitions this node leads; no other replica is in sync."""
+        """Create a topic whose partitions this node leads."""
         identity = identity or topic_id(name)
         records: list[MetadataRecord] = [TopicRecord(name=name, topic_id=identity)]
         records += [config_record(name, key.replace("_", "."), value) for key, value in configs.items()]
         records += [
             PartitionRecord(
-                topic_id=identity, partition_id=index, replicas=list(replicas), isr=[NODE], leader=NODE, leader_epoch=0, partition_epoch=0
+                topic_id=identity,
+                partition_id=index,
+                replicas=list(replicas),
+                isr=list(isr),
+                leader=NODE,
+                leader_epoch=0,
+                partition_epoch=0,
             )
             for index in range(partitions)
         ]

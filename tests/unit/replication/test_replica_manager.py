@@ -9,13 +9,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
+from log_service.common.types import NO_TOPIC_ID, NodeId, TopicId, TopicPartition
 from log_service.config.views import LogConfig
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import OPENED_AT_ONCE, ReplicaListener
 from tests.sim import MemoryFiles, VirtualClock
-from tests.unit.replication.context import LOG_DIR, OTHER_DIR, Hearing, ReplicaContext, key_of, run_story, running, topic_id
+from tests.unit.replication.context import LOG_DIR, NODE, OTHER_DIR, Hearing, ReplicaContext, key_of, run_story, running, topic_id
 
 
 class Waiting:
@@ -121,6 +121,21 @@ def test_records_that_waited_for_a_sync_are_released_when_the_policy_is_dropped(
             assert context.partition().high_watermark == 0
             context.configure("flush.messages", None)
             assert context.partition().high_watermark == 1
+
+    run_story(main)
+
+
+def test_an_append_that_waits_for_this_replica_alone_is_released_when_the_policy_is_dropped() -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.files.sync_seconds = (1_000, 1_000)
+            context.create_topic("a", flush_messages="1", replicas=(NODE, NodeId(2)), isr=(NODE, NodeId(2)))
+            waiting = Waiting()
+            context.produce(b"one")
+            context.replicas.delayed_produces.watch(waiting, [key_of("a")], 1_000_000)
+            context.configure("flush.messages", None)
+            assert context.partition().acknowledgement(0, 1, needs_all=False) is ErrorCode.NONE
+            assert waiting.asked == 1
 
     run_story(main)
 
@@ -281,6 +296,22 @@ def test_a_large_topic_may_be_deleted_before_it_is_open() -> None:
             context.delete_topic("wide")
             await trio.sleep(1)
             assert not context.replicas.partitions
+
+    run_story(main)
+
+
+def test_the_logs_of_a_topic_that_is_deleted_before_it_is_open_go_too() -> None:
+    async def main() -> None:
+        files = MemoryFiles(clock=VirtualClock())
+        async with running(files) as before:
+            before.create_topic("wide", partitions=100)
+            await trio.sleep(1)
+            assert len(before.logs.logs) == 100
+        async with running(files) as context:
+            context.create_topic("wide", partitions=100)
+            context.delete_topic("wide")
+            await trio.sleep(1)
+            assert not context.logs.logs
 
     run_story(main)
 
