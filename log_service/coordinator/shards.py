@@ -1,8 +1,8 @@
 """The shards of a coordinator on this node: one state machine for each partition of the coordinator's topic that this node leads.
 
 Decides when a shard serves: it loads when this node is elected leader of its partition, and is dropped when leadership goes. Until it is
-loaded, requests hear COORDINATOR_LOAD_IN_PROGRESS; where there is no shard they hear NOT_COORDINATOR. A shard decides on its requests,
-and its runtime performs the decisions.
+loaded, requests hear COORDINATOR_LOAD_IN_PROGRESS; where there is no shard they hear NOT_COORDINATOR. A shard that cannot be loaded
+is given up, so that it holds up no request to all shards. A shard decides on its requests, and its runtime performs the decisions.
 """
 
 import logging
@@ -212,6 +212,8 @@ class Shards(Generic[S, R]):
             loaded = await self._run_in_pool(lambda: self._replay_log(led))
         except (OSError, TidelogError):
             logger.exception("coordinator shard %d could not be loaded: its groups are unavailable until this node restarts", partition)
+            if not led.is_dropped:
+                self.resign(partition)
             return
         if led.is_dropped:
             return

@@ -1,5 +1,6 @@
 """The runtime around shards: loading, responses that wait for the high watermark, refusals, and a log that refuses."""
 
+import errno
 import json
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
@@ -153,6 +154,31 @@ def test_while_it_loads_a_shard_asks_for_patience() -> None:
         assert commit_error(replies[0]) == replies[1].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     trio.run(main)
+
+
+def test_a_shard_that_cannot_be_read_is_not_coordinated_and_stands_in_no_other_ones_way() -> None:
+    replies: list[Any] = []
+
+    class Unreadable(MemoryLog):
+        def read_batches(self) -> Iterator[bytes]:
+            raise OSError(errno.EIO, "the disk")
+
+    async def main() -> None:
+        config = GroupConfig(offsets_topic_partitions=2)
+        groups = GroupService(clock=StoppedClock(), rng=Random(1), config=config, timers=TimerQueue(), run_in_pool=run_inline)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(groups.run)
+            groups.lead(MemoryLog(partition=groups.partition_for("g")))
+            groups.lead(Unreadable(partition=groups.partition_for("h")))
+            await trio.testing.wait_all_tasks_blocked()
+            commit(groups, 1, replies)
+            commit(groups, 1, replies, group_id="h")
+            groups.list_groups(ListGroupsRequest(), CLIENT, replies.append)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert [commit_error(reply) for reply in replies[:2]] == [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]
+    assert [group.group_id for group in replies[2].groups] == ["g"]
 
 
 def test_what_was_committed_is_there_after_loading_anew() -> None:
