@@ -19,7 +19,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicPartition
 from log_service.protocol.messages.maintenance import MaintenanceRequest, MaintenanceResponse, MaintenanceResult
 from log_service.replication.partition import Partition
-from log_service.storage.cleaner.figures import CompactionOutcome
+from log_service.storage.cleaner.compaction import CompactionOutcome
 
 APPLY_RETENTION = 0
 APPLY_COMPACTION = 1

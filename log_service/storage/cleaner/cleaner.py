@@ -21,8 +21,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from log_service.config.views import CleanerConfig
 from log_service.storage.checkpoint_writer import CheckpointWriter
-from log_service.storage.cleaner.compaction import Compaction, PassOutcome
-from log_service.storage.cleaner.figures import CompactionOutcome
+from log_service.storage.cleaner.compaction import Compaction, CompactionOutcome, PassOutcome
 from log_service.storage.cleaner.selection import Cleanable, is_due, look_at
 from log_service.storage.cleaner.swap import PassAborted
 from log_service.storage.cleaner.throttle import Throttle

@@ -20,7 +20,7 @@ from log_service.records.builder import build_batch
 from log_service.records.control import ControlType, build_end_transaction_marker
 from log_service.storage.aborted_transactions import AbortedTransaction, pack_index
 from log_service.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, read_offsets
-from log_service.storage.cleaner.figures import CompactionOutcome
+from log_service.storage.cleaner.compaction import CompactionOutcome
 from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
 from tests.sim.clock import EPOCH_MS, VirtualClock
