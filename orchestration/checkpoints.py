@@ -39,7 +39,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlan:
-    """What one run is to read. ``notes`` are sentences for the run's log; ``backlog`` counts offsets that the limit left for later runs."""
+    """What one run is to read. ``notes`` are sentences for the run's log; ``backlog`` counts offsets that the limit left for later runs.
+
+    A range without offsets moves a checkpoint: to the log start, where nothing is left of what the table had not read.
+    """
 
     ranges: OffsetRanges
     backlog: int
@@ -47,8 +50,8 @@ class BatchPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing new."""
-        return self.ranges.is_empty
+        """Whether there is nothing to read and no checkpoint to move."""
+        return not self.ranges.ranges
 
 
 def plan_batch(
@@ -88,10 +91,15 @@ def plan_batch(
     ranges = tuple(
         OffsetRange(partition=partition, start=starts[partition], end=starts[partition] + share)
         for partition, share in sorted(shares.items())
-        if share > 0
+        if share > 0 or _is_overtaken(committed.get(partition), starts[partition])
     )
     backlog = sum(pending.values()) - sum(shares.values())
     return BatchPlan(ranges=OffsetRanges(topic=topic, topic_id=topic_id, ranges=ranges), backlog=backlog, notes=tuple(notes))
+
+
+def _is_overtaken(checkpoint: Checkpoint | None, start: int) -> bool:
+    """Whether reading starts above the checkpoint: only where the loss of what lies between is accepted."""
+    return checkpoint is not None and start > checkpoint.next_offset
 
 
 def _start_of(

@@ -32,9 +32,13 @@ UNREACHABLE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OU
 
 @dataclass(frozen=True, slots=True)
 class ClientRangeReader:
-    """Reads a range over a connection of its own; plain values only, so that Spark's workers can take it with them."""
+    """Reads a range over a connection of its own; plain values only, so that Spark's workers can take it with them.
+
+    ``timeout_ms`` bounds the wait for each next piece of the range; the client's own limit where it is None.
+    """
 
     bootstrap_servers: str
+    timeout_ms: int | None = None
 
     def __call__(self, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """Yield the committed records of the range as Arrow batches.
@@ -42,15 +46,17 @@ class ClientRangeReader:
         :raises LogServiceError: the range cannot be read.
         """
         with _explained(self.bootstrap_servers):
-            yield from read_range_arrow(self.bootstrap_servers, TopicPartition(topic, wanted.partition), wanted.start, wanted.end)
+            place = TopicPartition(topic, wanted.partition)
+            yield from read_range_arrow(self.bootstrap_servers, place, wanted.start, wanted.end, timeout_ms=self.timeout_ms)
 
 
 class Connection:
     """A connected ``LogClient``; see there for what its methods promise."""
 
-    def __init__(self, admin: BlockingAdmin, bootstrap_servers: str) -> None:
+    def __init__(self, admin: BlockingAdmin, bootstrap_servers: str, timeout_ms: int | None = None) -> None:
         self._admin = admin
         self._bootstrap_servers = bootstrap_servers
+        self._timeout_ms = timeout_ms
 
     def __repr__(self) -> str:
         return f"<Connection {self._bootstrap_servers}>"
@@ -102,7 +108,7 @@ class Connection:
 
     def range_reader(self) -> RangeReader:
         """Return a reader that connects by itself."""
-        return ClientRangeReader(self._bootstrap_servers)
+        return ClientRangeReader(self._bootstrap_servers, self._timeout_ms)
 
     def create_topic(self, topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> None:
         """Create the topic."""
@@ -186,7 +192,7 @@ def connect(bootstrap_servers: str, *, timeout_ms: int | None = None) -> Iterato
         limits = {} if timeout_ms is None else {"default_api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
         admin = BlockingAdmin(bootstrap_servers, **limits)
     with admin:
-        yield Connection(admin, bootstrap_servers)
+        yield Connection(admin, bootstrap_servers, timeout_ms)
 
 
 def topic_id_text(topic_id: UUID) -> str:

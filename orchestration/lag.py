@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestration.checkpoints import Checkpoint, PartitionOffsets
-from orchestration.log_client import LogClient, LogServiceError
+from orchestration.log_client import LogClient, LogServiceError, TopicDescription
 from orchestration.offsets import OffsetRange
 from orchestration.tables import Lake
 
@@ -18,7 +18,7 @@ MAX_LOOKED_AT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """One partition's progress. ``pending`` is what a run could read now: up to the last stable offset."""
+    """One partition's progress in a table. ``lag`` counts records that retention removed, too; ``pending`` only what can be read."""
 
     partition: int
     log_start_offset: int
@@ -32,9 +32,14 @@ class PartitionLag:
         return max(self.high_watermark - self.committed_offset, 0)
 
     @property
+    def next_readable_offset(self) -> int:
+        """The first offset that is not committed and still in the log."""
+        return max(self.committed_offset, self.log_start_offset)
+
+    @property
     def pending(self) -> int:
-        """Offsets below the last stable offset that are not committed."""
-        return max(self.last_stable_offset - self.committed_offset, 0)
+        """What a run could read now: offsets from the next readable one to the last stable offset."""
+        return max(self.last_stable_offset - self.next_readable_offset, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +88,15 @@ def measure_lag(log: LogClient, lake: Lake, *, topic: str, table: str) -> TopicL
     :raises LogServiceError: the log service does not answer.
     """
     description = log.describe_topic(topic)
-    if description is None:
-        return None
+    return None if description is None else lag_in(log, lake, description, table)
+
+
+def lag_in(log: LogClient, lake: Lake, description: TopicDescription, table: str) -> TopicLag:
+    """Return how far ``table`` is behind a topic that is there.
+
+    :raises LogServiceError: the topic's offsets cannot be told. :raises DeltaError, OSError: the table cannot be read.
+    """
+    topic = description.topic
     offsets = log.partition_offsets(topic)
     snapshot = lake.snapshot(table)
     committed = snapshot.checkpoints(description.topic_id, [one.partition for one in offsets]) if snapshot else {}
@@ -101,9 +113,8 @@ def seconds_behind(log: LogClient, lag: TopicLag, now_s: float) -> float | None:
         return 0.0
     read = log.range_reader()
     times_s: list[float] = []
-    for one in waiting:
-        start = max(one.committed_offset, one.log_start_offset)
-        first = OffsetRange(partition=one.partition, start=start, end=start + 1)
-        with suppress(LogServiceError):  # retention was faster, or the log went away: lag is told all the same
+    with suppress(LogServiceError):  # retention was faster, or the log went away: lag is told all the same, and no more time is spent
+        for one in waiting:
+            first = OffsetRange(partition=one.partition, start=one.next_readable_offset, end=one.next_readable_offset + 1)
             times_s += [moment.timestamp() for batch in read(lag.topic, first) for moment in batch["timestamp"].to_pylist() if moment]
     return max(round(now_s - min(times_s), 3), 0.0) if times_s else None

@@ -77,7 +77,10 @@ class RangeReader(Protocol):
     """Reads the records of one offset range. Has to survive pickling: Spark's Python workers call it, too."""
 
     def __call__(self, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-        """Yield batches of ``RECORD_SCHEMA`` until the position has reached ``wanted.end``; committed records only."""
+        """Yield batches of ``RECORD_SCHEMA`` until the position has reached ``wanted.end``; committed records only.
+
+        :raises LogServiceError: also where the partition does not reach ``wanted.end`` within the reader's deadline.
+        """
         ...
 
 

@@ -2,19 +2,21 @@
 
 Decides nothing itself: it asks the log service, the lake and Dagster's runs, and hands what it found to ``decide_runs`` and
 ``decide_events``. A tick waits up to ``wait_s``, far below the limit of a tick, because the daemon pauses between ticks. A log service
-that is away is a reason to skip, never an error.
+that is away is a reason to skip, never an error; a topic or a table that cannot be looked at is passed over, and the tick says so.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import dagster as dg
 from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
+from deltalake.exceptions import DeltaError
 
 from orchestration.checkpoints import Checkpoint
 from orchestration.instance import UNFINISHED
-from orchestration.lag import TopicLag, measure_lag, seconds_behind
+from orchestration.lag import TopicLag, lag_in, seconds_behind
 from orchestration.log_client import LogClient, LogServiceError
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
@@ -55,11 +57,29 @@ class Watch:
     minimum_interval_s: float
     objectives: Mapping[dg.AssetKey, int] = field(default_factory=dict)
     clock: Clock = Clock()
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why a table could not be looked at, by table: it is left alone until the next tick."""
 
     def lags(self) -> dict[str, TopicLag]:
-        """Return, by table, how far each is behind; tables whose topic does not exist are left out."""
-        found = {one.table: measure_lag(self.log, self.lake, topic=one.topic, table=one.table) for one in self.feeds}
-        return {table: lag for table, lag in found.items() if lag is not None}
+        """Return, by table, how far each is behind; tables without a topic, and those that cannot be looked at, are left out.
+
+        :raises LogServiceError: the log service does not answer at all.
+        """
+        found: dict[str, TopicLag] = {}
+        for one in self.feeds:
+            description = None if one.table in self.failures else self.log.describe_topic(one.topic)
+            if description is not None:
+                with self._isolated(one.table):
+                    found[one.table] = lag_in(self.log, self.lake, description, one.table)
+        return found
+
+    @contextmanager
+    def _isolated(self, table: str) -> Iterator[None]:
+        """Note what fails for one table, so that the others go on."""
+        try:
+            yield
+        except (LogServiceError, DeltaError, OSError) as error:
+            self.failures[table] = str(error).strip() or type(error).__name__
 
     def states(self, lags: Mapping[str, TopicLag]) -> list[TableState]:
         """Return what decides about runs, for the tables of ``lags``."""
@@ -91,11 +111,12 @@ class Watch:
     def verdicts(self, lags: Mapping[str, TopicLag]) -> dict[str, Verdict]:
         """Return the verdicts on the tables that have an objective."""
         now_ms = int(self.clock.now_s() * 1000)
-        return {
-            feed.table: judge(self.log, lags[feed.table], self.objectives[feed.asset_key], now_ms)
-            for feed in self.feeds
-            if feed.table in lags and feed.asset_key in self.objectives
-        }
+        found: dict[str, Verdict] = {}
+        for feed in self.feeds:
+            if feed.table in lags and feed.asset_key in self.objectives:
+                with self._isolated(feed.table):
+                    found[feed.table] = judge(self.log, lags[feed.table], self.objectives[feed.asset_key], now_ms)
+        return found
 
     def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
         """Wait for records beyond those that were seen, until something waiting may be due, or for the end of a run that is in the way."""
@@ -214,6 +235,8 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
                     for feed in feeds
                     if feed.table in findings.decision.start
                 ]
+                for table, why in watch.failures.items():
+                    context.log.error("the table %s cannot be looked at: %s", table, why)
                 return sensor_result(watch, findings, requests, Progress.from_cursor(context.cursor), new_events)
         except LogServiceError as error:
             return dg.SkipReason(str(error))
@@ -262,7 +285,7 @@ def sensor_result(
     events += [verdict_event(by_table[table], findings.verdicts[table]) for table in told.judged]
     return dg.SensorResult(
         run_requests=list(requests),
-        skip_reason=None if requests else dg.SkipReason(skip_reason(findings, feeds)),
+        skip_reason=None if requests else dg.SkipReason(skip_reason(findings, feeds, watch.failures)),
         cursor=told.progress.to_cursor(),
         asset_events=events,
     )
@@ -311,9 +334,9 @@ def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.Asse
     )
 
 
-def skip_reason(findings: Findings, feeds: Sequence[TopicFeed]) -> str:
-    """Return why a tick started nothing."""
-    missing = sorted({feed.topic for feed in feeds if feed.table not in findings.lags})
+def skip_reason(findings: Findings, feeds: Sequence[TopicFeed], failures: Mapping[str, str]) -> str:
+    """Return why a tick started nothing. ``failures`` says, by table, why it could not be looked at."""
+    missing = sorted({feed.topic for feed in feeds if feed.table not in findings.lags and feed.table not in failures})
     parts = ["no new records"]
     if findings.decision.in_flight:
         parts = [f"a run is in flight of {', '.join(findings.decision.in_flight)}"]
@@ -321,4 +344,5 @@ def skip_reason(findings: Findings, feeds: Sequence[TopicFeed]) -> str:
         parts = ["new records wait for their table's interval"]
     if missing:
         parts.append(f"topics that do not exist: {', '.join(missing)}")
+    parts += [f"the table {table} cannot be looked at: {why}" for table, why in sorted(failures.items())]
     return "; ".join(parts)

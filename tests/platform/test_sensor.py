@@ -44,11 +44,14 @@ class World:
             """Orders."""
             return records
 
+        self.assets = [topic_asset(ORDERS), clean_orders]
+        self.checks = [lag_objective(clean_orders, within_s=60)]
+        self.define()
+
+    def define(self, *more: dg.AssetsDefinition) -> None:
+        """Let the project consist of the table of orders, and ``more``."""
         self.repository = dg.Definitions(
-            assets=[topic_asset(ORDERS), clean_orders],
-            asset_checks=[lag_objective(clean_orders, within_s=60)],
-            sensors=[self.sensor],
-            resources=default_resources(),
+            assets=[*self.assets, *more], asset_checks=self.checks, sensors=[self.sensor], resources=default_resources()
         ).get_repository_def()
 
     def sleep(self, seconds: float) -> None:
@@ -268,3 +271,40 @@ def test_records_that_come_all_the_time_do_not_make_a_tick_spin(world: World) ->
     result = world.tick()
     assert started(result) == []
     assert len(world.log.waits) <= 16
+
+
+def test_records_that_retention_took_unread_start_a_run_that_says_so_and_hold_up_no_tick(world: World) -> None:
+    append(world, 3)
+    world.commit(1)
+    world.log.delete_records("orders", {0: 3})
+    began_s = world.now_s
+    result = world.tick()
+    assert started(result) == ["clean_orders"]
+    assert told(result)["AssetObservation"]["lag"] == 2
+    assert world.now_s - began_s <= 15
+    assert world.log.reads == []
+
+
+def test_a_table_that_cannot_be_looked_at_leaves_the_others_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(world, 3)
+    others = world.log.add_topic("others")
+    others.partitions[0].append(b"{}")
+
+    @spark_table(topic=TopicSpec(name="others", schema="id STRING"))
+    def clean_others(records: Any) -> Any:
+        """Others."""
+        return records
+
+    world.define(clean_others)
+    asked = world.log.partition_offsets
+
+    def refuse(topic: str) -> Any:
+        if topic == "orders":
+            raise LogServiceError("the partition orders-0 has no leader")
+        return asked(topic)
+
+    monkeypatch.setattr(world.log, "partition_offsets", refuse)
+    assert started(world.tick()) == ["clean_others"]
+    others.partitions[0].log_end_offset = others.partitions[0].log_start_offset
+    skipped = world.tick()
+    assert "the table clean_orders cannot be looked at: the partition orders-0 has no leader" in skipped.skip_reason.skip_message

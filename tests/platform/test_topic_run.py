@@ -20,7 +20,7 @@ from orchestration.transforms.parsing import parse
 from orchestration.transforms.reading import read_batch
 from orchestration.transforms.results import chosen_rows
 from orchestration.transforms.topic_run import run_topic_table
-from tests.platform.pipeline import SUITE, Notes, letters_of, order, orders_table, rows_of, run_context
+from tests.platform.pipeline import SUITE, Notes, append_order, letters_of, order, orders_table, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 
 pytestmark = pytest.mark.platform
@@ -321,3 +321,23 @@ def test_a_blocking_expectation_sees_every_row_and_a_sample_says_that_it_is_one(
         assert small.is_met
         assert (small.observed["rows"], small.observed["of_rows"]) == (5, 50)
         assert result.failures == ()
+
+
+def test_where_retention_took_all_that_was_unread_an_accepted_loss_moves_the_checkpoint(
+    log: MemoryLog, lake_root: Path, spark: Any
+) -> None:
+    append_order(log, "a")
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    append_order(log, "b")
+    log.delete_records("orders", {0: 2})
+    with pytest.raises(ProgressError, match=r"\[1, 2\) were removed"):
+        run_topic_table(orders_table(), run_context(log, lake_root, spark))
+
+    notes = Notes()
+    run_topic_table(orders_table(), run_context(log, lake_root, spark, is_loss_accepted=True, reporter=notes))
+
+    assert Lake(lake_root).existing("clean_orders").checkpoints("id-of-orders", [0])[0].next_offset == 2
+    assert "going on without them" in notes.notes[0]
+    append_order(log, "c")
+    run_topic_table(orders_table(), run_context(log, lake_root, spark))
+    assert rows_of(lake_root) == [(0, 0, "a"), (0, 2, "c")]

@@ -49,6 +49,8 @@ class MemoryReader:
         partition = self.topics[topic].partitions[wanted.partition]
         if wanted.start < partition.log_start_offset:
             raise LogServiceError("OFFSET_OUT_OF_RANGE")
+        if wanted.end > partition.log_end_offset:
+            raise LogServiceError(f"REQUEST_TIMED_OUT: the partition stood still at {partition.log_end_offset}")
         chosen = [(offset, *partition.records[offset]) for offset in sorted(partition.records) if offset in wanted]
         for at in range(0, len(chosen), 1_000):
             columns = list(zip(*chosen[at : at + 1_000], strict=True))

@@ -82,6 +82,14 @@ def test_records_removed_before_they_were_read_are_refused_unless_the_loss_is_ac
     assert "[3, 8)" in planned.notes[0]
 
 
+def test_where_nothing_is_left_to_read_an_accepted_loss_moves_the_checkpoint_to_the_log_start() -> None:
+    planned = plan(state(0, 12, 12), state(1, 0, 4), committed={0: at(3), 1: at(4)}, is_loss_accepted=True)
+    assert str(planned.ranges) == "0:[12,12)"
+    assert planned.ranges.ends() == {0: 12}
+    assert not planned.is_empty
+    assert plan(state(0, 12, 12), committed={0: at(12)}, is_loss_accepted=True).is_empty
+
+
 def test_an_epoch_that_ends_below_the_checkpoint_or_is_unknown_is_refused() -> None:
     committed = {0: at(9, leader_epoch=3)}
     assert str(plan(state(0, 0, 12), committed=committed, epoch_ends={0: 9}).ranges) == "0:[9,12)"

@@ -78,3 +78,16 @@ def test_only_the_partitions_that_lag_most_are_looked_at() -> None:
         partition.skip(number)
     assert seconds_behind(log, lag_behind(log), 4.0) == 3.0
     assert sorted(partition for _, partition, _, _ in log.reads) == list(range(3, MAX_LOOKED_AT + 3))
+
+
+def test_a_partition_that_was_emptied_before_it_was_read_has_nothing_to_wait_for() -> None:
+    log = MemoryLog()
+    emptied, other = log.add_topic("t", 2).partitions
+    for seconds in (100, 200):
+        emptied.append(b"", timestamp_ms=seconds * 1000)
+        other.append(b"", timestamp_ms=seconds * 1000)
+    log.delete_records("t", {0: 2})
+    lag = lag_behind(log, p0=1, p1=1)
+    assert [one.pending for one in lag.partitions] == [0, 1]
+    assert seconds_behind(log, lag, 500.0) == 300.0
+    assert log.reads == [("t", 1, 1, 2)]
