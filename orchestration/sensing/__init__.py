@@ -2,7 +2,7 @@
 
 ``new_records`` decides which tables have something to read, ``topic_sensor`` waits for it; ``progress`` decides what of watermarks and lag
 is worth an event; ``objectives`` judges whether tables keep up; ``automation`` evaluates the conditions of everything downstream;
-``schema_drift`` and ``run_failures`` watch the lake and the runs.
+``schema_drift`` and ``run_failures`` watch the lake and the runs; ``watchdog`` watches the sensors.
 """
 
 from orchestration.sensing.automation import automation_sensor
@@ -13,6 +13,7 @@ from orchestration.sensing.run_failures import decide_alert, run_failure_alerts
 from orchestration.sensing.schema_drift import decide_drift, schema_drift_sensor
 from orchestration.sensing.standard import standard_sensors
 from orchestration.sensing.topic_sensor import topic_sensor
+from orchestration.sensing.watchdog import decide_sensor_alert, watchdog_sensor
 
 __all__ = [
     "Progress",
@@ -23,9 +24,11 @@ __all__ = [
     "decide_events",
     "decide_keeps_up",
     "decide_runs",
+    "decide_sensor_alert",
     "lag_objective",
     "run_failure_alerts",
     "schema_drift_sensor",
     "standard_sensors",
     "topic_sensor",
+    "watchdog_sensor",
 ]

@@ -1,4 +1,4 @@
-"""Objectives of lag: every record of a topic is in its table within so many seconds. An asset check per table, which the topic sensor
+"""Objectives of lag: every record of a topic is in its table within so many seconds. An asset check per table, which the watchdog
 evaluates.
 
 Decides exactly and cheaply: the log says which offset was the first one so many seconds ago, and whatever lies below it must be committed.

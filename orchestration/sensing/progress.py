@@ -6,7 +6,7 @@ became zero is told at once. The cursor is a memory of what was told, never a ch
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orchestration.lag import TopicLag
 
@@ -23,11 +23,16 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Everything that was told: watermarks by topic, lag and verdicts on objectives by table."""
+    """Everything that was told: watermarks by topic, lag and verdicts on objectives by table, the last alert by its subject."""
 
     watermarks: Mapping[str, Told] = field(default_factory=dict)
     lags: Mapping[str, Told] = field(default_factory=dict)
     verdicts: Mapping[str, Told] = field(default_factory=dict)
+    alerts: Mapping[str, str] = field(default_factory=dict)
+
+    def with_alerts(self, alerts: Mapping[str, str]) -> "Progress":
+        """Return what was told together with ``alerts``: which occurrence of a subject was told last."""
+        return replace(self, alerts={**self.alerts, **alerts})
 
     @classmethod
     def from_cursor(cls, cursor: str | None) -> "Progress":
@@ -37,16 +42,19 @@ class Progress:
             kinds = {
                 name: {key: Told(value=str(one[0]), at_s=float(one[1])) for key, one in stored.get(name, {}).items()} for name in KINDS
             }
+            alerts = {str(subject): str(occurrence) for subject, occurrence in stored.get(ALERTS, {}).items()}
         except (ValueError, TypeError, AttributeError, LookupError):
             return cls()
-        return cls(**kinds)
+        return cls(**kinds, alerts=alerts)
 
     def to_cursor(self) -> str:
         """Return the text that ``from_cursor`` reads."""
-        return json.dumps({name: {key: [one.value, one.at_s] for key, one in sorted(getattr(self, name).items())} for name in KINDS})
+        told = {name: {key: [one.value, one.at_s] for key, one in sorted(getattr(self, name).items())} for name in KINDS}
+        return json.dumps({**told, ALERTS: dict(sorted(self.alerts.items()))} if self.alerts else told)
 
 
 KINDS = ("watermarks", "lags", "verdicts")
+ALERTS = "alerts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +82,12 @@ def decide_events(lags: Mapping[str, TopicLag], told: Progress, now_s: float, ve
             topics[lag.topic] = Told(value=watermark, at_s=now_s)
         if is_due(told.lags.get(table), str(lag.lag), now_s, is_urgent=lag.lag == 0):
             tables[table] = Told(value=str(lag.lag), at_s=now_s)
-    progress = Progress(watermarks={**told.watermarks, **topics}, lags={**told.lags, **tables}, verdicts={**told.verdicts, **judged})
+    progress = replace(
+        told,
+        watermarks={**told.watermarks, **topics},
+        lags={**told.lags, **tables},
+        verdicts={**told.verdicts, **judged},
+    )
     return EventDecision(topics=tuple(topics), tables=tuple(tables), judged=tuple(judged), progress=progress)
 
 

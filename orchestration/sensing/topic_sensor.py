@@ -21,7 +21,6 @@ from orchestration.log_client import LogClient, LogServiceError
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.new_records import RunDecision, TableState, decide_runs
-from orchestration.sensing.objectives import Verdict, judge, objectives, verdict_event
 from orchestration.sensing.progress import Progress, decide_events, partition_rows
 from orchestration.settings import load_settings
 from orchestration.tables import Lake
@@ -55,7 +54,6 @@ class Watch:
     instance: dg.DagsterInstance
     feeds: Sequence[TopicFeed]
     minimum_interval_s: float
-    objectives: Mapping[dg.AssetKey, int] = field(default_factory=dict)
     clock: Clock = Clock()
     failures: dict[str, str] = field(default_factory=dict)
     """Why a table could not be looked at, by table: it is left alone until the next tick."""
@@ -108,16 +106,6 @@ class Watch:
             minimum_interval_s=interval_s,
         )
 
-    def verdicts(self, lags: Mapping[str, TopicLag]) -> dict[str, Verdict]:
-        """Return the verdicts on the tables that have an objective."""
-        now_ms = int(self.clock.now_s() * 1000)
-        found: dict[str, Verdict] = {}
-        for feed in self.feeds:
-            if feed.table in lags and feed.asset_key in self.objectives:
-                with self._isolated(feed.table):
-                    found[feed.table] = judge(self.log, lags[feed.table], self.objectives[feed.asset_key], now_ms)
-        return found
-
     def wait(self, lags: Mapping[str, TopicLag], decision: RunDecision, deadline_s: float) -> None:
         """Wait for records beyond those that were seen, until something waiting may be due, or for the end of a run that is in the way."""
         limit_s = deadline_s - self.clock.now_s()
@@ -152,11 +140,10 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a tick ended with; ``verdicts`` are on the tables that have an objective."""
+    """What a tick ended with."""
 
     lags: Mapping[str, TopicLag]
     decision: RunDecision
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
 
 
 def watch_until(watch: Watch, deadline_s: float) -> Findings:
@@ -165,7 +152,7 @@ def watch_until(watch: Watch, deadline_s: float) -> Findings:
         lags = watch.lags()
         decision = decide_runs(watch.states(lags), watch.clock.now_s())
         if decision.start or watch.clock.now_s() >= deadline_s:
-            return Findings(lags=lags, decision=decision, verdicts=watch.verdicts(lags))
+            return Findings(lags=lags, decision=decision)
         watch.wait(lags, decision, deadline_s)
 
 
@@ -226,7 +213,6 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
                     instance=context.instance,
                     feeds=feeds,
                     minimum_interval_s=settings.minimum_interval_s,
-                    objectives=objectives(context.repository_def.asset_checks_defs_by_key.values()),
                     clock=used,
                 )
                 findings = watch_until(watch, deadline_s)
@@ -272,17 +258,16 @@ def sensor_result(
     progress: Progress,
     first_events: Sequence[dg.AssetObservation] = (),
 ) -> dg.SensorResult:
-    """Return what a tick tells Dagster: ``first_events``, runs to start, watermarks, lag, verdicts."""
+    """Return what a tick tells Dagster: ``first_events``, runs to start, watermarks, lag."""
     feeds, now_s = watch.feeds, watch.clock.now_s()
     by_table = {feed.table: feed for feed in feeds}
-    told = decide_events(findings.lags, progress, now_s, {table: one.text for table, one in findings.verdicts.items()})
+    told = decide_events(findings.lags, progress, now_s)
     watermarks = {lag.topic: lag for lag in findings.lags.values()}
-    events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = [*first_events]
+    events: list[dg.AssetMaterialization | dg.AssetObservation] = [*first_events]
     events += [watermark_event(watermarks[topic]) for topic in told.topics]
     for table in told.tables:
         lag = findings.lags[table]
         events.append(lag_event(by_table[table], lag, seconds_behind(watch.log, lag, now_s)))
-    events += [verdict_event(by_table[table], findings.verdicts[table]) for table in told.judged]
     return dg.SensorResult(
         run_requests=list(requests),
         skip_reason=None if requests else dg.SkipReason(skip_reason(findings, feeds, watch.failures)),

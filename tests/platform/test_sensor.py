@@ -133,7 +133,6 @@ def test_records_start_one_run_of_their_table_and_are_told(world: World) -> None
     assert told(result) == {
         "AssetMaterialization": {"high_watermark": 3, "records_retained": 3, "partitions": 1},
         "AssetObservation": {"lag": 3, "seconds_behind": pytest.approx(world.now_s - oldest_s), "high_watermark": 3, "committed_offset": 0},
-        "AssetCheckEvaluation": {"late_records": 3, "lag": 3, "within_seconds": 60},
     }
     assert {event.asset_key for event in result.asset_events} == {KEY, TOPIC_KEY}
 
@@ -169,7 +168,6 @@ def test_what_was_read_starts_nothing_and_lag_is_told_to_be_zero(world: World) -
     assert started(result) == []
     assert told(result) == {
         "AssetObservation": {"lag": 0, "seconds_behind": 0.0, "high_watermark": 3, "committed_offset": 3},
-        "AssetCheckEvaluation": {"late_records": 0, "lag": 0, "within_seconds": 60},
     }
     assert told(world.tick()) == {}
 
@@ -245,7 +243,7 @@ def test_a_lost_cursor_costs_a_repeated_event_and_nothing_else(world: World) -> 
     world.cursor = None
     result = world.tick()
     assert started(result) == []
-    assert set(told(result)) == {"AssetMaterialization", "AssetObservation", "AssetCheckEvaluation"}
+    assert set(told(result)) == {"AssetMaterialization", "AssetObservation"}
 
 
 def test_a_run_is_started_with_its_own_checks_only(world: World) -> None:

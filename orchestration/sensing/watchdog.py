@@ -1,0 +1,143 @@
+"""Watches what watches: it judges the lag objectives, and tells of sensors that fail or hang.
+
+The topic sensor waits for records, so a tick of it may take long, or fail. Objectives are judged here, by ticks of their own, so that a
+topic sensor that does neither start runs nor tell lag is noticed by what it should have done. Each table is judged apart: one that cannot
+be judged keeps no other from its verdict.
+
+Decides which failure of a sensor is worth telling: of failures in a row the 1st, 2nd, 4th, 8th... and a tick that has not ended after
+``HUNG_AFTER_S``, once. Alerts go to the tick's log and, through ``notify``, to wherever a project wants them.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+from dagster._core.scheduler.instigation import InstigatorTick, InstigatorType, TickStatus
+from deltalake.exceptions import DeltaError
+
+from orchestration.lag import measure_lag
+from orchestration.log_client import LogClient, LogServiceError
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.sensing.objectives import Verdict, judge, objectives, verdict_event
+from orchestration.sensing.progress import Progress, decide_events
+from orchestration.sensing.run_failures import Alert
+from orchestration.tables import Lake
+from orchestration.transforms import TopicFeed, topic_feeds
+
+INTERVAL_S = 30
+HUNG_AFTER_S = 180.0
+REMEMBERED_TICKS = 33
+LOG_TIMEOUT_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickSeen:
+    """What is known of one tick of a sensor. ``started_s`` is when it began, in seconds since the epoch."""
+
+    tick_id: int
+    started_s: float
+    is_failed: bool = False
+    is_running: bool = False
+    why: str = ""
+
+
+def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float) -> Alert | None:
+    """Return what is to be told of a sensor, whose newest tick comes first; None where nothing is."""
+    if not ticks:
+        return None
+    newest = ticks[0]
+    if newest.is_running:
+        seconds = now_s - newest.started_s
+        why = f"its tick has not ended after {seconds:.0f} s; a restart of the code server ends it"
+        return Alert(subject=f"sensor {sensor}", run_id=f"tick {newest.tick_id}", failures=1, why=why) if seconds > HUNG_AFTER_S else None
+    failures = next((count for count, tick in enumerate(ticks) if not tick.is_failed), len(ticks))
+    if not failures or failures & (failures - 1):
+        return None
+    return Alert(subject=f"sensor {sensor}", run_id=f"tick {newest.tick_id}", failures=failures, why=newest.why)
+
+
+def watchdog_sensor(
+    *, name: str = "watchdog", notify: Callable[[Alert], None] | None = None, now_s: Callable[[], float] = time.time
+) -> dg.SensorDefinition:
+    """Return the sensor; ``notify`` is called with every alert, e.g. to send it to a chat."""
+
+    @dg.sensor(
+        name=name,
+        minimum_interval_seconds=INTERVAL_S,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Judges whether tables keep up with their topics, and tells of sensors that fail or hang",
+    )
+    def watch(context: dg.SensorEvaluationContext, log_service: LogServiceResource, lake: LakeResource) -> dg.SensorResult:
+        assert context.repository_def is not None
+        progress = Progress.from_cursor(context.cursor)
+        feeds = topic_feeds(context.repository_def.assets_defs_by_key.values())
+        wanted = objectives(context.repository_def.asset_checks_defs_by_key.values())
+        verdicts: dict[str, Verdict] = {}
+        try:
+            with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
+                judgeable = [feed for feed in feeds if feed.asset_key in wanted]
+                verdicts = judged(context, log, lake.open(), feeds=judgeable, wanted=wanted, now_s=now_s())
+        except LogServiceError as error:
+            context.log.error(str(error))
+        alerts = [alert for alert in sensor_alerts(context.instance, name, now_s()) if progress.alerts.get(alert.subject) != alert.run_id]
+        for alert in alerts:
+            context.log.error(alert.text)
+            if notify is not None:
+                notify(alert)
+        told = decide_events({}, progress, now_s(), {table: one.text for table, one in verdicts.items()})
+        by_table = {feed.table: feed for feed in feeds}
+        return dg.SensorResult(
+            skip_reason=dg.SkipReason("; ".join(alert.text for alert in alerts) or "nothing to tell"),
+            cursor=told.progress.with_alerts({alert.subject: alert.run_id for alert in alerts}).to_cursor(),
+            asset_events=[verdict_event(by_table[table], verdicts[table]) for table in told.judged],
+        )
+
+    return watch
+
+
+def judged(
+    context: dg.SensorEvaluationContext,
+    log: LogClient,
+    lake: Lake,
+    *,
+    feeds: Sequence[TopicFeed],
+    wanted: Mapping[dg.AssetKey, int],
+    now_s: float,
+) -> dict[str, Verdict]:
+    """Return the verdicts on the tables of ``feeds``; one that cannot be judged is told in the tick's log."""
+    found: dict[str, Verdict] = {}
+    for feed in feeds:
+        try:
+            lag = measure_lag(log, lake, topic=feed.topic, table=feed.table)
+            if lag is not None:
+                found[feed.table] = judge(log, lag, wanted[feed.asset_key], int(now_s * 1000))
+        except (LogServiceError, DeltaError, OSError) as error:
+            context.log.error("the table %s cannot be judged: %s", feed.table, error)
+    return found
+
+
+def sensor_alerts(instance: dg.DagsterInstance, own_name: str, now_s: float) -> list[Alert]:
+    """Return what is to be told of all other sensors that run on an instance."""
+    alerts = []
+    for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
+        if state.is_running and state.name != own_name:
+            ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=REMEMBERED_TICKS)
+            alert = decide_sensor_alert(state.name, [seen(tick) for tick in ticks], now_s)
+            alerts += [] if alert is None else [alert]
+    return alerts
+
+
+def seen(tick: InstigatorTick) -> TickSeen:
+    """Return what is known of a tick, with the first line of its error."""
+    error = tick.tick_data.error
+    cause = (error.cause or error) if error is not None else None
+    why = cause.message.strip().splitlines()[0][:500] if cause is not None and cause.message.strip() else "no reason was given"
+    return TickSeen(
+        tick_id=int(tick.tick_id),
+        started_s=tick.timestamp,
+        is_failed=tick.status is TickStatus.FAILURE,
+        is_running=tick.status is TickStatus.STARTED,
+        why=why,
+    )

@@ -1,0 +1,125 @@
+"""The watchdog against Dagster's real storage: verdicts apart from the topic sensor, and alerts of sensors that fail."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteInstigatorOrigin, RemoteRepositoryOrigin
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    InstigatorType,
+    SensorInstigatorData,
+    TickData,
+    TickStatus,
+)
+from dagster_shared.error import SerializableErrorInfo
+
+from orchestration.instance import open_instance, write_configuration
+from orchestration.log_client import LogServiceError
+from orchestration.resources import LakeResource
+from orchestration.sensing.run_failures import Alert
+from orchestration.sensing.watchdog import watchdog_sensor
+from tests.platform.test_sensor import World, append, told
+
+pytestmark = pytest.mark.platform
+
+
+@pytest.fixture
+def world(lake_root: Path, tmp_path: Path) -> Iterator[World]:
+    write_configuration(tmp_path / "dagster")
+    with open_instance(tmp_path / "dagster") as instance:
+        yield World(instance, lake_root)
+
+
+class Watchdog:
+    """The sensor, with the memory that Dagster keeps for it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.alerts: list[Alert] = []
+        self.sensor = watchdog_sensor(notify=self.alerts.append, now_s=lambda: world.now_s)
+        self.cursor: str | None = None
+
+    def tick(self) -> Any:
+        context = dg.build_sensor_context(
+            instance=self.world.instance,
+            cursor=self.cursor,
+            repository_def=self.world.repository,
+            resources={"log_service": self.world.log_service, "lake": LakeResource(root=str(self.world.lake_root))},
+        )
+        result = self.sensor(context)
+        assert isinstance(result, dg.SensorResult)
+        self.cursor = result.cursor
+        return result
+
+
+def test_a_verdict_is_told_when_it_changes_though_the_topic_sensor_does_nothing(world: World) -> None:
+    watchdog = Watchdog(world)
+    append(world, 3)
+    assert told(watchdog.tick()) == {"AssetCheckEvaluation": {"late_records": 3, "lag": 3, "within_seconds": 60}}
+    assert told(watchdog.tick()) == {}
+    world.commit(3)
+    assert told(watchdog.tick()) == {"AssetCheckEvaluation": {"late_records": 0, "lag": 0, "within_seconds": 60}}
+
+
+def test_a_table_that_cannot_be_judged_and_a_log_service_that_is_away_fail_no_tick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(world, 3)
+
+    def refuse(*_: object) -> Any:
+        raise LogServiceError("the partition orders-0 has no leader")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.log, "offsets_at", refuse)
+        assert told(Watchdog(world).tick()) == {}
+    world.unreachable = True
+    assert told(Watchdog(world).tick()) == {}
+
+
+def add_tick(world: World, status: TickStatus, started_s: float) -> None:
+    origin = RemoteInstigatorOrigin(
+        RemoteRepositoryOrigin(code_location_origin=RegisteredCodeLocationOrigin("tidelog"), repository_name="__repository__"),
+        "new_records",
+    )
+    selector = origin.get_selector().get_id()
+    state = InstigatorState(origin, InstigatorType.SENSOR, InstigatorStatus.RUNNING, SensorInstigatorData())
+    if world.instance.get_instigator_state(state.instigator_origin_id, selector) is None:
+        world.instance.add_instigator_state(state)
+    error = SerializableErrorInfo("no such table\nand more", [], "ValueError") if status is TickStatus.FAILURE else None
+    world.instance.create_tick(
+        TickData(
+            instigator_origin_id=state.instigator_origin_id,
+            instigator_name="new_records",
+            instigator_type=InstigatorType.SENSOR,
+            status=status,
+            timestamp=started_s,
+            error=error,
+            selector_id=selector,
+        )
+    )
+
+
+def test_a_sensor_that_fails_is_told_once_for_each_failure_that_counts(world: World) -> None:
+    watchdog = Watchdog(world)
+    watchdog.tick()
+    assert watchdog.alerts == []
+    now_s = time.time()
+    add_tick(world, TickStatus.FAILURE, now_s)
+    for _ in range(2):
+        watchdog.tick()
+    assert [alert.text for alert in watchdog.alerts] == ["sensor new_records failed: no such table (run tick 1)"]
+    for number in range(1, 4):
+        add_tick(world, TickStatus.FAILURE, now_s + number)
+        watchdog.tick()
+    assert [alert.failures for alert in watchdog.alerts] == [1, 2, 4]
+
+
+def test_a_tick_that_hangs_is_told_once(world: World) -> None:
+    watchdog = Watchdog(world)
+    add_tick(world, TickStatus.STARTED, world.now_s - 400)
+    for _ in range(3):
+        watchdog.tick()
+    assert [alert.why.partition(";")[0] for alert in watchdog.alerts] == ["its tick has not ended after 400 s"]
