@@ -21,6 +21,8 @@ from log_service.state_machine.decision import Decision
 
 GroupDecision = Decision[GroupRecord]
 
+MIN_POSTPONEMENT_MS = 100
+"""The shortest time until a join phase without joined members is looked at again: clients may ask for a rebalance timeout of 0 ms."""
 MAX_PENDING_MEMBERS = 1_000
 """Ids that a group has handed out and no client has joined with yet."""
 ANNOUNCED_RECORDS = 8
@@ -249,7 +251,8 @@ class Joining:
                 group.remove(member)
                 decision.cancel_timer(session_timer(group.group_id, member.member_id))
         if group.members and not group.maybe_elect_joined_leader():
-            decision.set_timer(join_timer(group.group_id), decision.now_ms + group.rebalance_timeout_ms)
+            postponement_ms = max(group.rebalance_timeout_ms, MIN_POSTPONEMENT_MS)
+            decision.set_timer(join_timer(group.group_id), decision.now_ms + postponement_ms)
             return
         decision.cancel_timer(join_timer(group.group_id))
         group.begin_next_generation(decision.wall_ms)

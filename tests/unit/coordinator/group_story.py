@@ -146,12 +146,13 @@ class GroupStory:
         metadata: bytes = b"topics",
         api_version: int = 9,
         session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
         protocol_type: str = "consumer",
     ) -> int:
         request = JoinGroupRequest(
             group_id=GROUP,
             session_timeout_ms=session_ms,
-            rebalance_timeout_ms=REBALANCE_MS,
+            rebalance_timeout_ms=rebalance_ms,
             member_id=member_id,
             group_instance_id=instance,
             protocol_type=protocol_type,

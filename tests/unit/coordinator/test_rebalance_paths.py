@@ -4,7 +4,7 @@ import pytest
 
 from log_service.common.errors import ErrorCode
 from log_service.config.views import GroupConfig
-from log_service.coordinator.group.joining import MAX_PENDING_MEMBERS
+from log_service.coordinator.group.joining import MAX_PENDING_MEMBERS, MIN_POSTPONEMENT_MS
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.heartbeat import HeartbeatRequest
 from log_service.protocol.messages.leave_group import MemberIdentity
@@ -144,6 +144,24 @@ def test_static_member_that_comes_back_brings_its_own_timeouts() -> None:
     assert story.describe().group_state == "Stable"
     story.advance(1)
     assert story.describe().group_state == "Empty"
+
+
+def test_a_join_phase_that_waits_for_absent_members_is_not_looked_at_in_a_tight_loop() -> None:
+    story = GroupStory()
+    leaver = story.new_member_id()
+    tokens = story.join(leaver), story.join(instance="one", rebalance_ms=0)
+    story.advance(0)
+    for token in tokens:
+        joined = story.joined(token)
+        story.sync(joined.member_id, 1, {}, instance="one" if joined.member_id != leaver else None)
+    assert story.describe().group_state == "Stable"
+    story.leave(MemberIdentity(member_id=leaver))
+    fired_count = 0
+    while story.describe().group_state != "Empty":
+        story.advance(min(story.timers.values()) - story.now_ms)
+        fired_count += 1
+        assert fired_count < 2 * SESSION_MS / MIN_POSTPONEMENT_MS
+    assert story.now_ms <= 2 * SESSION_MS
 
 
 def _after_join(story: GroupStory, token: int) -> int:
