@@ -44,18 +44,23 @@ NOTHING = Nothing()
 
 @final
 class Deferred:
-    """A promised response: complete it once. Completing it does nothing after the connection has gone."""
+    """A promised response: complete it once. Completing it does nothing after the connection has gone, and the request is charged then."""
 
-    __slots__ = ("_call", "on_responded", "response")
+    __slots__ = ("_call", "_on_discard", "on_responded", "response")
 
     def __init__(self, call: "Call") -> None:
         self._call = call
-        self.response = PendingResponse()
+        self._on_discard: Callable[[], None] = lambda: None
+        self.response = PendingResponse(self._discarded)
         self.on_responded: Callable[[], None] | None = None
 
     def on_discard(self, callback: Callable[[], None]) -> None:
         """Call back if the connection goes before the response."""
-        self.response.on_discard = callback
+        self._on_discard = callback
+
+    def _discarded(self) -> None:
+        self._on_discard()
+        self._call.charge(None)  # a client that does not wait for the response has asked for as much
 
     def complete(self, response: Message) -> None:
         """Respond now. A response that cannot be encoded costs the connection of its request; the caller goes on."""

@@ -292,6 +292,21 @@ def test_a_promised_response_is_charged_when_it_is_made() -> None:
     tell(story)
 
 
+def test_a_request_whose_client_does_not_wait_for_the_response_is_charged_too() -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        throttle = pipeline_of(node).quotas = Throttle(500)
+        await node.client.send(fetch_request("a", 0, max_wait_ms=60_000), 12)
+        await trio.sleep(1)
+        node.client.close()
+        await trio.sleep(1)
+        assert [(key, response) for key, _, response in throttle.charged] == [(ApiKey.FETCH, None)]
+        await trio.sleep(60)
+        assert len(throttle.charged) == 1
+
+    tell(story)
+
+
 def test_a_muted_connection_can_be_stopped_and_closed() -> None:
     async def story(node: Story) -> None:
         pipeline_of(node).quotas = Throttle(3_600_000)
