@@ -68,7 +68,11 @@ class ActiveController:
     async def request(self, request: Message, response_type: type[R]) -> R:
         """Return the active controller's response; see ``ControllerChannel``."""
         if self.local.is_active:
-            return await self.local.request(request, response_type)
+            try:
+                return await self.local.request(request, response_type)
+            except KafkaError as error:
+                if error.code is not ErrorCode.NOT_CONTROLLER:
+                    raise
         timeout_ms: int = getattr(request, "timeout_ms", DEFAULT_TIMEOUT_MS)
 
         async def attempt(_failed_count: int) -> R:

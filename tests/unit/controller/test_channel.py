@@ -124,6 +124,25 @@ def test_a_node_that_leads_no_more_says_so_and_the_leader_is_looked_for_again() 
     tell(story)
 
 
+def test_a_request_that_this_node_decided_when_its_epoch_ended_goes_to_the_next_leader() -> None:
+    async def story(world: World, nodes: dict[str, Broker]) -> None:
+        async with channel_of(world, nodes["two"], lambda: controller_of("one")) as channel, trio.open_nursery() as nursery:
+            codes: list[ErrorCode] = []
+
+            async def ask() -> None:
+                codes.append(await create(channel, "orders"))
+
+            nursery.start_soon(ask)
+            for _ in range(2):
+                await trio.lowlevel.checkpoint()
+            assert channel.local.is_active
+            channel.local.resign()
+        assert codes == [ErrorCode.NONE]
+        assert "orders" in nodes["one"].image.topics.by_name
+
+    tell(story)
+
+
 def test_while_no_node_leads_a_request_ends_with_its_time() -> None:
     async def story(world: World, nodes: dict[str, Broker]) -> None:
         nodes["two"].rooms.controller.resign()
