@@ -61,9 +61,9 @@ class PartitionSyncs:
         try:
             is_moved = await partition.sync()
         except TidelogError:
-            if partition.log is log:
+            if partition.log is log and (log is None or log.home.is_offline or not log.is_closed):
                 raise
-            return  # the partition moved to another log directory meanwhile: the log there is synced next
+            return  # the partition was deleted, or moved to another log directory: the log there is synced next
         self.times.note(self._clock.monotonic_ns() - started_ns)
         if is_moved:
             self._announce(partition)

@@ -140,6 +140,21 @@ def test_an_append_that_waits_for_this_replica_alone_is_released_when_the_policy
     run_story(main)
 
 
+def test_a_partition_that_is_deleted_while_it_is_synced_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with running() as context:
+            context.files.sync_seconds = (1, 1)
+            context.create_topic("a", flush_messages="1")
+            context.produce(b"one")
+            await trio.sleep(0.5)
+            context.produce(b"two")
+            context.delete_topic("a")
+            await trio.sleep(100)
+
+    run_story(main)
+    assert caplog.messages == []
+
+
 def test_an_append_that_comes_when_the_node_is_cancelled_is_not_safe_and_no_error() -> None:
     async def main() -> None:
         async with running() as context:
