@@ -1,7 +1,8 @@
-"""One request on its way through a broker, the row of the registry that answers it, and the three things that its handler may give back.
+"""One request on its way through a broker, the row of the registry that answers it, and what its handler may give back.
 
-A handler returns a ``Reply``: a response message, which the broker sends at once; a ``Deferred``, which is completed later; or ``NOTHING``,
-for the one request that has no response (Produce with acks=0). A handler that raises ``KafkaError`` is answered with the error response of
+A handler returns a ``Reply``: a response message, which the broker sends at once; the frame of a response that the handler has encoded
+itself, where the call has no account to charge; a ``Deferred``, which is completed later; or ``NOTHING``, for the one request that has no
+response (Produce with acks=0). A handler that raises ``KafkaError`` is answered with the error response of
 its API.
 
 Invariants: a ``Deferred`` is completed once, and what goes wrong in making its response costs the connection of its request and no other.
@@ -101,7 +102,7 @@ class Deferred:
         self.complete(response)
 
 
-Reply = Message | Deferred | Nothing
+Reply = Message | list[Chunk] | Deferred | Nothing
 """What a handler gives back."""
 
 Handler = Callable[[Node, "Call", Any], Reply]

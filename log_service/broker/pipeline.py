@@ -94,15 +94,18 @@ class Pipeline:
 
     def _respond(self, call: Call, reply: Reply, started_ns: int) -> Response:
         meter = call.route.meter
-        if isinstance(reply, Deferred):
+        if isinstance(reply, list):
+            assert call.account is None, "a request with an account is answered with a message"
+            response: Response = reply
+        elif isinstance(reply, Deferred):
             return self._respond_later(meter, call.version, reply, started_ns)
-        if isinstance(reply, Nothing):
-            answer = None
+        elif isinstance(reply, Nothing):
+            response = None
             call.charge(None)
         else:
-            answer = call.respond(reply)
+            response = call.respond(reply)
         meter.note_at_once(call.version, self._now_ns() - started_ns)
-        return answer
+        return response
 
     def _respond_later(self, meter: RequestMeter, version: int, deferred: Deferred, started_ns: int) -> Response:
         duration_ns = self._now_ns() - started_ns

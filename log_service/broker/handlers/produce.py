@@ -41,6 +41,7 @@ from log_service.records.compression import Codec
 from log_service.records.validator import NotOneBatchError, RejectedRecordsError
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
+from log_service.storage.log import AppendResult
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 FIRST_VERSION_WITH_ZSTD = 7
@@ -132,7 +133,7 @@ def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceRe
     if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
         topics = _each_once(topics)
     for topic in topics:
-        results = [appending.append(topic, wanted.index, wanted.records) for wanted in topic.partition_data]
+        results = [result_of(wanted.index, appending.append(topic, wanted.index, wanted.records)) for wanted in topic.partition_data]
         if results:
             response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
     return respond(node, call, request, response, appending)
@@ -171,7 +172,7 @@ def refuse_produce(call: Call, error: KafkaError) -> Message:
     return _echo(call, error)
 
 
-def _endpoints(node: Node, listener_name: str, leaders: list[int]) -> list[NodeEndpoint]:
+def _endpoints(node: Node, listener_name: str, leaders: tuple[int, ...]) -> list[NodeEndpoint]:
     return [
         NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
         for broker in broker_addresses(node.image(), listener_name)
@@ -231,10 +232,13 @@ class Appending:
         self._now_ms = now_ms
         self.waiting: list[_Waiting] = []
         self.moved: list[Partition] = []
-        self.leaders: list[int] = []
+        self.leaders: tuple[int, ...] = ()
 
-    def append(self, topic: TopicProduceData, index: int, records: Buffer | None) -> PartitionProduceResponse:
-        """Append one partition's batch and return its result, which is final unless it is in ``waiting``."""
+    def append(self, topic: TopicProduceData, index: int, records: Buffer | None) -> AppendResult | PartitionProduceResponse:
+        """Append one partition's batch, and return where it went if that is safe at once.
+
+        Else return the partition's result: what refuses the batch, or what becomes final when the wait in ``waiting`` ends.
+        """
         terms = self._terms
         partition: Partition | None = None
         try:
@@ -254,13 +258,9 @@ class Appending:
             names_nothing = terms.is_by_id and topic.topic_id == NO_TOPIC_ID
             return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID if names_nothing else error.code, str(error))
         self.moved.append(partition)
-        result = PartitionProduceResponse(
-            index=index,
-            base_offset=appended.base_offset,
-            log_append_time_ms=appended.append_time_ms,
-            log_start_offset=appended.log_start_offset,
-        )
+        result: AppendResult | PartitionProduceResponse = appended
         if not partition.state.is_safe_at_once:
+            result = result_of(index, appended)
             self.waiting.append(_Waiting(partition, appended.last_offset + 1, result, needs_all=terms.acks == ACKS_ALL))
         return result
 
@@ -270,8 +270,20 @@ class Appending:
         result = _error_result(index, error, partition)
         if error.code in _STALE_LEADER and self._terms.tells_leader:
             result.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
-            self.leaders.append(partition.leader)
+            self.leaders = (*self.leaders, partition.leader)
         return result
+
+
+def result_of(index: int, appended: AppendResult | PartitionProduceResponse) -> PartitionProduceResponse:
+    """Return what a response says of a partition; ``appended`` is what ``Appending.append`` returned for it."""
+    if isinstance(appended, PartitionProduceResponse):
+        return appended
+    return PartitionProduceResponse(
+        index=index,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.append_time_ms,
+        log_start_offset=appended.log_start_offset,
+    )
 
 
 def _delay(node: Node, call: Call, request: ProduceRequest, response: ProduceResponse, waiting: list[_Waiting]) -> Deferred:

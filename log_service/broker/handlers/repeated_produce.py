@@ -22,7 +22,7 @@ from struct import error as StructError  # noqa: N812 - it is a class
 from typing import NamedTuple
 
 from log_service.broker.call import Call, Deferred, Nothing, Route
-from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID, Appending, Terms, respond, terms_of
+from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID, Appending, Terms, respond, result_of, terms_of
 from log_service.broker.node import Node
 from log_service.common.access import Principal
 from log_service.common.errors import ProtocolError
@@ -31,7 +31,7 @@ from log_service.protocol.api_versions import KNOWN, ApiKey
 from log_service.protocol.frames import SIZE_BYTES, encode_response
 from log_service.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
 from log_service.protocol.reader import read_long_uvarint
-from log_service.protocol.schema import Message
+from log_service.storage.log import AppendResult
 
 MAX_KNOWN_COUNT = 4096
 MAX_KEY_BYTES = 512
@@ -63,6 +63,11 @@ class _Known(NamedTuple):
     before: bytes
     after: bytes
 
+    def encode(self, correlation_id: int, appended: AppendResult) -> bytes:
+        """Return the response that says where the records are, as a frame."""
+        base_offset, _, append_time_ms, log_start_offset, _, _ = appended
+        return self.pack(self.size, correlation_id, self.before, base_offset, append_time_ms, log_start_offset, self.after)
+
 
 @dataclass(slots=True, eq=False)
 class RepeatedCall(Call):
@@ -71,27 +76,18 @@ class RepeatedCall(Call):
     known: _Known
     records: memoryview
 
-    def respond(self, response: Message) -> list[Chunk]:
-        """Return the response as a frame; one that only says where the records are is put together from what is known."""
-        if not isinstance(response, PartitionProduceResponse):
-            return Call.respond(self, response)
-        _, _, _, _, pack, size, before, after = self.known
-        base_offset, append_time_ms, log_start_offset = response.base_offset, response.log_append_time_ms, response.log_start_offset
-        return [pack(size, self.correlation_id, before, base_offset, append_time_ms, log_start_offset, after)]
 
-
-def handle_repeated_produce(
-    node: Node, call: Call, request: ProduceRequest
-) -> PartitionProduceResponse | ProduceResponse | Deferred | Nothing:
-    """Append the records of a request that was recognized. The response of its partition alone says that all is well and nothing waits."""
+def handle_repeated_produce(node: Node, call: Call, request: ProduceRequest) -> list[Chunk] | ProduceResponse | Deferred | Nothing:
+    """Append the records of a request that was recognized. A response that only says where they are is put together from what is known."""
     assert isinstance(call, RepeatedCall)
-    topic = request.topic_data[0]
-    appending = Appending(node.replicas, call.known.terms, node.clock.wall_ms())
-    told = appending.append(topic, topic.partition_data[0].index, call.records)
-    if not told.error_code and not appending.waiting and call.account is None:
+    known, topic = call.known, request.topic_data[0]
+    index = topic.partition_data[0].index
+    appending = Appending(node.replicas, known.terms, node.clock.wall_ms())
+    appended = appending.append(topic, index, call.records)
+    if isinstance(appended, AppendResult) and call.account is None:
         node.replicas.announce(appending.moved)
-        return told
-    topics = [TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[told])]
+        return [known.encode(call.correlation_id, appended)]
+    topics = [TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[result_of(index, appended)])]
     return respond(node, call, request, ProduceResponse(responses=topics), appending)
 
 
