@@ -26,7 +26,6 @@ from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.config.views import MetadataLogConfig
 from log_service.protocol.stored.metadata_records import MetadataRecord
-from log_service.raft import wire
 from log_service.raft.batches import MetadataBatch, encode_records, voter_changes
 from log_service.raft.core import RaftCore
 from log_service.raft.events import (
@@ -49,7 +48,7 @@ from log_service.raft.events import (
     TruncateTo,
 )
 from log_service.raft.log_view import SnapshotId
-from log_service.raft.messages import NO_EPOCH, NO_LEADER, FetchResponse, FetchSnapshotResponse, Peer, Response
+from log_service.raft.messages import NO_EPOCH, NO_LEADER, FetchResponse, FetchSnapshotResponse, Peer, Response, WireMessage
 from log_service.raft.metadata_log import MetadataLog, read_history, snapshot_voters
 from log_service.raft.quorum_config import QuorumConfig
 from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
@@ -85,7 +84,7 @@ class MetadataListener(Protocol):
 class Transport(Protocol):
     """How requests reach the other replicas."""
 
-    async def send(self, peer: Peer, request: wire.WireMessage) -> wire.WireMessage:
+    async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
         """Send a message, in the highest version that the peer knows, and return its response.
 
         Raises:
@@ -338,11 +337,13 @@ class RaftDriver:
         if position.end_offset > self.high_watermark:
             await self._waits.wait_for(position)
 
-    async def handle(self, message: wire.WireMessage, *, listener_name: str) -> wire.WireMessage:
+    async def handle(self, message: WireMessage, *, listener_name: str) -> WireMessage:
         """Respond to a peer's message: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, or a change of voters.
 
         A Fetch may wait here as long as it says. ``listener_name`` is the listener that the message came in on.
         """
+        from log_service.raft import wire  # noqa: PLC0415 - brings the messages of nine APIs, which a quorum of one does not need
+
         context = wire.Context(self._cluster_id, listener_name)
         try:
             request = wire.read_request(message, context)
@@ -567,6 +568,8 @@ class RaftDriver:
         if self._transport is None:
             self._fail(send, ErrorCode.NETWORK_EXCEPTION)
             return
+        from log_service.raft import wire  # noqa: PLC0415 - as in ``handle``
+
         context = wire.Context(self._cluster_id, self._quorum.listener_name)
         error = ErrorCode.REQUEST_TIMED_OUT
         with trio.move_on_after(self._quorum.request_timeout_ms / 1_000):

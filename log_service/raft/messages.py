@@ -7,7 +7,7 @@ in.
 
 from collections.abc import Sized
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
@@ -18,6 +18,8 @@ NO_LEADER = NodeId(-1)
 NO_EPOCH = LeaderEpoch(0)
 """The epoch before the first election."""
 UNKNOWN_OFFSET = -1
+WireMessage = Any
+"""A generated message of ``protocol.messages``."""
 
 
 class Peer(NamedTuple):

@@ -48,6 +48,7 @@ from log_service.raft.messages import (
     VoterChangeResponse,
     VoteRequest,
     VoteResponse,
+    WireMessage,
 )
 from log_service.raft.voters import NO_DIRECTORY, Endpoint, ReplicaKey, Voter
 
@@ -55,8 +56,6 @@ T = TypeVar("T")
 TOPIC_ID = UUID(int=1)
 NO_ID = -1
 KRAFT_VERSION_FEATURE = "kraft.version"
-WireMessage = Any
-"""A generated message of ``protocol.messages``."""
 
 
 class RefusedError(Exception):

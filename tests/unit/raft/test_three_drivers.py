@@ -16,10 +16,9 @@ from log_service.protocol.schema import Message
 from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord
 from log_service.raft.driver import RaftDriver
 from log_service.raft.log_view import BOOTSTRAP_SNAPSHOT
-from log_service.raft.messages import Peer
+from log_service.raft.messages import Peer, WireMessage
 from log_service.raft.snapshots import encode_snapshot
 from log_service.raft.voters import Endpoint, Voter
-from log_service.raft.wire import WireMessage
 from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.meta_properties import MetaProperties, write_meta_properties
 from tests.sim.disk import Crashed
