@@ -89,7 +89,7 @@ class Controller:
         Raises:
             KafkaError: the request is refused as a whole.
         """
-        rule = RULES[type(request)]
+        rule = RULES[request.SCHEMA.key]  # type: ignore[index]  # a whole message has a key
         around = Surroundings(
             config=self._config, new_id=self._new_id, has_live_session=lambda node_id: self._has_live_session(node_id, decision.now_ms)
         )

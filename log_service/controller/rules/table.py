@@ -2,44 +2,26 @@
 
 A row says which rule decides, and what becomes of the sender's session where the message is a broker's own. The rules are plain functions
 in the other modules of this package; a row only passes them what they ask for. A message that is not here is not the controller's.
+
+Rules about brokers and topics are imported with the node. The others are imported, with their messages, when they are first asked: a node
+starts and serves without most of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from log_service.common.types import NodeId
 from log_service.config.views import TopicDefaults
-from log_service.controller.rules.alter_partition import alter_partition
 from log_service.controller.rules.brokers import heartbeat, register_broker, unregister_broker
-from log_service.controller.rules.configs import alter_configs, incremental_alter_configs
-from log_service.controller.rules.controllers import register_controller
-from log_service.controller.rules.create_partitions import create_partitions
-from log_service.controller.rules.directories import assign_replicas
-from log_service.controller.rules.elections import elect_leaders
-from log_service.controller.rules.feature_levels import update_features
-from log_service.controller.rules.producer_ids import allocate_producer_ids
-from log_service.controller.rules.reassignments import alter_partition_reassignments, list_partition_reassignments
 from log_service.controller.rules.topics import TopicRules, create_topics, delete_topics
 from log_service.metadata.image import MetadataImage
-from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from log_service.protocol.messages.alter_configs import AlterConfigsRequest
-from log_service.protocol.messages.alter_partition import AlterPartitionRequest
-from log_service.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from log_service.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest
-from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest
-from log_service.protocol.messages.create_partitions import CreatePartitionsRequest
-from log_service.protocol.messages.create_topics import CreateTopicsRequest
-from log_service.protocol.messages.delete_topics import DeleteTopicsRequest
-from log_service.protocol.messages.elect_leaders import ElectLeadersRequest
-from log_service.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from log_service.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from log_service.protocol.messages.update_features import UpdateFeaturesRequest
 from log_service.protocol.schema import Message
 from log_service.protocol.stored.metadata_records import MetadataRecord
 
@@ -85,9 +67,15 @@ class Rule:
     keeps_session: Callable[[Any], bool] = lambda _: True
 
 
-def _plain(decide: Callable[[MetadataImage, Any], Decided]) -> Rule:
-    """Return the row of a rule that asks for the metadata alone."""
-    return Rule(lambda image, request, _: decide(image, request))
+@cache
+def _imported(module: str, name: str) -> Callable[..., Any]:
+    rule: Callable[..., Any] = getattr(import_module(f"log_service.controller.rules.{module}"), name)
+    return rule
+
+
+def _on_demand(module: str, name: str, pick: Callable[[Surroundings], tuple[Any, ...]] = lambda _: ()) -> Rule:
+    """Return the row of a rule that is imported when it is first asked. ``pick`` returns what it asks for beside metadata and request."""
+    return Rule(lambda image, request, around: _imported(module, name)(image, request, *pick(around)))
 
 
 def _register_broker(image: MetadataImage, request: BrokerRegistrationRequest, around: Surroundings) -> Decided:
@@ -95,39 +83,46 @@ def _register_broker(image: MetadataImage, request: BrokerRegistrationRequest, a
     return register_broker(image, request, cluster_id=around.config.cluster_id, has_live_session=is_alive)
 
 
-def _broker(request: BrokerRegistrationRequest | BrokerHeartbeatRequest | UnregisterBrokerRequest) -> NodeId:
+def _list_reassignments(image: MetadataImage, request: Any, _: Surroundings) -> Decided:
+    return (), _imported("reassignments", "list_partition_reassignments")(image, request)
+
+
+def _broker(request: Any) -> NodeId:
     return NodeId(request.broker_id)
 
 
-RULES: Mapping[type[Any], Rule] = MappingProxyType(
+def _static_texts(around: Surroundings) -> tuple[Mapping[str, str]]:
+    return (around.config.static_texts,)
+
+
+RULES: Mapping[int, Rule] = MappingProxyType(
     {
         # What brokers and controllers say of themselves
-        BrokerRegistrationRequest: Rule(_register_broker, session_of=_broker),
-        BrokerHeartbeatRequest: Rule(
+        ApiKey.BROKER_REGISTRATION: Rule(_register_broker, session_of=_broker),
+        ApiKey.BROKER_HEARTBEAT: Rule(
             lambda image, request, _: heartbeat(image, request),
             session_of=_broker,
             keeps_session=lambda request: not request.want_shut_down,
         ),
-        UnregisterBrokerRequest: Rule(
+        ApiKey.UNREGISTER_BROKER: Rule(
             lambda image, request, _: unregister_broker(image, request), session_of=_broker, keeps_session=lambda _: False
         ),
-        ControllerRegistrationRequest: _plain(register_controller),
-        AllocateProducerIdsRequest: _plain(allocate_producer_ids),
+        ApiKey.CONTROLLER_REGISTRATION: _on_demand("controllers", "register_controller"),
+        ApiKey.ALLOCATE_PRODUCER_IDS: _on_demand("producer_ids", "allocate_producer_ids"),
         # Partitions
-        AlterPartitionRequest: _plain(alter_partition),
-        AssignReplicasToDirsRequest: _plain(assign_replicas),
-        ElectLeadersRequest: _plain(elect_leaders),
-        AlterPartitionReassignmentsRequest: _plain(alter_partition_reassignments),
-        ListPartitionReassignmentsRequest: _plain(lambda image, request: ((), list_partition_reassignments(image, request))),
+        ApiKey.ALTER_PARTITION: _on_demand("alter_partition", "alter_partition"),
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: _on_demand("directories", "assign_replicas"),
+        ApiKey.ELECT_LEADERS: _on_demand("elections", "elect_leaders"),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: _on_demand("reassignments", "alter_partition_reassignments"),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: Rule(_list_reassignments),
         # Topics
-        CreateTopicsRequest: Rule(lambda image, request, around: create_topics(image, request, around.topic_rules)),
-        DeleteTopicsRequest: _plain(delete_topics),
-        CreatePartitionsRequest: Rule(lambda image, request, around: create_partitions(image, request, around.config.topics)),
+        ApiKey.CREATE_TOPICS: Rule(lambda image, request, around: create_topics(image, request, around.topic_rules)),
+        ApiKey.DELETE_TOPICS: Rule(lambda image, request, _: delete_topics(image, request)),
+        ApiKey.CREATE_PARTITIONS: _on_demand("create_partitions", "create_partitions", lambda around: (around.config.topics,)),
         # Configuration and features
-        AlterConfigsRequest: Rule(lambda image, request, around: alter_configs(image, request, around.config.static_texts)),
-        IncrementalAlterConfigsRequest: Rule(
-            lambda image, request, around: incremental_alter_configs(image, request, around.config.static_texts)
-        ),
-        UpdateFeaturesRequest: _plain(update_features),
+        ApiKey.ALTER_CONFIGS: _on_demand("configs", "alter_configs", _static_texts),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: _on_demand("configs", "incremental_alter_configs", _static_texts),
+        ApiKey.UPDATE_FEATURES: _on_demand("feature_levels", "update_features"),
     }
 )
+"""The rows by the API key of the request."""
