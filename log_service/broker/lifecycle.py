@@ -18,13 +18,6 @@ from log_service.config.views import NodeConfig
 from log_service.controller.channel import ControllerChannel
 from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.metadata.image import Endpoint, MetadataImage
-from log_service.protocol.messages.assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-    RequestDirectoryData,
-    RequestPartitionData,
-    RequestTopicData,
-)
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from log_service.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -32,7 +25,6 @@ from log_service.protocol.messages.broker_registration import (
     Feature,
     Listener,
 )
-from log_service.rpc.connection import raise_for
 
 logger = logging.getLogger(__name__)
 
@@ -111,13 +103,16 @@ class BrokerLifecycle:
         Raises:
             KafkaError: the controller refuses.
         """
-        topic = RequestTopicData(topic_id=topic_id, partitions=[RequestPartitionData(partition_index=index)])
-        request = AssignReplicasToDirsRequest(
+        from log_service.protocol.messages import assign_replicas_to_dirs as messages  # noqa: PLC0415 - few nodes move replicas
+        from log_service.rpc.connection import raise_for  # noqa: PLC0415 - as above
+
+        topic = messages.RequestTopicData(topic_id=topic_id, partitions=[messages.RequestPartitionData(partition_index=index)])
+        request = messages.AssignReplicasToDirsRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.broker_epoch,
-            directories=[RequestDirectoryData(id=directory_id, topics=[topic])],
+            directories=[messages.RequestDirectoryData(id=directory_id, topics=[topic])],
         )
-        response = await self._controller.request(request, AssignReplicasToDirsResponse)
+        response = await self._controller.request(request, messages.AssignReplicasToDirsResponse)
         raise_for(response.directories[0].topics[0].partitions[0].error_code, None, "AssignReplicasToDirs")
 
     async def _beat(self, *, wants_shut_down: bool = False) -> BrokerHeartbeatResponse:

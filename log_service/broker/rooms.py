@@ -4,8 +4,10 @@ Decides what each room is given. Nothing runs yet when ``Rooms`` is returned: th
 has to be there before: who the node is, and its logs and its metadata log, opened.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import trio
@@ -31,10 +33,12 @@ from log_service.raft.driver import RaftDriver
 from log_service.raft.format import NodeIdentity
 from log_service.records.compression import Codec
 from log_service.replication.replica_manager import ReplicaManager
-from log_service.rpc import connection as rpc
-from log_service.rpc.pool import ConnectionPool
 from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from log_service.rpc.connection import Endpoint
+    from log_service.rpc.pool import ConnectionPool
 
 ALL_BROKERS = ""
 
@@ -79,13 +83,17 @@ class Ground:
         own = image.configs.of(ResourceType.BROKER, str(self.config.node_id))
         return log_defaults(self.static_texts, cluster, own) if cluster or own else self.config.log
 
-    def active_controller(self) -> rpc.Endpoint | None:
+    def active_controller(self) -> "Endpoint | None":
         """Return where the leader of the quorum listens, None while there is none or it is this node."""
         leader_id = self.raft.leader_id
         if leader_id == self.config.node_id:
             return None
         endpoints = next((voter.endpoints for voter in self.raft.voters if voter.node_id == leader_id), ())
-        return rpc.Endpoint(host=endpoints[0].host, port=endpoints[0].port) if endpoints else None
+        if not endpoints:
+            return None
+        from log_service.rpc.connection import Endpoint  # noqa: PLC0415 - a quorum of one asks no other node
+
+        return Endpoint(host=endpoints[0].host, port=endpoints[0].port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +142,26 @@ def new_controller(ground: Ground) -> ControllerDriver:
     return ControllerDriver(ground.env, ground.raft, ground.timers, config)
 
 
+def _pool_on_demand(ground: Ground, background: trio.Nursery) -> "Callable[[], ConnectionPool]":
+    """Return the function that returns the node's connections to other nodes, and makes the pool the first time."""
+
+    @cache
+    def pool() -> "ConnectionPool":
+        from log_service.rpc.connection import RpcSettings  # noqa: PLC0415 - a quorum of one asks no other node
+        from log_service.rpc.pool import ConnectionPool  # noqa: PLC0415 - as above
+
+        return ConnectionPool(ground.env, RpcSettings(client_id=f"broker-{ground.node_id}"), background)
+
+    return pool
+
+
 def build_rooms(ground: Ground, controller: ControllerDriver, background: trio.Nursery) -> Rooms:
     """Return all rooms of a node; what they do beside their callers runs in ``background``."""
     env, config = ground.env, ground.config
     active_controller = ActiveController(
         local=controller,
         find=ground.active_controller,
-        pool=ConnectionPool(env, rpc.RpcSettings(client_id=f"broker-{config.node_id}"), background),
+        pool=_pool_on_demand(ground, background),
         rng=env.rng,
     )
     lifecycle = BrokerLifecycle(config, active_controller, ground.image)

@@ -10,22 +10,18 @@ A request whose connection broke after it was sent may have been decided: it is 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from random import Random
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.controller.driver import ControllerDriver
-from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from log_service.protocol.messages.alter_partition import AlterPartitionRequest
-from log_service.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest
-from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest
-from log_service.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.schema import Message
 from log_service.raft.waits import not_controller
-from log_service.rpc.connection import Endpoint
-from log_service.rpc.pool import ConnectionPool
 from log_service.rpc.retry import Backoff, retry
+
+if TYPE_CHECKING:
+    from log_service.rpc.connection import Endpoint
+    from log_service.rpc.pool import ConnectionPool
 
 R = TypeVar("R", bound=Message)
 
@@ -33,14 +29,16 @@ DEFAULT_TIMEOUT_MS = 30_000
 """How long a message without a time of its own looks for the controller."""
 BACKOFF = Backoff(first_ms=50, max_ms=1_000)
 UNREACHABLE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
-REPEATABLE = (
-    AllocateProducerIdsRequest,
-    AlterPartitionRequest,
-    AssignReplicasToDirsRequest,
-    BrokerHeartbeatRequest,
-    BrokerRegistrationRequest,
-    ControllerRegistrationRequest,
-    ListPartitionReassignmentsRequest,
+REPEATABLE = frozenset(
+    {
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    }
 )
 """What a broker may say twice: the second time says the same, or takes another block."""
 
@@ -58,11 +56,14 @@ class ControllerChannel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveController:
-    """The ``ControllerChannel`` of a node: ``local`` while that is active, else the node that ``find`` returns, through ``pool``."""
+    """The ``ControllerChannel`` of a node: ``local`` while that is active, else the node that ``find`` returns, through ``pool()``.
+
+    The pool is made when it is first asked for: a quorum of one has no other node to ask, and does not import what it takes.
+    """
 
     local: ControllerDriver
-    find: Callable[[], Endpoint | None]
-    pool: ConnectionPool
+    find: "Callable[[], Endpoint | None]"
+    pool: "Callable[[], ConnectionPool]"
     rng: Random
 
     async def request(self, request: Message, response_type: type[R]) -> R:
@@ -89,7 +90,7 @@ class ActiveController:
         if endpoint is None:
             raise not_controller()
         try:
-            connection = await self.pool.connect(endpoint)
+            connection = await self.pool().connect(endpoint)
         except KafkaError as error:
             text = f"the active controller cannot be reached: {error}"
             raise KafkaError(ErrorCode.NOT_CONTROLLER, text) from error
@@ -99,7 +100,7 @@ class ActiveController:
 
 
 def _may_repeat(request: Message, error: KafkaError) -> bool:
-    return error.code is ErrorCode.NOT_CONTROLLER or (error.code in UNREACHABLE and isinstance(request, REPEATABLE))
+    return error.code is ErrorCode.NOT_CONTROLLER or (error.code in UNREACHABLE and request.SCHEMA.key in REPEATABLE)
 
 
 def raise_refusal(response: Message) -> None:

@@ -67,7 +67,7 @@ async def two_nodes(world: World) -> AsyncIterator[dict[str, Broker]]:
 async def channel_of(world: World, local: Broker, find: Callable[[], Endpoint | None]) -> AsyncIterator[ActiveController]:
     env = world.client_env("channel")
     async with open_pool(env, RpcSettings(client_id="broker-2")) as pool:
-        yield ActiveController(local=local.rooms.controller, find=find, pool=pool, rng=env.rng)
+        yield ActiveController(local=local.rooms.controller, find=find, pool=lambda: pool, rng=env.rng)
 
 
 async def create(channel: ActiveController, name: str, timeout_ms: int = 5_000) -> ErrorCode:
@@ -89,7 +89,7 @@ def test_the_controller_of_this_process_is_asked_without_a_connection() -> None:
     async def story(world: World, nodes: dict[str, Broker]) -> None:
         async with channel_of(world, nodes["two"], lambda: None) as channel:
             assert await create(channel, "orders") is ErrorCode.NONE
-            assert channel.pool.opened_total == 0
+            assert channel.pool().opened_total == 0
         assert "orders" in nodes["two"].image.topics.by_name
 
     tell(story)
@@ -164,7 +164,7 @@ def test_a_response_that_is_lost_costs_the_request_unless_it_may_be_repeated() -
 
             async def close_soon() -> None:
                 await trio.lowlevel.checkpoint()
-                channel.pool.channel(controller_of("one")).close()
+                channel.pool().channel(controller_of("one")).close()
 
             nursery.start_soon(close_soon)
             with pytest.raises(KafkaError) as raised:
