@@ -6,6 +6,7 @@ is over.
 
 - A refused append is ``_decide``'s: it takes soft state back, and the request hears the log's error. The machine goes on as it was.
 - A lost epoch is ``close``'s: every request that waits hears why, and no timer fires any more.
+- A record that is appended and cannot be replayed is ``_replay``'s: the machine is behind its log, so it ends the node.
 
 Invariants: a record is replayed exactly once, right after its append; a reply, of a read too, leaves when the high watermark has passed
 what had been appended when it was made, in the order of the decisions; a request is replied to exactly once, unless its sender gives up
@@ -15,6 +16,7 @@ with ``forget``; a timer whose decision is refused fires again after ``RETRY_MS`
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -173,8 +175,15 @@ class Runtime(Generic[R]):
         for records in self._split(decision.records):
             end_offset = self._log.append(records, decision.wall_ms)
             self._appended_end = end_offset
-            for offset, record in enumerate(records, end_offset - len(records)):
+            self._replay(records, end_offset - len(records))
+
+    def _replay(self, records: Sequence[R], base_offset: int) -> None:
+        try:
+            for offset, record in enumerate(records, base_offset):
                 self._machine.replay(record, ReplayContext(offset))
+        except Exception as error:
+            self._timers.schedule(self._clock.monotonic_ms(), partial(_raise, error))  # a timer that fails ends the node
+            raise
 
     def _perform_timer(self, timer: SetTimer | CancelTimer) -> None:
         old = self._pending_timers.pop(timer.key, None)
@@ -192,3 +201,7 @@ class Runtime(Generic[R]):
             logger.warning("%r could not act on %s (%s); it tries again in %d ms", self._machine, key, error, RETRY_MS)
             if not self._is_closed:
                 self._perform_timer(SetTimer(key, self._clock.monotonic_ms() + RETRY_MS))
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -131,6 +131,21 @@ def test_a_refused_append_takes_soft_state_back_and_is_told_at_once() -> None:
     assert stage.machine.replayed == [(0, "a"), (1, "c")]
 
 
+def test_a_record_that_cannot_be_replayed_ends_the_node_because_the_machine_is_behind_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+
+    def fail(_record: str, _context: ReplayContext) -> None:
+        raise LookupError("no such group")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(stage.machine, "replay", fail)
+        with pytest.raises(LookupError):
+            stage.write("a")
+    assert stage.log.batches == [["a"]]
+    with pytest.raises(LookupError, match="no such group"):
+        stage.fire(0)
+
+
 def test_a_decision_that_is_refused_by_its_machine_changes_nothing_either() -> None:
     stage = Stage()
 
