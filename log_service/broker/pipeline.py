@@ -24,8 +24,8 @@ from log_service.protocol.api_versions import ApiKey, request_class, response_cl
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode
 from log_service.protocol.frames import UnsupportedVersionError, encode_response, parse_request_header
 
-KEY_POSITION, VERSION_POSITION = 1, 3
-"""Of the low bytes of a request's API key and version."""
+KEY_POSITION = 1
+"""Of the low byte of a request's API key."""
 
 PRODUCE = int(ApiKey.PRODUCE)
 
@@ -63,10 +63,14 @@ class Pipeline:
             ProtocolError: the connection must be closed.
         """
         started_ns = self._now_ns()
-        try:
-            call = self._decode(context, frame)
-        except UnsupportedVersionError as error:
-            return _step_down(error)
+        call: Call | None = None
+        if len(frame) > KEY_POSITION and frame[KEY_POSITION] == PRODUCE:
+            call = self._repeated_produces.recall(context, frame)
+        if call is None:
+            try:
+                call = self._decode(context, frame)
+            except UnsupportedVersionError as error:
+                return _step_down(error)
         try:
             if self.authorizer is not None:
                 self.authorizer.authorize(call)
@@ -81,14 +85,11 @@ class Pipeline:
         """Nothing is kept per connection: promised responses have their own ``on_discard``."""
 
     def _decode(self, context: ConnectionContext, frame: memoryview) -> Call:
-        may_repeat = len(frame) > VERSION_POSITION and frame[KEY_POSITION] == PRODUCE and frame[VERSION_POSITION] >= FIRST_VERSION
-        if may_repeat and (known := self._repeated_produces.recall(context, frame)) is not None:
-            return known
         header, body = parse_request_header(frame)
         route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
         request, _ = decode(route.request_type, header.api_version, frame, body, max_elements=MAX_REQUEST_ELEMENTS)
         call = Call(route, header.api_version, header.correlation_id, header.client_id, context, request, None)
-        if may_repeat and route.api.key is ApiKey.PRODUCE:
+        if header.api_key is ApiKey.PRODUCE and header.api_version >= FIRST_VERSION:
             self._repeated_produces.learn(call, frame)
         return call
 

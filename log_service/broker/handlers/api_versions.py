@@ -42,11 +42,9 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
         if not all(_SOFTWARE_NAME.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         call.connection.client_software = names
-    features = node.image().features
+    features, side = node.image().features, call.route.side
     return ApiVersionsResponse(
-        api_keys=[
-            _told(api.spec) for api in REGISTRY.values() if call.route.side in api.sides and api.spec.advertised_min_version is not None
-        ],
+        api_keys=[_told(spec) for api in REGISTRY.values() if side in api.sides and (spec := api.spec).advertised_min_version is not None],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in sorted({**SUPPORTED_FEATURES, **OWN_FEATURES}.items())
