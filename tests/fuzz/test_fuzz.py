@@ -87,7 +87,8 @@ def test_a_planted_bug_in_a_handler_is_found_made_small_and_played_again(tmp_pat
     with mock.patch.object(GroupCoordinatorShard, "handle_heartbeat", careless):
         _, findings = virtual_node.fuzz(SEED, rounds=6)
         (found,) = [finding for finding in findings if "planted" in finding.text]
-        assert len(found.case.sessions) <= 2, "one that finds the coordinator, and with it makes its topic, and one heartbeat"
+        spoken = [session for session in found.case.sessions if session]  # an empty one is the time in which the coordinator loads
+        assert len(spoken) <= 2, "one that finds the coordinator, and with it makes its topic, and one heartbeat"
         assert sum(map(len, found.case.sessions[0])) < 400
         path = write(found, tmp_path)
         assert "planted" in play_again(path)

@@ -417,8 +417,11 @@ def test_topics_are_created_grown_configured_and_deleted(bootstrap: str) -> None
         assert admin.describe_topics([name])[name].partition_count == 5
         assert {"administered", "administered-too"} <= {listing.name for listing in admin.list_topics()}
         admin.alter_configs({resource: {"retention.bytes": None, "segment.bytes": "1048600"}})
-        configs = admin.describe_configs([resource])[resource]
-        assert (configs["segment.bytes"].value, configs["segment.bytes"].source) == ("1048600", "DYNAMIC_TOPIC_CONFIG")
+        deadline = time.monotonic() + 30
+        while (configs := admin.describe_configs([resource])[resource])["segment.bytes"].value != "1048600":
+            assert time.monotonic() < deadline, "Apache Kafka responds before everything of a change is in place; it has to be in the end"
+            time.sleep(0.05)
+        assert configs["segment.bytes"].source == "DYNAMIC_TOPIC_CONFIG"
         assert configs["retention.bytes"].is_default
         with pytest.raises(ItemsFailed, match="administered"):
             admin.alter_configs({resource: {"no.such.key": "1"}})

@@ -9,6 +9,9 @@ from log_service.protocol.messages.list_groups import ListGroupsRequest
 from tests.integration.differential import Duel
 from tests.integration.group_cast import Cast, coordinators_are_there, subscription, told
 
+PROPERTIES: dict[str, str] = {}
+"""None, and clusters of this module's own: all groups of a cluster are listed."""
+
 CONSUMER = [("range", subscription("orders"))]
 
 
