@@ -4,7 +4,6 @@ Decides only bytes. Keys and values go out as they are; null is ``null``, which 
 """
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -15,10 +14,13 @@ from typing import Any
 import click
 
 from log_service.client.consumer.records import ConsumerRecord
+from log_service.client.producer.intake import MAX_TIMESTAMP_MS
 
 PLACEHOLDER = re.compile(r"\{(\w+)\}|\\(.)|%([tpokshTKS%])")
 ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0"}
 BASE64 = "base64"
+NO_TIMESTAMP_MS = -1
+"""What the log tells of a record without a time; read back, it is a record whose time the producer sets."""
 
 
 class LineError(ValueError):
@@ -187,6 +189,10 @@ def from_json_line(line: bytes) -> NewRecord:
     timestamp_ms = fields.get("timestamp_ms")
     if timestamp_ms is not None and (isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, int)):
         raise LineError("has a timestamp_ms that is not a whole number")
+    if timestamp_ms == NO_TIMESTAMP_MS:
+        timestamp_ms = None
+    if timestamp_ms is not None and not 0 <= timestamp_ms < MAX_TIMESTAMP_MS:
+        raise LineError(f"has a timestamp_ms that is not from 0 to {MAX_TIMESTAMP_MS - 1}")
     return NewRecord(
         value=from_json_value(fields["value"], "value"),
         key=from_json_value(fields.get("key"), "key"),
@@ -204,6 +210,8 @@ def from_json_headers(headers: Any) -> tuple[tuple[str, bytes | None], ...]:
     is_pairs = isinstance(headers, list) and all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in headers)
     if not is_pairs:
         raise LineError("has headers that are not pairs of name and value")
+    for name, _value in headers:
+        from_json_value(name, f"header name {name!r}")
     return tuple((name, from_json_value(value, f"header {name!r}")) for name, value in headers)
 
 
@@ -216,10 +224,13 @@ def from_json_value(value: Any, where: str) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, str):
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise LineError(f"has a {where} with half of a surrogate pair, {value[error.start]!r}, which UTF-8 cannot hold") from error
     if isinstance(value, dict) and list(value) == [BASE64] and isinstance(value[BASE64], str):
         try:
             return base64.b64decode(value[BASE64], validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             raise LineError(f"has a {where} that is not base64: {error}") from error
     raise LineError(f'has a {where} that is neither text, null nor {{"base64": ...}}')

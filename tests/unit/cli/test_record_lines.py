@@ -108,6 +108,11 @@ def test_what_is_printed_as_json_is_read_back(value: bytes | None, key: bytes | 
     assert parsed(line, as_json=True) == NewRecord(value=value, key=key, headers=headers, timestamp_ms=timestamp_ms)
 
 
+def test_a_record_without_a_time_is_read_back_without_one() -> None:
+    line = printed(record(timestamp_ms=-1), as_json=True)
+    assert parsed(line, as_json=True).timestamp_ms is None
+
+
 def test_a_line_is_a_value() -> None:
     assert parsed(b"text: more") == NewRecord(value=b"text: more")
     assert parsed(b"") == NewRecord(value=b"")
@@ -131,6 +136,13 @@ def test_a_line_is_split_at_the_first_separator() -> None:
         (b'{"key": "k"}', 'not an object with a "value"'),
         (b'{"value": 7}', "a value that is neither text"),
         (b'{"value": {"base64": "!"}}', "a value that is not base64"),
+        (b'{"value": {"base64": "\xc3\xa9"}}', "a value that is not base64"),
+        (b'{"value": "\\ud800"}', r"a value with half of a surrogate pair, '\\ud800'"),
+        (b'{"value": null, "key": "k\\udfff"}', "a key with half of a surrogate pair"),
+        (b'{"value": null, "headers": [["\\ud800", "a"]]}', "half of a surrogate pair"),
+        (b'{"value": null, "headers": [["a", "\\ud800"]]}', "a header 'a' with half of a surrogate pair"),
+        (b'{"value": null, "timestamp_ms": 9223372036854775808}', "timestamp_ms that is not from 0 to"),
+        (b'{"value": null, "timestamp_ms": -2}', "timestamp_ms that is not from 0 to"),
         (b'{"value": null, "key": []}', "a key that is neither text"),
         (b'{"value": null, "headers": {"a": "b"}}', "headers that are not pairs"),
         (b'{"value": null, "headers": [["a", 1]]}', "header 'a' that is neither text"),
