@@ -28,7 +28,7 @@ from orchestration.connection import connect
 from orchestration.instance import PROJECT_LOCATION
 from orchestration.log_client import LogServiceError
 from orchestration.project_server import ProjectServer
-from orchestration.projects import DEFINITIONS, ProjectError
+from orchestration.projects import DEFINITIONS, root_cause
 from orchestration.settings import SettingsError, load_settings
 from orchestration.topics import reconcile_all, topic_specs
 
@@ -100,14 +100,6 @@ def rehearse_once() -> None:
     from orchestration.transforms.rehearsal import rehearse  # noqa: PLC0415 - seconds of import that this process does without
 
     rehearse()
-
-
-def root_cause(error: BaseException) -> str:
-    """Return what went wrong in the project itself: its own sentence where there is one, else the innermost error."""
-    while not isinstance(error, ProjectError) and error.__cause__ is not None:
-        error = error.__cause__
-    own = isinstance(error, ProjectError)
-    return str(error) if own else f"The project in {Path.cwd()} cannot be loaded: {type(error).__name__}: {error}"
 
 
 def main() -> None:

@@ -132,7 +132,9 @@ def write_project(directory: Path) -> list[Path]:
     :raises FileExistsError: the directory holds something already. :raises ValueError: its name makes no project's name.
     """
     name = directory.resolve().name
-    if not name.replace("-", "_").isidentifier() or keyword.iskeyword(name):
+    if keyword.iskeyword(name):
+        raise ValueError(f"{name!r} cannot be a project's name: Python keeps this word for itself")
+    if not name.replace("-", "_").isidentifier():
         raise ValueError(f"{name!r} cannot be a project's name: letters, digits, '-' and '_', not starting with a digit")
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise FileExistsError(f"{directory} is there already and not empty; nothing was written. Name a new directory")

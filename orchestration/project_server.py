@@ -22,7 +22,7 @@ from dagster._grpc.__generated__.dagster_api_pb2 import ReloadCodeReply
 from dagster._grpc.server import DagsterApiServer, LoadedRepositories
 from dagster._utils.error import serializable_error_info_from_exc_info
 
-from orchestration.projects import forget_project, watched_files
+from orchestration.projects import forget_project, root_cause, watched_files
 
 WATCH_INTERVAL_S = 1.0
 
@@ -80,7 +80,7 @@ class ProjectServer(DagsterApiServer):
                 self._serializable_load_error = None
             except Exception as error:  # noqa: BLE001 - a project may raise anything
                 self._serializable_load_error = serializable_error_info_from_exc_info(sys.exc_info())
-                self._logger.warning("the project cannot be loaded: %s", error)
+                self._logger.warning("%s", root_cause(error))
             self._server_id = str(uuid4())
 
     def watch_project(self, ended: threading.Event) -> None:

@@ -56,6 +56,14 @@ def import_project(project: Path) -> list[ModuleType]:
     return [module for name in (ASSETS, SENSORS) if (project / name / "__init__.py").is_file() for module in _import_package(project, name)]
 
 
+def root_cause(error: BaseException) -> str:
+    """Return what went wrong in the project itself: its own sentence where there is one, else the innermost error."""
+    while not isinstance(error, ProjectError) and error.__cause__ is not None:
+        error = error.__cause__
+    own = isinstance(error, ProjectError)
+    return str(error) if own else f"The project in {Path.cwd()} cannot be loaded: {type(error).__name__}: {error}"
+
+
 def forget_project(project: Path) -> None:
     """Let the next import of the project's modules read their files again: all modules that lie in its directory, and the definitions."""
     root = project.resolve()

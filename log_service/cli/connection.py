@@ -54,6 +54,7 @@ def speaks_kafka(connection: socket.socket) -> bool:
     """Whether the other side responds to a client's first request, ApiVersions of version 0.
 
     Raises:
+        TimeoutError: the other side says nothing for ``RESPONSE_SECONDS``.
         OSError: the request cannot be sent.
     """
     connection.settimeout(RESPONSE_SECONDS)
@@ -65,8 +66,10 @@ def speaks_kafka(connection: socket.socket) -> bool:
             if not part:
                 return False
             received += part
-    except (TimeoutError, ConnectionResetError):
+    except ConnectionResetError:
         return False
+    except TimeoutError as error:
+        raise TimeoutError(f"it accepts connections and has not responded for {RESPONSE_SECONDS:g} s") from error
     return received[4:8] == GREETING_RESPONSE[4:]
 
 
@@ -79,7 +82,7 @@ def check_reachable(servers: Sequence[tuple[str, int]]) -> None:
                 if speaks_kafka(connection):
                     return
         except OSError as error:
-            failures.append(f"{host}:{port} ({'no response' if isinstance(error, TimeoutError) else error.strerror or error})")
+            failures.append(f"{host}:{port} ({error.strerror or error})")
         else:
             raise click.ClickException(
                 f"{host}:{port} accepts connections and does not speak Kafka's protocol in plain text: is that the port of a broker?"

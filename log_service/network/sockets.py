@@ -219,7 +219,7 @@ class SocketNetwork:
         return SocketListener(listening)
 
     async def connect(self, host: str, port: int) -> SocketConnection:
-        """Connect to the first address of ``host`` that responses (RFC 8305); the caller sets the deadline.
+        """Connect to the first address of ``host`` that responds (RFC 8305); the caller sets the deadline.
 
         Raises:
             OSError: refused, unreachable, unknown host.

@@ -1,6 +1,7 @@
 """The definitions of a project as its code server serves them: forked runs, and a sentence where the project is broken."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -103,10 +104,12 @@ def test_a_code_server_serves_and_has_a_process_ready_to_fork_runs(project: Path
     wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in forking), 60, lambda: "it stayed")
 
 
-def test_reload_definitions_reloads_them_and_tells_of_a_project_that_broke(project: Path) -> None:
+def test_reload_definitions_reloads_them_and_tells_of_a_project_that_broke(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     port = free_port()
     command = [sys.executable, "-m", "orchestration.code_server", "--port", str(port)]
-    child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    log = tmp_path_factory.mktemp("logs") / "code.log"
+    with log.open("wb") as output:
+        child = subprocess.Popen(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=output, stderr=subprocess.STDOUT)
     module = project / "assets" / "more.py"
     try:
         wait_until(lambda: accepts(port), 60, lambda: f"exit code {child.poll()}")
@@ -119,6 +122,7 @@ def test_reload_definitions_reloads_them_and_tells_of_a_project_that_broke(proje
         module.write_text("nowhere()\n")
         client.reload_code(timeout=60)
         assert f"{module}, line 1, cannot be loaded: NameError" in client.list_repositories()
+        assert f"WARNING - {module}, line 1, cannot be loaded: NameError" in re.sub(r"\x1b\[\d*m", "", log.read_text())
         module.write_text("import dagster as dg\n\n\n@dg.asset\ndef yet_more() -> None:\n    pass\n")
         client.reload_code(timeout=60)
         told = jobs_and_assets(client)

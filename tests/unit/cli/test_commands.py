@@ -64,6 +64,7 @@ def test_json_is_everywhere(path: Sequence[str]) -> None:
     ("arguments", "said"),
     [
         (["nonsense"], "No such command 'nonsense'"),
+        (["topcs"], "No such command 'topcs'. Did you mean topics or top?"),
         (["topics", "create"], "Missing argument 'NAMES...'"),
         (["topics", "create", "a", "-p", "0"], "0 is not in the range"),
         (["topics", "create", "a", "-c", "retention"], "'retention' is not KEY=VALUE"),
@@ -157,13 +158,26 @@ def test_one_server_that_responds_is_enough() -> None:
         check_reachable([("127.0.0.1", 1), address])
 
 
-@pytest.mark.parametrize("response", [b"HTTP/1.1 400 Bad Request\r\n", b"", None], ids=["http", "closes", "silent"])
-def test_a_server_of_something_else_is_told(response: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("log_service.cli.connection.RESPONSE_SECONDS", 0.2)
+@pytest.mark.parametrize("response", [b"HTTP/1.1 400 Bad Request\r\n", b""], ids=["http", "closes"])
+def test_a_server_of_something_else_is_told(response: bytes) -> None:
     with server(response) as (host, port):
         result = invoke("topics", "list", "-b", f"{host}:{port}")
     assert result.exit_code == 1
     assert f"{host}:{port} accepts connections and does not speak Kafka's protocol" in result.output
+
+
+def test_a_server_that_says_nothing_is_not_said_to_be_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("log_service.cli.connection.RESPONSE_SECONDS", 0.2)
+    with server(None) as (host, port):
+        result = invoke("topics", "list", "-b", f"{host}:{port}")
+    assert result.exit_code == 1
+    assert f"no broker at {host}:{port} (it accepts connections and has not responded for 0.2 s)" in result.output
+
+
+def test_a_silent_server_does_not_hide_one_that_responds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("log_service.cli.connection.RESPONSE_SECONDS", 0.2)
+    with server(None) as silent, server(bytes(4) + GREETING[8:12]) as address:
+        check_reachable([silent, address])
 
 
 def exit_code_of(*arguments: str) -> object:
