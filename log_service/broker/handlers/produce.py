@@ -15,7 +15,7 @@ advertised and refused (KAFKA-18659).
 Not here yet: transactional records get INVALID_REQUEST.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 from uuid import UUID
 
 from log_service.broker.call import NOTHING, Call, Deferred, Nothing
@@ -194,8 +194,9 @@ def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
     ]
 
 
-class Terms(NamedTuple):
-    """What a request says that holds for each of its partitions."""
+@dataclass(slots=True, kw_only=True)
+class Terms:
+    """What a request says that holds for each of its partitions. Slots: they are read for each, faster than the fields of a tuple."""
 
     acks: int
     refusal: tuple[ErrorCode, str] | None

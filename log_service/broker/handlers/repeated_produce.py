@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
-from typing import NamedTuple
 
 from log_service.broker.call import Call, Deferred, Nothing, Route
 from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID, Appending, Terms, respond, result_of, terms_of
@@ -51,7 +50,8 @@ _RESPONSE_TAIL_BYTES = 9  # errors per record, error message, tags; tags of the 
 _unpack_head = Struct(">iih").unpack_from  # API key and version, correlation id, size of the client id
 
 
-class _Known(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
     """A request without its records, and the bytes of its response between which the numbers stand."""
 
     route: Route
