@@ -100,10 +100,10 @@ README = """\
 
     tidelog up                                                  # broker, Spark, Dagster at http://127.0.0.1:3000
     echo '{{"id": 1, "amount": 12.5, "country": "DE"}}' | tidelog produce orders
-    pytest                                                      # the pipeline without a broker
+    pip install pytest && pytest                                # the pipeline without a broker
 
 - `assets/` declares topics, tables and marts: every definition at the top level of a module belongs to the project.
-- `sensors/`, if there is one, replaces the standard sensors (new records, downstream, failures, schema drift).
+- `sensors/`, if there is one, replaces the standard sensors (new records, downstream, failures, schema drift, watchdog).
 - `tests/` runs the transforms on records that are made up.
 - `.env` holds settings; `workspace.yaml` is for Dagster's own commands.
 """

@@ -8,6 +8,7 @@ from log_service.common.errors import ErrorCode, KafkaError, TidelogError
 SENTENCES: Mapping[ErrorCode, str] = MappingProxyType(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition; see: tidelog topics list",
+        ErrorCode.INVALID_TOPIC_EXCEPTION: "a topic's name has at most 249 ASCII letters, digits, '.', '_' and '-'",
         ErrorCode.OFFSET_OUT_OF_RANGE: "the log does not reach there; see START and END of: tidelog topics describe",
         ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; see: tidelog groups list",
         ErrorCode.NON_EMPTY_GROUP: "the group has members: stop them first",

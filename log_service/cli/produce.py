@@ -139,4 +139,6 @@ def records_of(sources: Sequence[BinaryIO], parse: Parse, *, is_whole: bool = Fa
         try:
             yield parse(line)
         except LineError as error:
-            raise click.ClickException(f"line {number} {error}; the {number - 1:,} before it were sent, nothing after it") from error
+            few = {1: "nothing was sent", 2: "the line before it was sent, nothing after it"}
+            sent = few.get(number, f"the {number - 1:,} before it were sent, nothing after it")
+            raise click.ClickException(f"line {number} {error}; {sent}") from error

@@ -4,6 +4,7 @@ Decides when the pipeline has caught up (lag 0 everywhere, everything downstream
 to give up. It never starts a run: the sensors do.
 """
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -152,11 +153,14 @@ class Story:
         return snapshot.row_count if snapshot else None
 
     def _wait_for_broker(self) -> None:
+        host, _, port = self.settings.bootstrap_servers.rpartition(":")
+
         def is_reachable() -> bool:
             try:
+                socket.create_connection((host, int(port)), timeout=1).close()  # a client would warn that nothing listens there yet
                 with connect(self.settings.bootstrap_servers, timeout_ms=1_000) as log:
                     log.describe_topic("flights")
-            except LogServiceError:
+            except (LogServiceError, OSError):
                 return False
             return True
 

@@ -7,10 +7,16 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from orchestration.dead_letters import DeadLetters
+from orchestration.demo.directory import DemoError
+from orchestration.demo.freshness import Pipeline
+from orchestration.demo.story import Story
+from orchestration.settings import load_settings
 from orchestration.tables import Lake
 from orchestration.warehouse import Warehouse
+from tests.helpers.ports import free_port
 from tests.platform.installation import ROOT, environment, path_without_java
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -56,6 +62,15 @@ def test_interrupted_demo_stops_everything_and_says_so(tmp_path: Path, path: str
     assert child.returncode == 130, output
     assert "interrupted" in output
     assert "broker  stopped" in output
+
+
+def test_a_broker_that_is_not_there_yet_is_waited_for_without_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = load_settings({"TIDELOG_DATA": str(tmp_path), "TIDELOG_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}"})
+    pipeline = Pipeline.of([])
+    story = Story(pipeline=pipeline, settings=settings, console=Console(quiet=True), flights=None, deadline_s=0.1, next_command="")
+    with pytest.raises(DemoError, match="nothing more happened"):
+        story.tell()
+    assert not caplog.records
 
 
 def test_demo_refuses_a_directory_that_is_not_its_own(tmp_path: Path, path: str) -> None:

@@ -194,6 +194,8 @@ class ConfigResource:
         return cls(resource_type=ResourceType.GROUP, name=group_id)
 
     def __str__(self) -> str:
+        if self == ConfigResource.all_brokers():
+            return "the default of all brokers"
         return f"{self.resource_type.name.lower()} {self.name!r}"
 
 

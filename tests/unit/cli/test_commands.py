@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from io import BytesIO
 
 import click
 import pytest
@@ -12,6 +13,9 @@ from click.testing import CliRunner, Result
 from log_service.cli import main as cli
 from log_service.cli.connection import GREETING, check_reachable
 from log_service.cli.main import COMMANDS, tidelog
+from log_service.cli.produce import records_of
+from log_service.cli.record_lines import parser
+from log_service.client import ConfigResource
 
 WIDTH = 80
 NOBODY = "127.0.0.1:1"
@@ -216,3 +220,23 @@ def test_every_error_becomes_a_line_and_a_code(
 def test_the_table_of_commands_is_what_there_is() -> None:
     context = click.Context(tidelog)
     assert all(tidelog.get_command(context, name) is not None for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("lines", "sent"),
+    [
+        ([b"x"], "line 1 has no ':' between key and value; nothing was sent"),
+        ([b"a:1", b"x"], "line 2 has no ':' between key and value; the line before it was sent, nothing after it"),
+        ([b"a:1", b"b:2", b"x"], "line 3 has no ':' between key and value; the 2 before it were sent, nothing after it"),
+    ],
+)
+def test_a_line_that_is_no_record_tells_what_was_sent(lines: list[bytes], sent: str) -> None:
+    parse = parser(as_json=False, key_separator=":", is_empty_null=False)
+    with pytest.raises(click.ClickException) as caught:
+        list(records_of([BytesIO(b"\n".join(lines))], parse))
+    assert caught.value.message == sent
+
+
+def test_the_default_of_all_brokers_is_not_a_broker_without_a_name() -> None:
+    assert str(ConfigResource.all_brokers()) == "the default of all brokers"
+    assert str(ConfigResource.broker(1)) == "broker '1'"

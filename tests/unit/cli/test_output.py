@@ -52,6 +52,7 @@ def test_a_bare_code_becomes_a_sentence_that_says_what_to_do() -> None:
 
 def test_a_text_that_says_what_is_wrong_stays() -> None:
     assert explain(KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a already exists")) == "topic a already exists"
+    assert "at most 249 ASCII letters" in explain(KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION))
     assert explain(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)) == "UNKNOWN_SERVER_ERROR"
     assert explain(StorageError("the directory is in use")) == "the directory is in use"
 
