@@ -90,12 +90,26 @@ def verify(*, paths: tuple[Path, ...], as_json: bool) -> None:
 
     \b
     tidelog log verify logs/flights-0
+    tidelog log verify logs
     """
-    rows = [checked(segment) for path in paths for segment in sorted(path.glob("*.log")) if segment.stem.isdecimal()]
+    rows = [checked(segment) for path in paths for segment in segments_of(path)]
     columns = ["segment", "batches", "records", "bytes", "problems"]
     print_rows(rows, columns, as_json=as_json, empty="there are no segments", flexible=["segment"])
     if any(row["problems"] for row in rows):
         raise click.exceptions.Exit(1)
+
+
+def segments_of(directory: Path) -> list[Path]:
+    """Return the segments of a partition's directory, or of all partitions in a log directory.
+
+    Raises:
+        ClickException: there are none, so that nothing would be checked.
+    """
+    for pattern in ("*.log", "*/*.log"):
+        found = sorted(path for path in directory.glob(pattern) if path.stem.isdecimal())
+        if found:
+            return found
+    raise click.ClickException(f"{directory} holds no segments: name a partition's directory, or the log directory that it lies in")
 
 
 def decode_of(path: Path, decode: str) -> str:

@@ -111,3 +111,19 @@ def test_the_command_tells_by_its_exit_code(tmp_path: Path) -> None:
     assert finished.exit_code == 1
     assert "where no batch begins" in finished.output
     assert run(["log", "verify", str(tmp_path), "--json"]).exit_code == 1
+
+
+def test_the_command_checks_all_partitions_of_a_log_directory(tmp_path: Path) -> None:
+    for partition in ("orders-0", "orders-1"):
+        (tmp_path / "logs" / partition).mkdir(parents=True)
+        write_segment(tmp_path / "logs" / partition)
+    finished = run(["log", "verify", str(tmp_path / "logs")])
+    assert finished.exit_code == 0
+    assert "orders-0/" in finished.output
+    assert "orders-1/" in finished.output
+
+
+def test_the_command_refuses_a_directory_in_which_nothing_would_be_checked(tmp_path: Path) -> None:
+    finished = run(["log", "verify", str(tmp_path)])
+    assert finished.exit_code == 1
+    assert "holds no segments: name a partition's directory" in finished.errors
