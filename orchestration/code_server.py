@@ -12,6 +12,7 @@ import multiprocessing
 import sys
 import threading
 import traceback
+from functools import partial
 from importlib import import_module
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
@@ -56,6 +57,7 @@ def serve(host: str, port: int, *, is_watching: bool) -> None:
         ),
         location_name=PROJECT_LOCATION,
         server_threadpool_executor=executor,
+        on_reloaded=partial(reconcile_declared_topics, logger),
     )
     if is_watching:
         servicer.watch_project(ended)
@@ -71,7 +73,7 @@ def serve(host: str, port: int, *, is_watching: bool) -> None:
 
 
 def reconcile_declared_topics(logger: logging.Logger) -> None:
-    """Create the topics that the project declares before anybody can produce to them: the broker would create them its own way.
+    """Create the topics that the project declares before a producer does: the broker would create them its own way.
 
     A log service that is away stops no server; the topic sensor tries again with its first tick.
     """

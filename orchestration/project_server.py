@@ -53,8 +53,9 @@ def run_with_project(reload_count: int, target: Callable[..., object], args: Seq
 class ProjectServer(DagsterApiServer):
     """Serves the project of the current directory. The keywords are those of Dagster's server."""
 
-    def __init__(self, *, forking: BaseContext, location_name: str, **settings: Any) -> None:
+    def __init__(self, *, forking: BaseContext, location_name: str, on_reloaded: Callable[[], None], **settings: Any) -> None:
         super().__init__(location_name=location_name, **settings)
+        self._on_reloaded = on_reloaded
         self._location_name = location_name
         self._runs = ForkedRuns(forking)
         self._mp_ctx = self._runs  # type: ignore[assignment]  # Dagster's server has no option for it
@@ -65,7 +66,7 @@ class ProjectServer(DagsterApiServer):
         return ReloadCodeReply()
 
     def reload_project(self) -> None:
-        """Load the project anew; one that cannot be loaded is the location's error until it can."""
+        """Load the project anew; one that cannot be loaded is the location's error until it can. Tells ``on_reloaded`` of one that can."""
         with self._reload_lock:
             forget_project(Path.cwd())
             self._runs.reload_count += 1
@@ -82,6 +83,8 @@ class ProjectServer(DagsterApiServer):
                 self._serializable_load_error = serializable_error_info_from_exc_info(sys.exc_info())
                 self._logger.warning("%s", root_cause(error))
             self._server_id = str(uuid4())
+        if self._serializable_load_error is None:
+            self._on_reloaded()
 
     def watch_project(self, ended: threading.Event) -> None:
         """Reload whenever a file of the project changes, until ``ended``."""

@@ -60,9 +60,12 @@ def test_a_new_project_works_at_once_and_takes_changes_and_a_spark_that_hangs_co
         wait_until(lambda: revenue(installation) == [25.0], PATIENCE_S, installation.explain)
 
         module = project / "assets" / "orders.py"
-        module.write_text(module.read_text().replace("sum(amount) AS revenue", "sum(amount) * 2 AS revenue"))
+        changed = module.read_text().replace("sum(amount) AS revenue", "sum(amount) * 2 AS revenue")
+        module.write_text(changed + 'returns_topic = topic_asset(TopicSpec(name="returns", partitions=6))\n')
         log = installation.data / "logs" / "code.log"
-        wait_until(lambda: "the project changed" in log.read_text(), PATIENCE_S, installation.explain)
+        wait_until(lambda: "topic returns: created" in log.read_text(), PATIENCE_S, installation.explain)
+        with BlockingAdmin(installation.bootstrap_servers) as admin:
+            assert admin.describe_topics(["returns"])["returns"].partition_count == 6, "a topic that is added is there with the reload"
         produce(installation.bootstrap_servers, 10, 10)
         wait_until(lambda: revenue(installation) == [100.0], PATIENCE_S, installation.explain)
 
