@@ -32,6 +32,14 @@ RUNS_UNTIL_STOPPED: Mapping[str, str] = {
 }
 """Commands that go on until Ctrl-C, and what they show before."""
 
+HEED_INTERRUPTS = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from log_service.cli.main import main
+main()
+"""
+"""The command line as a terminal starts it: a shell that runs the tests in the background has them, and their children, ignore Ctrl-C."""
+
 
 @pytest.fixture
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
@@ -111,10 +119,15 @@ def run_until(command: str, shown: str, broker: BrokerProcess) -> None:
     """Start a command, wait until it shows a text, and stop it as Ctrl-C does."""
     output = broker.directory / "shown.txt"
     with output.open("wb") as written:
-        process = subprocess.Popen(words(command), cwd=broker.directory, env=environment(broker), stdout=written, stderr=written)
+        command_line = [sys.executable, "-c", HEED_INTERRUPTS, *words(command)[3:]]
+        process = subprocess.Popen(command_line, cwd=broker.directory, env=environment(broker), stdout=written, stderr=written)
         deadline = time.monotonic() + PATIENCE_S
         while shown not in output.read_text() and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        process.wait(PATIENCE_S)
+        try:
+            process.wait(PATIENCE_S)
+        finally:
+            process.kill()
+            process.wait()
     assert shown in output.read_text(), f"{command}: {output.read_text()}"
