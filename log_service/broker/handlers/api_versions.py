@@ -10,10 +10,9 @@ Versions: 1 throttle time; 3 flexible, the client's name and version, features (
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from types import MappingProxyType
 
-from log_service.broker.call import Call, Side
+from log_service.broker.call import Call
 from log_service.broker.node import Node
 from log_service.broker.registry import REGISTRY
 from log_service.common.errors import ErrorCode
@@ -45,7 +44,7 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
         call.connection.client_software = names
     features, side = node.image().features, call.route.side
     return ApiVersionsResponse(
-        api_keys=_told_on(side),
+        api_keys=[_told(spec) for api in REGISTRY.values() if side in api.sides and (spec := api.spec).advertised_min_version is not None],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in sorted({**SUPPORTED_FEATURES, **OWN_FEATURES}.items())
@@ -63,12 +62,6 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
 def unsupported_version_response() -> ApiVersionsResponse:
     """Return what an ApiVersions request in an unknown version is answered with, in version 0."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_told(KNOWN[ApiKey.API_VERSIONS])])
-
-
-@cache
-def _told_on(side: Side) -> list[ApiVersion]:
-    """Return the ranges of what a side serves; nothing changes them while the process runs."""
-    return [_told(spec) for api in REGISTRY.values() if side in api.sides and (spec := api.spec).advertised_min_version is not None]
 
 
 def _told(spec: ApiSpec) -> ApiVersion:
