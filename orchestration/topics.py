@@ -95,7 +95,10 @@ def plan_changes(spec: TopicSpec, existing: TopicDescription | None, configs: Ma
 
 def reconcile(client: LogClient, spec: TopicSpec) -> TopicChanges:
     """Create the topic or bring it up to ``spec``; returns what was changed."""
-    existing = client.describe_topic(spec.name)
+    return _bring_up(client, spec, client.describe_topic(spec.name))
+
+
+def _bring_up(client: LogClient, spec: TopicSpec, existing: TopicDescription | None) -> TopicChanges:
     changes = plan_changes(spec, existing, client.topic_configs(spec.name) if existing and spec.configs else {})
     if changes.is_new:
         client.create_topic(spec.name, partitions=spec.partitions, replication_factor=spec.replication_factor, configs=dict(spec.configs))
@@ -117,7 +120,7 @@ def reconcile_all(client: LogClient, specs: Iterable[TopicSpec]) -> dict[str, To
     for spec in specs:
         existing = client.describe_topic(spec.name)
         try:
-            found[spec.name] = reconcile(client, spec)
+            found[spec.name] = _bring_up(client, spec, existing)
         except LogServiceError as error:
             found[spec.name] = TopicChanges(is_new=False, partitions=None, configs={}, notes=(refusal(spec, existing, error),))
     return found

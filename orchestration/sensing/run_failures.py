@@ -37,9 +37,14 @@ def decide_alert(*, subject: str, run_id: str, tags: Mapping[str, str], failures
     """
     is_retried = tags.get(WILL_RETRY_TAG) == "true" and tags.get(RUN_FAILURE_REASON_TAG) != STEP_FAILURE
     count = max(failures, 1)
-    if is_retried or count & (count - 1):
+    if is_retried or not is_told(count):
         return None
     return Alert(subject=subject, run_id=run_id, failures=count, why=why)
+
+
+def is_told(failures: int) -> bool:
+    """Whether the last of so many failures in a row is told: the 1st, 2nd, 4th, 8th..."""
+    return failures > 0 and failures & (failures - 1) == 0
 
 
 def run_failure_alerts(*, name: str = "run_failures", notify: Callable[[Alert], None] | None = None) -> dg.SensorDefinition:

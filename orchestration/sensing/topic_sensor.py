@@ -6,9 +6,9 @@ that is away is a reason to skip, never an error; a topic or a table that cannot
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Event
 
 import dagster as dg
 from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
@@ -66,18 +66,13 @@ class Watch:
         found: dict[str, TopicLag] = {}
         for one in self.feeds:
             description = None if one.table in self.failures else self.log.describe_topic(one.topic)
-            if description is not None:
-                with self._isolated(one.table):
-                    found[one.table] = lag_in(self.log, self.lake, description, one.table)
+            if description is None:
+                continue
+            try:
+                found[one.table] = lag_in(self.log, self.lake, description, one.table)
+            except (LogServiceError, DeltaError, OSError) as error:
+                self.failures[one.table] = str(error).strip() or type(error).__name__
         return found
-
-    @contextmanager
-    def _isolated(self, table: str) -> Iterator[None]:
-        """Note what fails for one table, so that the others go on."""
-        try:
-            yield
-        except (LogServiceError, DeltaError, OSError) as error:
-            self.failures[table] = str(error).strip() or type(error).__name__
 
     def states(self, lags: Mapping[str, TopicLag]) -> list[TableState]:
         """Return what decides about runs, for the tables of ``lags``."""
@@ -186,7 +181,7 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
         description="Runs that the topic sensor starts: one table, everything new in its topic",
     )
     used = clock or Clock()
-    declared: dict[str, tuple[str, ...]] = {}  # what the first tick found: topics by name, with what could not be reconciled
+    is_reconciled = Event()  # the first tick that finds the log service brings the declared topics up to date
 
     @dg.sensor(
         name=name,
@@ -205,7 +200,8 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
         deadline_s = used.now_s() + wait_s
         try:
             with log_service.open(timeout_ms=LOG_TIMEOUT_MS) as log:
-                new_events = [] if declared else declaration_events(log, context, declared)
+                new_events = [] if is_reconciled.is_set() else declaration_events(log, context)
+                is_reconciled.set()
                 settings = load_settings()
                 watch = Watch(
                     log=log,
@@ -230,17 +226,14 @@ def topic_sensor(*, name: str = "new_records", wait_s: float = WAIT_S, clock: Cl
     return follow_topics
 
 
-def declaration_events(
-    log: LogClient, context: dg.SensorEvaluationContext, declared: dict[str, tuple[str, ...]]
-) -> list[dg.AssetObservation]:
-    """Bring the project's topics up to their declarations, note in ``declared`` that it was done, and return what is to be told.
+def declaration_events(log: LogClient, context: dg.SensorEvaluationContext) -> list[dg.AssetObservation]:
+    """Bring the project's topics up to their declarations, and return what is to be told.
 
     Tells of topics that were changed, and of differences that no run can mend: fewer partitions, another replication factor, a refusal.
     """
     assert context.repository_def is not None
     events = []
     for topic, changes in reconcile_all(log, topic_specs(context.repository_def.assets_defs_by_key.values())).items():
-        declared[topic] = changes.notes
         for note in changes.notes:
             context.log.warning(note)
         if changes.notes or changes.is_change:

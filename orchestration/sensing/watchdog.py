@@ -22,7 +22,7 @@ from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.sensing.objectives import Verdict, judge, objectives, verdict_event
 from orchestration.sensing.progress import Progress, decide_events
-from orchestration.sensing.run_failures import Alert
+from orchestration.sensing.run_failures import Alert, is_told
 from orchestration.tables import Lake
 from orchestration.transforms import TopicFeed, topic_feeds
 
@@ -53,7 +53,7 @@ def decide_sensor_alert(sensor: str, ticks: Sequence[TickSeen], now_s: float) ->
         why = f"its tick has not ended after {seconds:.0f} s; a restart of the code server ends it"
         return Alert(subject=f"sensor {sensor}", run_id=f"tick {newest.tick_id}", failures=1, why=why) if seconds > HUNG_AFTER_S else None
     failures = next((count for count, tick in enumerate(ticks) if not tick.is_failed), len(ticks))
-    if not failures or failures & (failures - 1):
+    if not is_told(failures):
         return None
     return Alert(subject=f"sensor {sensor}", run_id=f"tick {newest.tick_id}", failures=failures, why=newest.why)
 
