@@ -42,7 +42,8 @@ CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
 _CODECS = tuple(Codec)
-_SEQUENCE_COUNT = 1 << 31
+SEQUENCE_COUNT = 1 << 31
+"""Of a producer's sequence numbers: behind the last comes 0."""
 _OFFSET = Struct(">q")
 _EPOCH = Struct(">i")
 CRC = Struct(">I")
@@ -150,12 +151,12 @@ class BatchHeader(NamedTuple):
         """Sequence of the last record; sequences go on at 0 after 2147483647. -1 where there is none."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
-        return (self.base_sequence + self.last_offset_delta) % _SEQUENCE_COUNT
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCE_COUNT
 
 
 def next_sequence(sequence: int, record_count: int = 1) -> int:
     """Return the sequence ``record_count`` after ``sequence``; 2147483647 is followed by 0."""
-    return (sequence + record_count) % _SEQUENCE_COUNT
+    return (sequence + record_count) % SEQUENCE_COUNT
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:

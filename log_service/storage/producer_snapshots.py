@@ -15,6 +15,7 @@ from struct import Struct
 from crc32c import crc32c
 
 from log_service.common.env import Files
+from log_service.records.batch import SEQUENCE_COUNT
 from log_service.storage.file_names import SNAPSHOT_SUFFIX, file_name
 from log_service.storage.producer_state import NO_OFFSET, ProducerEntry, RememberedBatch
 
@@ -22,7 +23,6 @@ _VERSION = 1
 _PREFIX = Struct(">hI")
 _COUNT = Struct(">i")
 _ENTRY = Struct(">qhiqiqiq")
-_SEQUENCE_COUNT = 1 << 31
 
 
 class DamagedSnapshot(Exception):  # noqa: N818 - it says what is the case
@@ -81,7 +81,7 @@ def _decode_entry(values: tuple[int, ...]) -> ProducerEntry:
     entry.coordinator_epoch = coordinator_epoch
     entry.current_txn_first_offset = txn_offset
     if offset >= 0 and sequence >= 0:
-        first_sequence = (sequence - offset_delta) % _SEQUENCE_COUNT
+        first_sequence = (sequence - offset_delta) % SEQUENCE_COUNT
         entry.batches.append(RememberedBatch(first_sequence, sequence, offset - offset_delta, offset, timestamp))
     return entry
 

@@ -19,11 +19,10 @@ from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_SEQUENCE
-from log_service.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
+from log_service.records.batch import CONTROL_FLAG, SEQUENCE_COUNT, TRANSACTIONAL_FLAG, BatchHeader
 
 REMEMBERED_BATCH_COUNT = 5
 NO_OFFSET = -1
-_SEQUENCE_COUNT = 1 << 31
 _new = tuple.__new__  # a named tuple's own is a function of Python's
 
 
@@ -103,7 +102,7 @@ class ProducerState:
         first_sequence, epoch = header.base_sequence, header.producer_epoch
         if epoch == entry.epoch:
             last_sequence = entry.batches[-1].last_sequence if entry.batches else NO_SEQUENCE
-            if first_sequence == (last_sequence + 1) % _SEQUENCE_COUNT:
+            if first_sequence == (last_sequence + 1) % SEQUENCE_COUNT:
                 return None
             repeated = _find_repeated(entry.batches, first_sequence, header.last_sequence)
             if repeated is not None:
@@ -140,7 +139,7 @@ class ProducerState:
                 entry.current_txn_first_offset = base_offset
         if first_sequence >= 0 and not is_control:
             delta = header.last_offset_delta
-            last_sequence = (first_sequence + delta) % _SEQUENCE_COUNT
+            last_sequence = (first_sequence + delta) % SEQUENCE_COUNT
             fields = first_sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp
             entry.batches.append(_new(RememberedBatch, fields))
 

@@ -31,9 +31,9 @@ from log_service.protocol.messages.describe_quorum import (
     ResponseTopicData,
 )
 from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from log_service.raft.voters import NO_DIRECTORY
 
 FIRST_VERSION_WITH_DIRECTORIES = 2
-NO_DIRECTORY = UUID(int=0)
 
 
 def handle_describe_quorum(node: Node, call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
