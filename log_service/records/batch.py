@@ -14,8 +14,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from log_service.common.crc32c import crc32c
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_PRODUCER_ID, NO_SEQUENCE, Buffer
 from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
@@ -210,6 +209,18 @@ def iterate_headers(buffer: Buffer, *, is_torn_tail_ok: bool = False) -> Iterato
             raise _cut_off(header, position, end - position)
         yield position, header
         position = next_position
+
+
+def iterate_usable_headers(buffer: Buffer, leader_epoch: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of what a leader sent in ``leader_epoch``: whole batches, up to the first one of a later epoch.
+
+    Raises:
+        CorruptBatch: bytes that are no header.
+    """
+    for position, header in iterate_headers(buffer, is_torn_tail_ok=True):
+        if header.partition_leader_epoch > leader_epoch:
+            return
+        yield position, header
 
 
 def batch_view(buffer: Buffer, position: int = 0) -> memoryview:

@@ -35,6 +35,7 @@ class ControlType(IntEnum):
     KRAFT_VOTERS = 6
 
 
+_TRANSACTION_ENDS = (ControlType.ABORT, ControlType.COMMIT)
 _TYPES_BY_NUMBER = {int(control_type): control_type for control_type in ControlType}
 
 
@@ -124,6 +125,30 @@ def parse_coordinator_epoch(value: bytes) -> int:
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
     _, coordinator_epoch = _END_TRANSACTION.unpack_from(value)
     return int(coordinator_epoch)
+
+
+class TransactionMarker(NamedTuple):
+    """The end of a producer's transaction in a partition. ``coordinator_epoch`` is -1 where compaction took the record from its batch."""
+
+    is_abort: bool
+    coordinator_epoch: int
+
+
+_EMPTIED = TransactionMarker(is_abort=False, coordinator_epoch=-1)
+
+
+def read_marker(batch: Buffer) -> TransactionMarker | None:
+    """Return what a control batch says of a transaction's end, None where it is of another kind.
+
+    Raises:
+        KafkaError: INVALID_RECORD, or what ``iterate_records`` raises: the batch is damaged.
+    """
+    record = next(iterate_control_records(batch), None)
+    if record is None:
+        return _EMPTIED
+    if record.type not in _TRANSACTION_ENDS:
+        return None
+    return TransactionMarker(is_abort=record.type is ControlType.ABORT, coordinator_epoch=parse_coordinator_epoch(record.value))
 
 
 def iterate_control_records(buffer: Buffer, position: int = 0) -> Iterator[ControlRecord]:

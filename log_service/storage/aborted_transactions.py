@@ -1,70 +1,61 @@
-"""The transactions in a log that readers of committed records must not see: Apache Kafka wrote them before its files came here (KIP-98).
+"""The transactions in a log that readers of committed records must not see (KIP-98).
 
-Decides that from Kafka's indexes of them (``.txnindex``) and, where one is damaged, from the log. Knows nothing of readers, and of
-compaction only that a cleaned segment has another index than those it replaces. This version begins and ends no transactions: a log has
-those that it had when it was opened. One that is still open can never be committed here, because its coordinator is not here. It counts as
-aborted for readers, and compaction leaves everything from its first offset on: Kafka may commit it after the files are moved back.
+Decides what a reader is told, from the indexes of aborted transactions (``.txnindex``), one beside each segment that has the marker of one.
+A log takes an entry when a marker is appended; this version begins and ends no transactions itself, so that a marker comes from a leader
+that does. Where an index is damaged, the log is searched and its indexes are written anew. Knows nothing of readers, and of compaction only
+that a cleaned segment has another index than those it replaces.
+
+Invariant: ``ended`` are in the order of their markers. They are what the indexes say.
 """
 
 import logging
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from operator import attrgetter, itemgetter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
 
 from log_service.common.env import Files
 from log_service.common.errors import KafkaError, StorageError
-from log_service.records.control import ControlType, iterate_control_records
+from log_service.records.control import read_marker
 from log_service.storage.file_names import TXN_INDEX_SUFFIX, file_name
-from log_service.storage.producer_state import NO_OFFSET, ProducerState
+from log_service.storage.segment import Segment
 from log_service.storage.segments import Segments
+from log_service.storage.unstable_transactions import EndedTransaction, UnstableTransactions
 
 logger = logging.getLogger(__name__)
 INDEX_ENTRY = Struct(">hqqqq")
 """One entry of an index: its version, and what ``AbortedTransaction`` holds."""
 _VERSION = 0
-_OPEN_TOLD = 5
 
-
-class AbortedTransaction(NamedTuple):
-    """One transaction; ``last_offset`` is that of its marker, ``last_stable_offset`` where the first one began that was open then."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
+AbortedTransaction = EndedTransaction
 
 
 class AbortedTransactions:
-    """Those of one log. ``ended`` are in the order of their markers; ``still_open`` are (producer id, first offset)."""
+    """Those of one log."""
 
-    __slots__ = ("_ended", "_still_open")
+    __slots__ = ("_ended",)
 
-    def __init__(self, ended: Iterable[AbortedTransaction] = (), still_open: Iterable[tuple[int, int]] = ()) -> None:
+    def __init__(self, ended: Iterable[AbortedTransaction] = ()) -> None:
         self._ended = sorted(ended, key=attrgetter("last_offset"))
-        self._still_open = list(still_open)
 
     def __bool__(self) -> bool:
-        return bool(self._ended or self._still_open)
+        return bool(self._ended)
 
     def __repr__(self) -> str:
-        return f"<AbortedTransactions ended={len(self._ended)} open={len(self._still_open)}>"
+        return f"<AbortedTransactions {len(self._ended)}>"
 
     @property
     def ended(self) -> Sequence[AbortedTransaction]:
         """Those that have a marker, in the order of their markers."""
         return self._ended
 
-    @property
-    def first_open_offset(self) -> int | None:
-        """Where the first one began that has not ended, None where all have."""
-        return min((first_offset for _, first_offset in self._still_open), default=None)
+    def within(self, start_offset: int, end_offset: int, still_open: Mapping[int, int] | None = None) -> list[tuple[int, int]]:
+        """Return (producer id, first offset) of those that may have records in [start, end).
 
-    def within(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of those that may have records in [start, end)."""
-        found = [each for each in self._still_open if each[1] < end_offset]
+        ``still_open`` are first offsets of open transactions by producer that count as aborted, because nothing can end them.
+        """
+        found = [] if still_open is None else [each for each in still_open.items() if each[1] < end_offset]
         for index in range(bisect_left(self._ended, start_offset, key=attrgetter("last_offset")), len(self._ended)):
             each = self._ended[index]
             if each.first_offset < end_offset:
@@ -79,7 +70,26 @@ class AbortedTransactions:
         behind = bisect_left(self._ended, end_offset, key=attrgetter("last_offset"))
         if self._ended[first:behind] == list(entries):
             return self
-        return AbortedTransactions([*self._ended[:first], *entries, *self._ended[behind:]], self._still_open)
+        return AbortedTransactions([*self._ended[:first], *entries, *self._ended[behind:]])
+
+    def add(self, entry: AbortedTransaction) -> None:
+        """Take a transaction whose marker was appended."""
+        assert self is not NO_TRANSACTIONS, "logs without transactions share it"
+        self._ended.append(entry)
+
+    def below(self, end_offset: int) -> "AbortedTransactions":
+        """Return those whose markers lie below ``end_offset``, to which the log was cut."""
+        keep = bisect_left(self._ended, end_offset, key=attrgetter("last_offset"))
+        return self if keep == len(self._ended) else AbortedTransactions(self._ended[:keep])
+
+    def from_offset(self, start_offset: int) -> "AbortedTransactions":
+        """Return those whose markers lie at or above ``start_offset``, where the first segment now begins."""
+        first = bisect_left(self._ended, start_offset, key=attrgetter("last_offset"))
+        return AbortedTransactions(self._ended[first:]) if first else self
+
+    def in_segment(self, segment: Segment) -> list[AbortedTransaction]:
+        """Return what belongs into the index of the active segment, or of one behind which there is none of them."""
+        return self._ended[bisect_left(self._ended, segment.base_offset, key=attrgetter("last_offset")) :]
 
     def write_indexes(self, files: Files, directory: Path, segments: Segments) -> None:
         """Write the indexes beside copied segments, as Kafka has them: each entry with the segment of its marker; durable on return."""
@@ -100,42 +110,71 @@ def pack_index(entries: Iterable[AbortedTransaction]) -> bytes:
     return b"".join(INDEX_ENTRY.pack(_VERSION, *each) for each in entries)
 
 
-def load_aborted_transactions(files: Files, segments: Segments, indexed: Collection[int], producers: ProducerState) -> AbortedTransactions:
-    """Read those of the segments whose base offsets are in ``indexed``, and those that ``producers`` has open. Blocks.
+def load_aborted_transactions(files: Files, segments: Segments, indexed: Collection[int]) -> AbortedTransactions:
+    """Read those of the segments whose base offsets are in ``indexed``. Blocks.
 
     Raises:
         StorageError: an index is damaged, and so is the log.
         OSError: the disk failed.
     """
-    still_open = [(entry.producer_id, entry.current_txn_first_offset) for entry in producers if entry.current_txn_first_offset != NO_OFFSET]
-    if still_open:
-        told = sorted(still_open, key=itemgetter(1))[:_OPEN_TOLD]
-        logger.warning("%s: transactions that were left open count as aborted: (producer, offset) %s", segments.active.directory, told)
     ended: list[AbortedTransaction] = []
-    for path in [segment.path(TXN_INDEX_SUFFIX) for segment in segments if segment.base_offset in indexed]:
-        content = files.read_bytes(path)
+    for segment in [segment for segment in segments if segment.base_offset in indexed]:
+        content = files.read_bytes(segment.path(TXN_INDEX_SUFFIX))
         entries = list(INDEX_ENTRY.iter_unpack(content[: len(content) - len(content) % INDEX_ENTRY.size]))
         if len(content) % INDEX_ENTRY.size or any(version != _VERSION or first > last for version, _, first, last, _ in entries):
-            logger.warning("%s is damaged; the log itself is searched for aborted transactions", path)
-            try:
-                return AbortedTransactions(_search(segments), still_open)
-            except KafkaError as error:
-                text = f"{path} is damaged, and so is a batch of the log: {error}; restore them, or move the directory away"
-                raise StorageError(text) from error
+            return _rebuild(files, segments, segment)
         ended += [AbortedTransaction(*values) for _, *values in entries]
-    return AbortedTransactions(ended, still_open) if ended or still_open else NO_TRANSACTIONS
+    return AbortedTransactions(ended) if ended else NO_TRANSACTIONS
+
+
+def _rebuild(files: Files, segments: Segments, damaged: Segment) -> AbortedTransactions:
+    path = damaged.path(TXN_INDEX_SUFFIX)
+    logger.warning("%s is damaged; the log itself is searched for aborted transactions", path)
+    try:
+        found = AbortedTransactions(_search(segments))
+    except KafkaError as error:
+        text = f"{path} is damaged, and so is a batch of the log: {error}; restore them, or move the directory away"
+        raise StorageError(text) from error
+    files.remove(path)
+    found.write_indexes(files, damaged.directory, segments)
+    return found
+
+
+def recover_aborted_transactions(
+    files: Files, segments: Segments, indexed: Collection[int], aborted: Sequence[AbortedTransaction], from_offset: int
+) -> AbortedTransactions:
+    """Write anew the indexes of the segments from ``from_offset`` on, which a crash may have left behind. Blocks.
+
+    ``aborted`` are the transactions that the log says were aborted from there on; the indexes before it are taken as they are.
+
+    Raises:
+        StorageError: an index is damaged, and so is the log.
+        OSError: the disk failed.
+    """
+    recovered = [segment for segment in segments.from_offset(from_offset) if segment.base_offset >= from_offset]
+    for segment in recovered:
+        if segment.base_offset in indexed:
+            files.remove(segment.path(TXN_INDEX_SUFFIX))
+    older = load_aborted_transactions(files, segments, set(indexed).difference(segment.base_offset for segment in recovered))
+    if not aborted:
+        return older
+    found = AbortedTransactions(aborted)
+    found.write_indexes(files, segments.active.directory, segments)
+    return AbortedTransactions([*older.ended, *aborted])
 
 
 def _search(segments: Segments) -> Iterator[AbortedTransaction]:
     """Find in the log what its indexes should say."""
-    first_offsets: dict[int, int] = {}
+    transactions = UnstableTransactions()
     for segment in segments:
         for position, header in segment.headers(0):
-            if header.is_transactional and not header.is_control:
-                first_offsets.setdefault(header.producer_id, header.base_offset)
-            elif header.is_transactional:
-                first_offset = first_offsets.pop(header.producer_id, None)
-                marker = next(iterate_control_records(segment.batch(position, header.size_bytes)), None)
-                if first_offset is not None and marker is not None and marker.type is ControlType.ABORT:
-                    stable_offset = min(first_offsets.values(), default=header.next_offset)
-                    yield AbortedTransaction(header.producer_id, first_offset, header.last_offset, stable_offset)
+            if not header.is_transactional:
+                continue
+            if not header.is_control:
+                if header.producer_id not in transactions.open:
+                    transactions.begin(header.producer_id, header.base_offset)
+                continue
+            marker = read_marker(segment.batch(position, header.size_bytes))
+            ended = transactions.end(header.producer_id, header.last_offset)
+            if ended is not None and marker is not None and marker.is_abort:
+                yield ended

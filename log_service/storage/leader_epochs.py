@@ -130,6 +130,11 @@ class LeaderEpochs:
             self.latest = UNDEFINED_EPOCH
             self.is_dirty = True
 
+    def clear_durably(self) -> None:
+        """Forget all, in the file too; blocks."""
+        self.clear()
+        self.maybe_write()
+
     def encode(self) -> bytes:
         """Return the content of the file."""
         return format_lines(f"{epoch} {offset}" for epoch, offset in self.entries)

@@ -1,35 +1,42 @@
-"""One partition's log: batches appended at its end, read anywhere, cut at both ends, made durable and closed.
+"""One partition's log: batches appended at its end, read anywhere, cut at both ends, and closed.
 
-Decides the offsets of what is appended, when a new segment begins, which reads are refused, what an error of the disk means for the log,
-and how far the log is durable. Knows nothing of high watermarks, replicas and requests: callers hand in the bounds of reads, retention and
-truncation. ``log_reader`` finds what is read, ``recovery`` opens logs, ``retention`` chooses the segments to delete, the cleaner writes the
-segments that ``exchange_segments`` takes in.
+Decides the offsets of what is appended, when a new segment begins, which reads are refused and what an error of the disk means for the
+log. Knows nothing of high watermarks, replicas and requests: callers hand in the bounds of reads, retention and truncation. ``segments``
+changes the files, ``log_syncs`` makes them durable, ``log_reader`` finds what is read, ``recovery`` opens logs, ``retention`` chooses the
+segments to delete, the cleaner writes the segments that ``exchange_segments`` takes in.
 
-Invariants: ``log_start_offset <= log_end_offset``. An append is all in the log or not at all, in memory as on disk. ``recovery_point``
-never passes what was synced, with the indexes of all older segments. An offset that was handed out is handed out again only after a
-truncation. A lease that a read handed out is the caller's to release. ``sync`` and ``close`` wait; everything else runs to its end on one
-thread without waiting, but that reads of a past range may run in the pool.
+Invariants: ``log_start_offset <= log_end_offset``. An append is all in the log or not at all, in memory as on disk. An offset that was
+handed out is handed out again only after a truncation. A lease that a read handed out is the caller's to release. ``sync`` and ``close``
+wait; everything else runs to its end on one thread without waiting, but that reads of a past range may run in the pool.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
-
-import trio
 
 from log_service.common.env import Clock, Files
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TIMESTAMP, Buffer, TopicId, TopicPartition
 from log_service.config.views import LogConfig
-from log_service.records.batch import is_crc_valid, iterate_headers, stamp, stamp_append_time
+from log_service.records.batch import (
+    CONTROL_FLAG,
+    BatchHeader,
+    is_crc_valid,
+    iterate_headers,
+    iterate_usable_headers,
+    stamp,
+    stamp_append_time,
+)
+from log_service.records.control import TransactionMarker, read_marker
 from log_service.records.validator import ValidatedBatches
 from log_service.storage import log_reader
-from log_service.storage.aborted_transactions import NO_TRANSACTIONS, AbortedTransaction, AbortedTransactions
+from log_service.storage.aborted_transactions import NO_TRANSACTIONS, AbortedTransaction, AbortedTransactions, pack_index
+from log_service.storage.append_result import AppendResult
 from log_service.storage.leader_epochs import LeaderEpochs
 from log_service.storage.log_directory import LogDirectory
 from log_service.storage.log_reader import LogSlice, TimestampOffset
+from log_service.storage.log_syncs import LogSyncs, closed
 from log_service.storage.partition_metadata import sync_topic_id, write_topic_id
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
@@ -37,25 +44,9 @@ from log_service.storage.removals import PendingRemovals
 from log_service.storage.retention import RetentionOutcome, count_deletable
 from log_service.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from log_service.storage.segments import Segments
-from log_service.storage.sync_failures import note_failed_sync
 
 logger = logging.getLogger(__name__)
 _new = tuple.__new__  # a named tuple's own is a function of Python's
-
-
-class AppendResult(NamedTuple):
-    """Where batches went.
-
-    ``last_offset`` is inclusive; ``append_time_ms`` is -1 unless the log stamps its own time, or the latest timestamp of a batch that was
-    repeated; ``must_sync`` asks for a ``sync`` before the append is acknowledged (``flush.messages``).
-    """
-
-    base_offset: int
-    last_offset: int
-    append_time_ms: int
-    log_start_offset: int
-    is_duplicate: bool
-    must_sync: bool
 
 
 class Log:
@@ -77,6 +68,7 @@ class Log:
         producer_state: ProducerState,
         producer_snapshots: ProducerSnapshots,
         log_start_offset: int,
+        log_end_offset: int,
         recovery_point: int,
         clean_end_offset: int | None,
         cleaned_offset: int | None = None,
@@ -95,17 +87,21 @@ class Log:
         self.producer_state = producer_state
         self.producer_snapshots = producer_snapshots
         self.log_start_offset = log_start_offset
-        self.log_end_offset = producer_state.end_offset
-        self.recovery_point = recovery_point
+        self.log_end_offset = log_end_offset
         self.cleaned_offset = cleaned_offset
         """Below it the log is compacted; None where no pass ever was."""
         self.aborted_transactions = aborted_transactions
-        self.synced_ms = clock.monotonic_ms()
+        self.syncs = LogSyncs(
+            clock=clock,
+            home=home,
+            topic_partition=topic_partition,
+            segments=segments,
+            leader_epochs=leader_epochs,
+            producer_snapshots=producer_snapshots,
+            recovery_point=recovery_point,
+            is_directory_dirty=clean_end_offset in {None, 0},
+        )
         self.is_closed = False
-        self._are_files_closed = False
-        self.is_directory_dirty = clean_end_offset in {None, 0}
-        self._truncation_count = 0
-        self._sync_ended: trio.Event | None = None
         self._clean_end_offset = clean_end_offset
         self._told_hole = -1
 
@@ -119,6 +115,11 @@ class Log:
     def size_bytes(self) -> int:
         """Size of all segments."""
         return self.segments.size_bytes
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which the log is durable."""
+        return self.syncs.recovery_point
 
     @property
     def latest_leader_epoch(self) -> int:
@@ -170,13 +171,18 @@ class Log:
     def aborted_in(self, start_offset: int, found: LogSlice) -> list[tuple[int, int]]:
         """Return (producer id, first offset) of the aborted transactions that may have records in what was read from ``start_offset``.
 
+        A transaction that is open counts as one: a read that ends below it finds none of it, and one that goes further was allowed to,
+        because nothing can end the transaction.
+
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        if not self.aborted_transactions:
+        unstable = self.producer_state.unstable
+        still_open = None if unstable is None else unstable.open
+        if not self.aborted_transactions and not still_open:
             return []
         try:
-            return self.aborted_transactions.within(start_offset, log_reader.end_offset(self.segments, found))
+            return self.aborted_transactions.within(start_offset, log_reader.end_offset(self.segments, found), still_open)
         except OSError as error:
             raise self.home.note_error(error) from error
 
@@ -242,7 +248,7 @@ class Log:
 
     def _refused(self) -> KafkaError:
         if self.is_closed:
-            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the log of {self.topic_partition} is closed")
+            return closed(self.topic_partition)
         return self.home.refused()
 
     # Appending
@@ -283,22 +289,30 @@ class Log:
             if header.producer_id >= 0:
                 self.producer_state.update(header, batch_offset, now_ms)
             batch_offset = last_offset + 1
-        self.log_end_offset = self.producer_state.end_offset = next_offset
-        must_sync = next_offset - self.recovery_point >= self.config.flush_messages
+        self.log_end_offset = next_offset
+        must_sync = next_offset - self.syncs.recovery_point >= self.config.flush_messages
         return _new(AppendResult, (base_offset, next_offset - 1, append_time_ms, self.log_start_offset, False, must_sync))
 
-    def append_as_follower(self, buffer: Buffer) -> AppendResult:
+    def append_as_follower(self, buffer: Buffer, *, leader_epoch: int | None = None) -> AppendResult:
         """Append batches that carry their offsets and epochs, as a leader stamped them.
 
+        ``leader_epoch`` says that they are a leader's response in that epoch: a torn last batch is left out, and so is a batch of a
+        later epoch with all behind it, because it is of a leader that this replica does not follow yet.
+
         Raises:
-            KafkaError: CORRUPT_MESSAGE, no whole batches or a checksum that does not hold; OFFSET_OUT_OF_RANGE, they do not begin at or
+            KafkaError: CORRUPT_MESSAGE, no whole batches or a checksum that does not hold; INVALID_RECORD, a marker that says nothing;
+                OFFSET_OUT_OF_RANGE, they do not begin at or
                 after the log's end, or are not in order; KAFKA_STORAGE_ERROR. Nothing was appended.
         """
         if self.home.append_refusal is not None or self.is_closed:
             raise self._refused()
-        batches = list(iterate_headers(buffer))
+        batches = list(iterate_headers(buffer) if leader_epoch is None else iterate_usable_headers(buffer, leader_epoch))
         next_offset, max_timestamp = self.log_end_offset, NO_TIMESTAMP
+        markers: dict[int, TransactionMarker] = {}
         view = memoryview(buffer)
+        size_bytes = batches[-1][0] + batches[-1][1].size_bytes if batches else 0
+        if size_bytes < len(view):
+            buffer = view = view[:size_bytes]
         for position, header in batches:
             if header.base_offset < next_offset:
                 text = f"{self.topic_partition}: a batch of base offset {header.base_offset} cannot follow offset {next_offset - 1}"
@@ -306,6 +320,10 @@ class Log:
             if not is_crc_valid(view[position : position + header.size_bytes]):
                 text = f"{self.topic_partition}: the checksum of the batch of base offset {header.base_offset} does not hold"
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+            if header.attributes & CONTROL_FLAG and header.producer_id >= 0:
+                marker = read_marker(view[position : position + header.size_bytes])
+                if marker is not None:
+                    markers[position] = marker
             next_offset = header.next_offset
             max_timestamp = max(max_timestamp, header.max_timestamp)
         if not batches:
@@ -317,12 +335,28 @@ class Log:
             segment.note_batch(start + position, header.base_offset, header.last_offset, header.max_timestamp)
             self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
             if header.producer_id >= 0:
-                self.producer_state.update(header, header.base_offset, now_ms)
-        self.log_end_offset = self.producer_state.end_offset = next_offset
+                if position in markers:
+                    self._end_transaction(segment, header, markers[position], now_ms)
+                else:
+                    self.producer_state.update(header, header.base_offset, now_ms)
+        self.log_end_offset = next_offset
         return AppendResult(base_offset, next_offset - 1, NO_TIMESTAMP, self.log_start_offset, False, self._must_sync())
 
+    def _end_transaction(self, segment: Segment, header: BatchHeader, marker: TransactionMarker, now_ms: int) -> None:
+        """Take a marker that was appended. A disk that takes batches and no entry of their index is not one to go on with."""
+        ended = self.producer_state.end_transaction(header, marker.coordinator_epoch, now_ms)
+        if ended is None or not marker.is_abort:
+            return
+        if self.aborted_transactions is NO_TRANSACTIONS:
+            self.aborted_transactions = AbortedTransactions()
+        self.aborted_transactions.add(ended)
+        try:
+            segment.append_aborted(pack_index([ended]))
+        except OSError as error:
+            raise self.home.fail(error) from error
+
     def _must_sync(self) -> bool:
-        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+        return self.log_end_offset - self.syncs.recovery_point >= self.config.flush_messages
 
     def _write(self, buffer: Buffer, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> tuple[Segment, int]:
         """Write to the active segment, a new one where that is due; return it and the position."""
@@ -355,20 +389,25 @@ class Log:
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
         old = self.segments.active
-        if old.size_bytes == 0:  # the next offset is too far from its base: another segment replaces it
-            self._set_aside([old])
-            segment = Segment(self.files, self.directory, base_offset, self.config, created_ms=now_ms)
-            self.segments.replace([*list(self.segments)[:-1], segment])
-        else:
+        if old.size_bytes:
             old.finish_indexes()
-            if self.recovery_point >= self.log_end_offset:
+            if self.syncs.recovery_point >= self.log_end_offset:
                 old.sync_indexes()  # recovery will not look at a segment below the recovery point
             self.producer_snapshots.take(base_offset, self.producer_state)
-            segment = Segment(self.files, self.directory, base_offset, self.config, created_ms=now_ms)
-            self.segments.add(segment)
+        replaced = self.segments.begin(base_offset, self.config, created_ms=now_ms)
+        if replaced:
+            self._remove_later(replaced)
+        else:
             self.home.on_rolled(self.topic_partition)
-        self.is_directory_dirty, self._clean_end_offset = True, None  # the next sync makes the new name durable
-        return segment
+        self._note_new_files()
+        return self.segments.active
+
+    def _note_new_files(self) -> None:
+        self.syncs.note_new_names()
+        self._clean_end_offset = None
+
+    def _remove_later(self, paths: list[Path]) -> None:
+        self.removals.schedule(paths, self.clock.monotonic_ms() + self.config.file_delete_delay_ms)
 
     # Durability
 
@@ -378,80 +417,11 @@ class Log:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the directory is offline from then on.
         """
-        return await self._sync_up_to(lambda: self.log_end_offset)
+        return await self.syncs.sync_up_to(lambda: self.log_end_offset)
 
     async def sync_rolled(self) -> int:
         """Make the segments before the active one durable and return the recovery point. Raises as ``sync``."""
-        return await self._sync_up_to(lambda: self.segments.active.base_offset)
-
-    async def _sync_up_to(self, current_target: Callable[[], int]) -> int:
-        """Sync once no other sync of this log runs, unless the other one made durable what is asked for.
-
-        One sync runs at a time, because the operating system reports a failed write once: a second sync beside the one that fails may
-        succeed. A sync also takes what it begins to write for clean, and that is not durable before the sync has ended.
-        """
-        target = current_target()
-        while target > self.recovery_point or self.is_directory_dirty:
-            if self.home.is_offline or self._are_files_closed:
-                raise self._refused()
-            if self._sync_ended is None:
-                return await self._sync_alone(current_target())
-            await self._sync_ended.wait()
-        return self.recovery_point
-
-    async def _sync_alone(self, target: int) -> int:
-        truncation_count, active = self._truncation_count, self.segments.active
-        ended = self._sync_ended = trio.Event()
-        try:
-            await self._sync_older([segment for segment in self.segments.from_offset(self.recovery_point) if segment is not active])
-            size_bytes = active.size_bytes
-            if target > active.base_offset and active.synced_bytes < size_bytes and not active.is_removed:
-                await active.file.sync()
-                if truncation_count == self._truncation_count:
-                    active.note_synced(size_bytes)
-            if active is not self.segments.active:
-                await self._sync_older([active])  # it rolled meanwhile, and recovery looks at no segment below the recovery point
-        except OSError as error:
-            raise self._note_sync_error(error) from error
-        finally:
-            self._sync_ended = None
-            ended.set()
-        if truncation_count == self._truncation_count:
-            self.recovery_point = max(self.recovery_point, target)
-            self.synced_ms = self.clock.monotonic_ms()
-        return self.recovery_point
-
-    async def _sync_older(self, segments: list[Segment]) -> None:
-        """Make durable in the pool what stands before the active segment: older ones with indexes, snapshots, leader epochs, names."""
-        if not segments and not self.is_directory_dirty and not self.leader_epochs.is_dirty:
-            return
-        epochs, self.is_directory_dirty = self.leader_epochs.take_changes(), False
-
-        def sync() -> None:
-            for segment in segments:
-                segment.sync()
-            self.producer_snapshots.sync()
-            if epochs is not None:
-                self.home.replace_file(self.files, self.leader_epochs.path, epochs)
-            sync_topic_id(self.files, self.directory)
-            self.files.sync_directory(self.directory)
-            self.files.sync_directory(self.directory.parent)
-
-        is_synced = False
-        try:
-            await self.files.run_in_pool(sync)
-            is_synced = True
-        finally:
-            if not is_synced:  # it failed, or the caller was cancelled
-                self.is_directory_dirty = True
-                self.leader_epochs.note_unwritten()
-
-    def _note_sync_error(self, error: OSError) -> KafkaError:
-        """Return the error for the client after a sync that failed, and leave ``sync-failed`` where the directory went offline."""
-        refusal = self.home.note_sync_error(error)
-        if self.home.is_offline:
-            note_failed_sync(self.files, self.directory)
-        return refusal
+        return await self.syncs.sync_up_to(lambda: self.segments.active.base_offset)
 
     # Cutting
 
@@ -485,19 +455,14 @@ class Log:
                 return RetentionOutcome(0, 0, self.log_start_offset)
             if count == len(self.segments):
                 self._roll(self.log_end_offset, now_ms)
-            doomed = list(self.segments)[:count]
             self.advance_log_start_offset(self.segments[count].base_offset)
-            self.segments.replace(list(self.segments)[count:])
-            size_bytes = sum(segment.size_bytes for segment in doomed)
-            self._set_aside(doomed)
+            size_bytes = sum(segment.size_bytes for segment in list(self.segments)[:count])
+            self._remove_later(self.segments.drop_oldest(count))
+            self.aborted_transactions = self.aborted_transactions.from_offset(self.log_start_offset)
             self.producer_snapshots.remove_needless(segment.base_offset for segment in self.segments)
         except OSError as error:
             raise self.home.note_error(error) from error
         return RetentionOutcome(count, size_bytes, self.log_start_offset)
-
-    def _set_aside(self, segments: list[Segment]) -> None:
-        paths = [path for segment in segments for path in segment.set_aside()]
-        self.removals.schedule(paths, self.clock.monotonic_ms() + self.config.file_delete_delay_ms)
 
     def truncate_to(self, offset: int) -> bool:
         """Cut everything at or above ``offset``; a batch that holds it goes whole. Says whether something was cut.
@@ -509,36 +474,53 @@ class Log:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         if offset >= self.log_end_offset:
+            self.leader_epochs.truncate_from_end(self.log_end_offset)  # an epoch of a leader that appended nothing
             return False
         self._check_readable()
-        self._truncation_count += 1
         self._clean_end_offset = None
         try:
             self.cleaned_offset = None if self.cleaned_offset is None else min(self.cleaned_offset, offset)
-            if self.recovery_point > offset:
-                self.recovery_point = offset
-                self.home.save_recovery_points()
+            self.syncs.note_truncation(offset)
             self.producer_snapshots.remove_above(offset)
-            self._truncate_segments(offset)
+            self._forget_aborted_from(offset)
+            self._remove_later(self.segments.cut(offset, self.config, created_ms=self.clock.wall_ms()))
         except OSError as error:
             raise self.home.note_error(error) from error
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_from_end(offset)
-        log_reader.reload_producers(self.producer_state, self.producer_snapshots, self.segments, self.log_start_offset, offset)
+        producers, snapshots = self.producer_state, self.producer_snapshots
+        log_reader.reload_producers(producers, snapshots, self.segments, self.log_start_offset, end_offset=offset, from_offset=offset)
         return True
 
-    def _truncate_segments(self, offset: int) -> None:
-        keep = self.segments.index_of(offset) + 1
-        kept, doomed = list(self.segments)[:keep], list(self.segments)[keep:]
-        self._set_aside(doomed)
-        if not kept:
-            kept.append(Segment(self.files, self.directory, offset, self.config, created_ms=self.clock.wall_ms()))
-        self.files.sync_directory(self.directory)
-        self.segments.replace(kept)
-        place = kept[-1].locate(offset)
-        if place is not None:
-            kept[-1].truncate_to_position(place.position)
+    def _forget_aborted_from(self, offset: int) -> None:
+        """Forget the aborted transactions whose markers are about to be cut off; indexes of segments that go whole go with them."""
+        kept = self.aborted_transactions.below(offset)
+        if kept is not self.aborted_transactions:
+            self.aborted_transactions = kept
+            last = self.segments[max(self.segments.index_of(offset), 0)]
+            last.replace_aborted(pack_index(kept.in_segment(last)))
+
+    def restart_at(self, offset: int) -> None:
+        """Drop all records and begin anew at ``offset``, which may lie anywhere; durable on return.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self.truncate_to(self.segments[0].base_offset)
+        self._check_readable()
+        try:
+            self.producer_snapshots.remove_above(-1)
+            self.leader_epochs.clear_durably()
+            if self.segments.active.base_offset != offset:
+                self._roll(offset, self.clock.wall_ms())
+                self.files.sync_directory(self.directory)
+        except OSError as error:
+            raise self.home.note_error(error) from error
+        self.log_start_offset = self.log_end_offset = offset
+        self.syncs.note_restart(offset)
+        self.cleaned_offset = self._clean_end_offset = None
+        self.producer_state.reset()
 
     # Compaction
 
@@ -555,16 +537,11 @@ class Log:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; the directory is offline, and the next start finishes or undoes the exchange.
         """
-        first = self.segments.index_of(old[0].base_offset)
         due_ms = self.clock.monotonic_ms() + self.config.file_delete_delay_ms
-        segments = list(self.segments)
         try:
-            paths = [path for segment in old for path in segment.set_aside(is_kept_open=True)]
-            new.rename("")
-            following = segments[first + len(old) :]
-            self.segments.replace([*segments[:first], new, *following])
-            self.aborted_transactions = self.aborted_transactions.replaced(new.base_offset, following[0].base_offset, aborted)
-            self.is_directory_dirty = True
+            paths, end_offset = self.segments.exchange(old, new)
+            self.aborted_transactions = self.aborted_transactions.replaced(new.base_offset, end_offset, aborted)
+            self.syncs.note_new_names()
             self.removals.schedule(paths, due_ms)
             for segment in old:
                 self.removals.schedule_release(segment.close_file, due_ms)
@@ -621,7 +598,7 @@ class Log:
             await self.sync()
             await self.files.run_in_pool(partial(self._write_for_next_start, is_synced=True))
         except OSError as error:
-            raise self._note_sync_error(error) from error
+            raise self.syncs.note_error(error) from error
         finally:
             self.close_files()
 
@@ -656,9 +633,9 @@ class Log:
 
         Returns the error for the client.
         """
-        refusal = None if error is None else self._note_sync_error(error)
+        refusal = None if error is None else self.syncs.note_error(error)
         if error is None:
-            self.recovery_point = self.log_end_offset
+            self.syncs.note_synced(self.log_end_offset)
         self.close_files()
         return refusal
 
@@ -673,7 +650,7 @@ class Log:
         if self.log_end_offset < original.log_end_offset:  # compaction removed the last records; their offsets are not handed out again
             self._roll(original.log_end_offset, self.clock.wall_ms())
             self.log_end_offset = original.log_end_offset
-        for segment in self.segments.from_offset(self.recovery_point):
+        for segment in self.segments.from_offset(self.syncs.recovery_point):
             segment.sync()
         self._write_for_next_start(is_synced=True)
         self.files.sync_directory(self.directory)
@@ -681,6 +658,7 @@ class Log:
 
     def close_files(self) -> None:
         """Close every descriptor and write nothing; for logs that were deleted, and for directories that failed."""
-        self.is_closed = self._are_files_closed = True
+        self.is_closed = True
+        self.syncs.end()
         for segment in self.segments:
             segment.close_file()

@@ -76,6 +76,8 @@ class LogManager:
         self.had_clean_shutdown = False
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
         self.on_directory_failed: Callable[[Path, OSError], None] = lambda _path, _error: None
+        self.on_logs_failed: Callable[[Path], None] = lambda _path: None
+        """The same for the room that serves the logs; both calls may come from a thread of the pool."""
         self.high_watermark_of: Callable[[Log], int] = lambda log: log.log_end_offset
         """How far retention and compaction may go in a log; replication replaces it."""
         self.removals = PendingRemovals(env.files)
@@ -141,8 +143,8 @@ class LogManager:
         await self.futures.look_for_unfinished()
         epochs = [found.broker_epoch for found in loaded if found.logs or found.damaged]
         self.had_clean_shutdown = None not in epochs
-        if self.had_clean_shutdown:
-            self.previous_broker_epoch = max((epoch or UNKNOWN_BROKER_EPOCH for epoch in epochs), default=UNKNOWN_BROKER_EPOCH)
+        if not self._unread:
+            self.previous_broker_epoch = _epoch_of_all([found.broker_epoch for found in loaded])
 
     def _take(self, path: Path) -> None:
         """Lock one directory, and check that it is of this node."""
@@ -198,10 +200,20 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.damaged[topic_partition].error))
         return log
 
-    def create_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, *, is_new: bool = True) -> Log:
+    def create_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        config: LogConfig,
+        *,
+        is_new: bool = True,
+        directory_id: UUID | None = None,
+    ) -> Log:
         """Return the partition's log with ``config``, beginning it where there is none. A log of another topic id is set aside as stray.
 
-        Without ``is_new`` the partition was there before this start: what it holds may lie where nothing could be read.
+        Without ``is_new`` the partition was there before this start: what it holds may lie where nothing could be read. A log that begins
+        does so in the directory of ``directory_id``, to which the controller assigned it (None: to none); while a directory has failed, it
+        begins nowhere else, because that may be the one.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, no directory takes it, or its log is damaged, or perhaps in a directory that failed.
@@ -213,14 +225,26 @@ class LogManager:
         if log is None:
             if self._unread and not is_new:
                 raise self._unread[0].refused()
-            log = self._begin_log(topic_partition, topic_id, config)
+            log = self._begin_log(topic_partition, topic_id, config, self._home_of_new(directory_id))
         elif log.topic_id is None:
             log.adopt_topic_id(topic_id)
         self._held.claim(log, config)
         return log
 
-    def _begin_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig) -> Log:
-        directory = self._emptiest_directory()
+    def _home_of_new(self, directory_id: UUID | None) -> LogDirectory:
+        """Return the directory in which a log begins."""
+        if directory_id is not None:
+            offline = None
+            for directory in self.directories:
+                if directory.is_offline:
+                    offline = directory
+                elif self.directory_ids.get(directory.path) == directory_id:
+                    return directory
+            if offline is not None:
+                raise offline.refused()
+        return self._emptiest_directory()
+
+    def _begin_log(self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, directory: LogDirectory) -> Log:
         path = directory.path / str(topic_partition)
         self._held.sync_renames(directory)
         try:
@@ -268,20 +292,34 @@ class LogManager:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         log = self.logs.get(topic_partition)
-        damaged = self.damaged.get(topic_partition)
         if log is not None:
             target = self._held.set_aside(log, DELETE_DIRECTORY_SUFFIX)
             delay_ms = log.config.file_delete_delay_ms
-        elif damaged is not None:
-            home = next(directory for directory in self.directories if directory.path == damaged.directory.parent)
-            target = self._held.rename(topic_partition, damaged.directory, home, DELETE_DIRECTORY_SUFFIX)
+        elif topic_partition in self.damaged:
+            target = self._rename_damaged(topic_partition, DELETE_DIRECTORY_SUFFIX)
             delay_ms = self.default_log_config.file_delete_delay_ms
-            del self.damaged[topic_partition]
         else:
             return False
         self.removals.schedule([target], self.env.clock.monotonic_ms() + delay_ms)
         self._upkeep.wake()
         return True
+
+    def set_aside_damaged(self, topic_partition: TopicPartition) -> None:
+        """Rename the directory of a damaged log to ``-stray``, where it is kept, so that the partition's log can begin anew.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        error = self.damaged[topic_partition].error
+        target = self._rename_damaged(topic_partition, STRAY_DIRECTORY_SUFFIX)
+        logger.warning("%s: its log was damaged and is kept in %s; it is fetched anew: %s", topic_partition, target, error)
+
+    def _rename_damaged(self, topic_partition: TopicPartition, suffix: str) -> Path:
+        damaged = self.damaged[topic_partition]
+        home = next(directory for directory in self.directories if directory.path == damaged.directory.parent)
+        target = self._held.rename(topic_partition, damaged.directory, home, suffix)
+        del self.damaged[topic_partition]
+        return target
 
     def set_aside_strays(self, is_known: Callable[[Log], bool]) -> list[Path]:
         """Rename the directories of logs that ``is_known`` does not know to ``-stray``, and return where they are; nothing is removed.
@@ -325,6 +363,7 @@ class LogManager:
     def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         logger.error("log directory %s failed and is offline: %s", directory.path, error)
         self.on_directory_failed(directory.path, error)
+        self.on_logs_failed(directory.path)
 
     # End
 
@@ -419,3 +458,9 @@ def _end_close(log: Log, error: OSError | None, failed: list[Log]) -> None:
 def _note_failed(log: Log, error: KafkaError, failed: list[Log]) -> None:
     logger.error("%s could not be closed in order: %s", log.topic_partition, error)
     failed.append(log)
+
+
+def _epoch_of_all(epochs: Sequence[int | None]) -> int:
+    """Return the broker epoch that all directories were left with, -1 where one was not: a disk that came new lost what the old one had."""
+    first = epochs[0]
+    return UNKNOWN_BROKER_EPOCH if first is None or any(epoch != first for epoch in epochs) else first

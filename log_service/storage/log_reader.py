@@ -9,11 +9,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from log_service.common.env import FileSlice
-from log_service.records.batch import BatchHeader, CorruptBatch, iterate_headers, iterate_records
+from log_service.records.batch import CONTROL_FLAG, BatchHeader, CorruptBatch, iterate_headers, iterate_records
+from log_service.records.control import read_marker
 from log_service.storage.producer_snapshots import ProducerSnapshots
 from log_service.storage.producer_state import ProducerState
 from log_service.storage.segment import BatchPlace, Segment
 from log_service.storage.segments import Segments
+from log_service.storage.unstable_transactions import EndedTransaction
 
 _new = tuple.__new__  # a named tuple's own is a function of Python's
 
@@ -161,19 +163,39 @@ def is_segment_missing(segments: Segments, offset: int) -> bool:
 
 
 def reload_producers(
-    producers: ProducerState, snapshots: ProducerSnapshots, segments: Segments, log_start_offset: int, end_offset: int
-) -> None:
-    """Make ``producers`` the state at ``end_offset``: from the newest snapshot, and the headers of the batches after it."""
-    snapshot = snapshots.latest(end_offset)
+    producers: ProducerState,
+    snapshots: ProducerSnapshots,
+    segments: Segments,
+    log_start_offset: int,
+    *,
+    end_offset: int,
+    from_offset: int,
+) -> list[EndedTransaction]:
+    """Make ``producers`` the state at ``end_offset``, and return the transactions that were aborted from ``from_offset`` on.
+
+    The state comes from the newest snapshot up to ``from_offset``, and from the headers of the batches and the markers after it.
+
+    Raises:
+        KafkaError: a marker is damaged.
+    """
+    snapshot = snapshots.latest(from_offset)
     offset, entries = snapshot if snapshot is not None else (log_start_offset, [])
-    producers.reset(offset, entries)
+    producers.reset(entries)
+    aborted: list[EndedTransaction] = []
     for segment in segments.from_offset(offset):
         if segment.size_bytes == 0 or offset >= end_offset:
             continue
         place = segment.locate(offset)
         if place is None:
             continue
-        for _, header in segment.headers(place.position):
-            if header.producer_id >= 0 and header.base_offset >= offset:
+        for position, header in segment.headers(place.position):
+            if header.producer_id < 0 or header.base_offset < offset:
+                continue
+            marker = read_marker(segment.batch(position, header.size_bytes)) if header.attributes & CONTROL_FLAG else None
+            if marker is None:
                 producers.update(header, header.base_offset)
-    producers.end_offset = end_offset
+                continue
+            ended = producers.end_transaction(header, marker.coordinator_epoch)
+            if ended is not None and marker.is_abort and ended.last_offset >= from_offset:
+                aborted.append(ended)
+    return aborted

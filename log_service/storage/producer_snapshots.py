@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from struct import Struct
 
-from crc32c import crc32c
-
+from log_service.common.crc32c import crc32c
 from log_service.common.env import Files
 from log_service.records.batch import SEQUENCE_COUNT
 from log_service.storage.file_names import SNAPSHOT_SUFFIX, file_name

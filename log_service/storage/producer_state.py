@@ -8,18 +8,19 @@ Decides whether a batch is new, a repetition, out of order or from a fenced prod
 * in the same epoch the sequence has to follow the last one (0 follows 2147483647), else OUT_OF_ORDER_SEQUENCE_NUMBER;
 * a producer that is not known (new, or its records went with retention, KIP-360) may begin anywhere.
 
-Knows nothing of files (``producer_snapshots``), and of transactions only where the open one began. Invariants: what is held is bounded:
-five batches per producer, and a producer is forgotten ``producer.id.expiration.ms`` after it last wrote. ``end_offset`` is the log's offset
-up to which this is the state.
+Knows nothing of files (``producer_snapshots``), and of transactions only where each begins and ends. Invariants: what is held is bounded:
+five batches per producer, and a producer is forgotten ``producer.id.expiration.ms`` after it last wrote.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_SEQUENCE
 from log_service.records.batch import CONTROL_FLAG, SEQUENCE_COUNT, TRANSACTIONAL_FLAG, BatchHeader
+from log_service.storage.unstable_transactions import EndedTransaction, UnstableTransactions
 
 REMEMBERED_BATCH_COUNT = 5
 NO_OFFSET = -1
@@ -64,14 +65,14 @@ class ProducerEntry:
 
 
 class ProducerState:
-    """The producers of one log."""
+    """The producers of one log. ``unstable`` are their transactions that readers of committed records wait for, None before the first."""
 
-    __slots__ = ("_entries", "end_offset", "expiration_ms")
+    __slots__ = ("_entries", "expiration_ms", "unstable")
 
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
-        self.end_offset = 0
         self._entries: dict[int, ProducerEntry] = {}
+        self.unstable: UnstableTransactions | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -80,7 +81,7 @@ class ProducerState:
         return iter(self._entries.values())
 
     def __repr__(self) -> str:
-        return f"<ProducerState producers={len(self)} end_offset={self.end_offset}>"
+        return f"<ProducerState producers={len(self)}>"
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         """Return the entry of a producer."""
@@ -132,16 +133,36 @@ class ProducerState:
             entry.batches.clear()
         entry.last_ms = last_ms
         is_control, first_sequence = header.attributes & CONTROL_FLAG, header.base_sequence
-        if header.attributes & TRANSACTIONAL_FLAG:
-            if is_control:
-                entry.current_txn_first_offset = NO_OFFSET
-            elif entry.current_txn_first_offset == NO_OFFSET:
-                entry.current_txn_first_offset = base_offset
+        if header.attributes & TRANSACTIONAL_FLAG and not is_control and entry.current_txn_first_offset == NO_OFFSET:
+            entry.current_txn_first_offset = base_offset
+            self._begin(producer_id, base_offset)
         if first_sequence >= 0 and not is_control:
             delta = header.last_offset_delta
             last_sequence = (first_sequence + delta) % SEQUENCE_COUNT
             fields = first_sequence, last_sequence, base_offset, base_offset + delta, header.max_timestamp
             entry.batches.append(_new(RememberedBatch, fields))
+
+    def end_transaction(self, header: BatchHeader, coordinator_epoch: int, now_ms: int | None = None) -> EndedTransaction | None:
+        """Take the marker of a transaction, in place of ``update``, and return the transaction; None where the producer has none open."""
+        self.update(header, header.base_offset, now_ms)
+        entry = self._entries[header.producer_id]
+        entry.coordinator_epoch = max(entry.coordinator_epoch, coordinator_epoch)
+        entry.current_txn_first_offset = NO_OFFSET
+        return None if self.unstable is None else self.unstable.end(header.producer_id, header.last_offset)
+
+    def _begin(self, producer_id: int, first_offset: int) -> None:
+        if self.unstable is None:
+            self.unstable = UnstableTransactions()
+        self.unstable.begin(producer_id, first_offset)
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the first transaction began that is open, None where none is."""
+        return None if self.unstable is None else self.unstable.first_open_offset
+
+    def stable_end(self, high_watermark: int) -> int:
+        """Return how far no transaction is open, or ended by a marker that is not safe yet; the high watermark at most."""
+        return high_watermark if self.unstable is None else self.unstable.stable_end(high_watermark)
 
     def remember_for(self, expiration_ms: int) -> None:
         """Forget producers ``expiration_ms`` after they last wrote, from now on."""
@@ -159,10 +180,14 @@ class ProducerState:
             del self._entries[producer_id]
         return len(expired)
 
-    def reset(self, end_offset: int, entries: Iterable[ProducerEntry] = ()) -> None:
-        """Start over at ``end_offset`` with what a snapshot holds."""
-        self.end_offset = end_offset
+    def reset(self, entries: Iterable[ProducerEntry] = ()) -> None:
+        """Start over with what a snapshot holds."""
         self._entries = {entry.producer_id: entry for entry in entries}
+        if self.unstable is not None:
+            self.unstable.clear()
+        still_open = [entry for entry in self._entries.values() if entry.current_txn_first_offset != NO_OFFSET]
+        for entry in sorted(still_open, key=attrgetter("current_txn_first_offset")):
+            self._begin(entry.producer_id, entry.current_txn_first_offset)
 
 
 def _find_repeated(batches: Iterable[RememberedBatch], first_sequence: int, last_sequence: int) -> RememberedBatch | None:

@@ -20,7 +20,7 @@ from log_service.common.errors import KafkaError, StorageError
 from log_service.common.types import TopicId, TopicPartition
 from log_service.config.views import LogConfig
 from log_service.storage import log_reader
-from log_service.storage.aborted_transactions import load_aborted_transactions
+from log_service.storage.aborted_transactions import recover_aborted_transactions
 from log_service.storage.cleaner.swap import finish_exchanges
 from log_service.storage.file_names import (
     DELETED_SUFFIX,
@@ -90,17 +90,11 @@ def open_log(
     names = files.list_directory(directory)
     if not names:
         files.make_directory(directory)
-    found_id = read_topic_id(files, directory) if PARTITION_METADATA_FILE in names else None
-    if topic_id is not None and found_id is None:
-        write_topic_id(files, directory, topic_id)
-    elif topic_id is not None and found_id != topic_id:
-        text = f"{directory} holds a log of topic id {found_id}, {topic_id} was asked for: move it away"
-        raise StorageError(text)
+    topic_id = _take_topic_id(files, directory, names, topic_id)
     names = finish_exchanges(files, directory, _remove_leftovers(files, directory, names), config)
     offsets = offsets_by_suffix(names)
     snapshots = ProducerSnapshots(files, directory, offsets.get(SNAPSHOT_SUFFIX, ()))
-    epochs_path = directory / LEADER_EPOCH_CHECKPOINT
-    epochs = LeaderEpochs.load(files, epochs_path) if LEADER_EPOCH_CHECKPOINT in names else LeaderEpochs(files, epochs_path)
+    epochs = _load_epochs(files, directory, names)
     loader = _Loader(files, clock.wall_ms(), directory, config, known=known, epochs=epochs, rebuilt=rebuilt)
     segments, log_end_offset = loader.load(offsets)
     log_start_offset = max(known.log_start_offset, segments[0].base_offset)
@@ -112,7 +106,10 @@ def open_log(
     if has_failed_sync(names):
         loader.write_again(segments)
     producers = ProducerState(producer_id_expiration_ms)
-    log_reader.reload_producers(producers, snapshots, segments, log_start_offset, log_end_offset)
+    recovered_from = log_end_offset if known.is_clean else segments[max(segments.index_of(known.recovery_point), 0)].base_offset
+    aborted = log_reader.reload_producers(
+        producers, snapshots, segments, log_start_offset, end_offset=log_end_offset, from_offset=recovered_from
+    )
     for segment in segments:
         segment.unload()
     return Log(
@@ -122,18 +119,35 @@ def open_log(
         removals=PendingRemovals(files) if removals is None else removals,
         directory=directory,
         topic_partition=topic_partition,
-        topic_id=topic_id or found_id,
+        topic_id=topic_id,
         config=config,
         segments=segments,
         leader_epochs=epochs,
         producer_state=producers,
         producer_snapshots=snapshots,
         log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
         clean_end_offset=log_end_offset if known.is_clean and (log_end_offset == 0 or log_end_offset in snapshots.offsets) else None,
         recovery_point=log_end_offset if known.is_clean else min(known.recovery_point, log_end_offset),
         cleaned_offset=known.cleaned_offset,
-        aborted_transactions=load_aborted_transactions(files, segments, offsets.get(TXN_INDEX_SUFFIX, ()), producers),
+        aborted_transactions=recover_aborted_transactions(files, segments, offsets.get(TXN_INDEX_SUFFIX, ()), aborted, recovered_from),
     )
+
+
+def _take_topic_id(files: Files, directory: Path, names: list[str], topic_id: TopicId | None) -> TopicId | None:
+    """Return whose log it is, as the directory says; one that says nothing is ``topic_id``'s from now on."""
+    found_id = read_topic_id(files, directory) if PARTITION_METADATA_FILE in names else None
+    if topic_id is not None and found_id is None:
+        write_topic_id(files, directory, topic_id)
+    elif topic_id is not None and found_id != topic_id:
+        text = f"{directory} holds a log of topic id {found_id}, {topic_id} was asked for: move it away"
+        raise StorageError(text)
+    return topic_id or found_id
+
+
+def _load_epochs(files: Files, directory: Path, names: list[str]) -> LeaderEpochs:
+    path = directory / LEADER_EPOCH_CHECKPOINT
+    return LeaderEpochs.load(files, path) if LEADER_EPOCH_CHECKPOINT in names else LeaderEpochs(files, path)
 
 
 def _remove_leftovers(files: Files, directory: Path, names: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ from log_service.common.env import File, Files, FileSlice
 from log_service.common.types import NO_TIMESTAMP, Buffer
 from log_service.config.views import LogConfig
 from log_service.records.batch import BatchHeader, CorruptBatch
-from log_service.storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, file_name
+from log_service.storage.file_names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, file_name
 from log_service.storage.indexes import OffsetIndex, TimeIndex
 from log_service.storage.scanning import SMALL_BYTES, find_indexed, scan_batches, scan_headers, walker
 from log_service.storage.segment_indexes import RebuiltIndexes, SegmentIndexes
@@ -61,6 +61,7 @@ class Segment:
     __slots__ = (
         "_first_timestamp",
         "_indexes",
+        "_is_txn_index_synced",
         "_recent",
         "_were_indexes_doubted",
         "are_indexes_synced",
@@ -105,6 +106,7 @@ class Segment:
         self._first_timestamp: int | None = None
         self._recent: _RecentPlaces | None = None
         self._were_indexes_doubted = False
+        self._is_txn_index_synced = True
         if size_bytes is None:
             self.open_file = files.open(self.path())
             self.open_file.truncate(0)
@@ -228,6 +230,24 @@ class Segment:
     def max_timestamp_offset(self) -> int:
         """Last offset of the first batch that has ``max_timestamp``; base_offset where there is none."""
         return (self.indexes if self._indexes.max_timestamp is None else self._indexes).max_timestamp_offset
+
+    def append_aborted(self, content: bytes) -> None:
+        """Append an entry to the index of aborted transactions; the segment's next sync makes it durable."""
+        self.are_indexes_synced = False
+        self._is_txn_index_synced = False
+        file = self.files.open(self.path(TXN_INDEX_SUFFIX))
+        try:
+            file.append_gathered([content])
+        finally:
+            file.close()
+
+    def replace_aborted(self, content: bytes) -> None:
+        """Write the index of aborted transactions anew, durably; an empty one is no file. Blocks."""
+        if content:
+            self.files.write_atomically(self.path(TXN_INDEX_SUFFIX), content)
+        else:
+            self.files.remove(self.path(TXN_INDEX_SUFFIX))
+        self._is_txn_index_synced = True
 
     # Finding
 
@@ -371,7 +391,17 @@ class Segment:
     def sync_indexes(self) -> None:
         """Make the index files durable; blocks."""
         self.indexes.flush(is_synced=True)
+        if not self._is_txn_index_synced:
+            self._sync_txn_index()
         self.are_indexes_synced = True
+
+    def _sync_txn_index(self) -> None:
+        file = self.files.open(self.path(TXN_INDEX_SUFFIX), create=False)
+        try:
+            file.sync_nowait()
+        finally:
+            file.close()
+        self._is_txn_index_synced = True
 
     def note_synced(self, size_bytes: int) -> None:
         """Take note that a sync of the file made its first ``size_bytes`` durable."""

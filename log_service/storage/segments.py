@@ -1,12 +1,18 @@
-"""The segments of one log in order of offset.
+"""The segments of one log in order of offset, and how they come and go.
 
-Decides which segment an offset belongs to. Invariants: never empty once a log is open; base offsets rise strictly; the last is the active
-one. Both lists are replaced at once, never changed, so that a reader in another thread sees the old ones or the new ones.
+Decides which segment an offset belongs to, and in which order files change when a segment begins, goes, is cut or is exchanged for a
+cleaned one: a crash in between leaves a log that the next start opens. What goes is renamed at once; the paths that a method returns are
+the caller's to remove, later, because readers may still hold them. Knows nothing of producers, epochs and what is durable.
+
+Invariants: never empty once a log is open; base offsets rise strictly; the last is the active one. Both lists are replaced at once, never
+changed, so that a reader in another thread sees the old ones or the new ones.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
+from log_service.config.views import LogConfig
 from log_service.storage.segment import Segment
 
 
@@ -35,11 +41,6 @@ class Segments:
         self._held = held, [segment.base_offset for segment in held]
         self.active = held[-1]
 
-    def add(self, segment: Segment) -> None:
-        """Make ``segment`` the active one."""
-        assert segment.base_offset > self.active.base_offset, "segments are added in order"
-        self.replace((*self._held[0], segment))
-
     def index_of(self, offset: int) -> int:
         """Return the index of the last segment that begins at or below ``offset``; -1 where all begin above."""
         return bisect_right(self._held[1], offset) - 1
@@ -53,3 +54,52 @@ class Segments:
     def size_bytes(self) -> int:
         """Size of all files of batches."""
         return sum(segment.size_bytes for segment in self._held[0])
+
+    # How they come and go; all raise OSError where the disk failed
+
+    def begin(self, base_offset: int, config: LogConfig, *, created_ms: int) -> list[Path]:
+        """Make a new segment the active one. An empty active one, whose base the next offset is too far from, goes: its paths."""
+        held, old = self._held[0], self.active
+        if old.size_bytes == 0:
+            kept, paths = held[:-1], old.set_aside()
+        else:
+            assert base_offset > old.base_offset, "segments begin in order"
+            kept, paths = held, []
+        self.replace((*kept, Segment(old.files, old.directory, base_offset, config, created_ms=created_ms)))
+        return paths
+
+    def drop_oldest(self, count: int) -> list[Path]:
+        """Let the oldest segments go, and return their paths."""
+        held = self._held[0]
+        self.replace(held[count:])
+        return [path for segment in held[:count] for path in segment.set_aside()]
+
+    def cut(self, offset: int, config: LogConfig, *, created_ms: int) -> list[Path]:
+        """Cut everything at or above ``offset``, later segments first and durably; return the paths of segments that went whole.
+
+        A batch that holds the offset goes whole. Where all segments begin above it, an empty one begins there.
+        """
+        keep = self.index_of(offset) + 1
+        kept, doomed = list(self._held[0][:keep]), self._held[0][keep:]
+        paths = [path for segment in doomed for path in segment.set_aside()]
+        if not kept:
+            kept.append(Segment(self.active.files, self.active.directory, offset, config, created_ms=created_ms))
+        self.active.files.sync_directory(self.active.directory)
+        self.replace(kept)
+        place = self.active.locate(offset)
+        if place is not None:
+            self.active.truncate_to_position(place.position)
+        return paths
+
+    def exchange(self, old: Sequence[Segment], new: Segment) -> tuple[list[Path], int]:
+        """Put ``new`` in the place of ``old``, neighbours that are not the active one; return the old paths, and where the next one begins.
+
+        The old segments stay open for their readers.
+        """
+        first = self.index_of(old[0].base_offset)
+        segments = self._held[0]
+        paths = [path for segment in old for path in segment.set_aside(is_kept_open=True)]
+        new.rename("")
+        following = segments[first + len(old) :]
+        self.replace([*segments[:first], new, *following])
+        return paths, following[0].base_offset

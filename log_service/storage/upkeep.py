@@ -165,7 +165,7 @@ class Upkeep:
         """Sync the logs that were not synced for ``flush.ms``."""
         now_ms = self._now_ms()
         for log in list(self._held.logs.values()):
-            is_due = log.log_end_offset > log.recovery_point and now_ms - log.synced_ms >= log.config.flush_ms
+            is_due = log.log_end_offset > log.recovery_point and now_ms - log.syncs.synced_ms >= log.config.flush_ms
             if is_due and not log.is_closed and not log.home.is_offline:
                 await log.sync()
 

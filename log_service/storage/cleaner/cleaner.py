@@ -259,10 +259,10 @@ class Cleaner:
 
 def _held_back(log: Log) -> str | None:
     """Say what keeps closed segments from ever being compacted."""
-    open_offset = log.aborted_transactions.first_open_offset
+    open_offset = log.producer_state.first_open_offset
     if open_offset is None or open_offset >= log.segments.active.base_offset:
         return None
-    return f"nothing from offset {open_offset} on is: Apache Kafka left a transaction open there, and nobody can end it here"
+    return f"nothing from offset {open_offset} on is: Apache Kafka left a transaction open there, which only Apache Kafka can end"
 
 
 class _Asked:

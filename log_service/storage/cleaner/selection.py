@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from log_service.config.views import FOREVER_MS, LogConfig
-from log_service.storage.aborted_transactions import AbortedTransactions
+from log_service.storage.producer_state import ProducerState
 from log_service.storage.segment import Segment
 from log_service.storage.segments import Segments
 
@@ -23,7 +23,7 @@ class CompactedLog(Protocol):
     log_start_offset: int
     log_end_offset: int
     cleaned_offset: int | None
-    aborted_transactions: AbortedTransactions
+    producer_state: ProducerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +70,7 @@ def is_due(cleanable: Cleanable, config: LogConfig) -> bool:
 
 def _first_uncleanable(log: CompactedLog, segments: list[Segment], first_dirty: int, now_ms: int, high_watermark: int) -> int:
     """Return the base offset of the first segment that stays as it is."""
-    limit = min(high_watermark, log.segments.active.base_offset)
-    open_offset = log.aborted_transactions.first_open_offset
-    if open_offset is not None:
-        limit = min(limit, open_offset)
+    limit = min(log.producer_state.stable_end(high_watermark), log.segments.active.base_offset)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in log.segments.from_offset(first_dirty):

@@ -10,7 +10,8 @@ from log_service.config.views import LogConfig
 from log_service.records.batch import iterate_headers, iterate_records
 from log_service.records.builder import build_batch
 from log_service.records.validator import ValidatedBatches, accept_own_batches
-from log_service.storage.log import AppendResult, Log
+from log_service.storage.append_result import AppendResult
+from log_service.storage.log import Log
 from log_service.storage.recovery import OpenedFrom, open_log
 from tests.sim.files import MemoryFiles
 

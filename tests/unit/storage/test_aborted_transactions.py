@@ -6,9 +6,10 @@ from random import Random
 import pytest
 import trio
 
-from log_service.common.errors import StorageError
-from log_service.records.control import ControlType, build_end_transaction_marker
+from log_service.common.errors import KafkaError, StorageError
+from log_service.records.control import ControlType, build_control_batch, build_end_transaction_marker
 from log_service.storage.aborted_transactions import INDEX_ENTRY, AbortedTransaction, AbortedTransactions
+from log_service.storage.segment import Segment
 from tests.sim.files import MemoryFiles
 from tests.unit.storage.context import NOW_MS, LogContext, batch
 from tests.unit.storage.test_future_logs import filled, moved
@@ -134,3 +135,87 @@ def test_a_move_to_another_directory_takes_them_along() -> None:
     (replacement,) = moved(node)
     assert replacement.aborted_transactions.within(0, 3) == [(7, 0)]
     assert replacement.files.read_bytes(replacement.directory / "00000000000000000000.txnindex") == index_of([entry])
+
+
+# What a follower notes as it appends
+
+
+def stored_index(context: LogContext, base_offset: int) -> bytes:
+    return bytes(context.files.read_bytes(context.directory / f"{base_offset:020}.txnindex"))
+
+
+def test_a_marker_that_is_appended_goes_into_the_index_of_its_segment() -> None:
+    context = filled_by_kafka()
+    assert stored_index(context, 6) == index_of(ENTRIES)
+    assert context.names().count("00000000000000000000.txnindex") == 0
+    assert told(context, 0) == [(FIRST, 0), (SECOND, 3)]
+    assert context.log.producer_state.first_open_offset == 12
+
+
+@pytest.mark.parametrize(("end", "kept"), [(15, 2), (12, 2), (8, 2), (7, 1), (6, 0), (3, 0)])
+def test_a_truncation_undoes_what_it_cuts_off(end: int, kept: int) -> None:
+    context = filled_by_kafka()
+    context.log.truncate_to(end)
+    assert list(context.log.aborted_transactions.ended) == ENTRIES[:kept]
+    again = filled_by_kafka().log.producer_state
+    open_then = {15: {FIRST: 12}, 12: {}, 8: {}, 7: {FIRST: 0}, 6: {FIRST: 0, SECOND: 3}, 3: {FIRST: 0}}[end]
+    assert context.log.producer_state.unstable is not None
+    assert dict(context.log.producer_state.unstable.open) == open_then
+    assert again.first_open_offset == 12
+    in_memory = list(context.log.aborted_transactions.ended)
+    context.reopen_clean()
+    assert list(context.log.aborted_transactions.ended) == in_memory, "the index on the disk says the same"
+
+
+@pytest.mark.parametrize(
+    "left", [b"", index_of(ENTRIES[:1]), index_of(ENTRIES)[:-3], index_of([*ENTRIES, AbortedTransaction(3, 8, 20, 8)])]
+)
+def test_after_a_crash_the_index_is_what_the_log_says(left: bytes) -> None:
+    context = filled_by_kafka()
+    put_index(context, left)
+    context.open(recovery_point=3)
+    assert stored_index(context, 6) == index_of(ENTRIES)
+    assert list(context.log.aborted_transactions.ended) == ENTRIES
+    assert context.log.producer_state.first_open_offset == 12
+
+
+def test_an_index_that_was_synced_with_its_segment_outlives_the_power() -> None:
+    context = filled_by_kafka()
+    context.log.roll()
+    trio.run(context.log.sync_rolled)
+    context.files.crash(Random(1))
+    context.open(recovery_point=15)
+    assert stored_index(context, 6) == index_of(ENTRIES)
+
+
+def test_what_retention_deletes_is_forgotten() -> None:
+    context = LogContext(retention_ms=-1, retention_bytes=1)
+    write(context, FIRST)
+    write(context, FIRST, ABORT)
+    context.log.roll()
+    write(context, SECOND)
+    write(context, SECOND, ABORT)
+    context.log.apply_retention(NOW_MS, high_watermark=4)
+    assert context.log.log_start_offset == 4
+    assert [entry.producer_id for entry in context.log.aborted_transactions.ended] == [SECOND]
+
+
+def test_a_marker_that_says_nothing_is_refused_and_nothing_is_appended() -> None:
+    context = LogContext()
+    content = build_control_batch([(ControlType.ABORT, b"")], timestamp_ms=NOW_MS, producer_id=1, producer_epoch=0, is_transactional=True)
+    with pytest.raises(KafkaError, match="the value of a transaction marker takes 6 bytes"):
+        context.log.append_as_follower(content)
+    assert (context.log.log_end_offset, context.log.size_bytes) == (0, 0)
+
+
+def test_a_disk_that_takes_no_index_takes_the_directory_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = LogContext()
+    write(context, FIRST)
+
+    def refuse(_segment: Segment, _content: bytes) -> None:
+        raise OSError(5, "the disk is gone")
+
+    monkeypatch.setattr(Segment, "append_aborted", refuse)
+    with pytest.raises(KafkaError, match="the disk is gone"):
+        write(context, FIRST, ABORT)
+    assert context.log.home.is_offline

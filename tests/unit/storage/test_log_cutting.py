@@ -186,3 +186,14 @@ def test_rolling_twice_rolls_once() -> None:
     assert context.log.roll()
     assert not context.log.roll()
     assert context.segment_offsets() == [0, 1]
+
+
+def test_a_log_that_began_anew_has_no_old_epochs_after_a_kill() -> None:
+    """A follower would fetch on in an epoch of which it holds nothing."""
+    context = LogContext()
+    context.append_records(2, leader_epoch=1)
+    trio.run(context.log.sync)
+    context.log.restart_at(10)
+    reopened = context.open(recovery_point=0, log_start_offset=0)
+    assert (reopened.log_start_offset, reopened.log_end_offset) == (10, 10)
+    assert reopened.latest_leader_epoch == -1

@@ -12,7 +12,7 @@ from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
 from log_service.records.control import ControlType, build_end_transaction_marker
 from log_service.records.record import NewRecord
-from log_service.storage.aborted_transactions import AbortedTransaction, AbortedTransactions, pack_index
+from log_service.storage.aborted_transactions import AbortedTransaction
 from log_service.storage.cleaner.compaction import Compaction, PassOutcome
 from log_service.storage.cleaner.selection import look_at
 from tests.unit.storage.context import LogContext
@@ -73,24 +73,14 @@ class CompactedLog(LogContext):
         offset, new = self.log.log_end_offset, [NewRecord(self.clock.now_ms, key, value) for key, value in records]
         header: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence, "base_offset": offset}
         self.log.append_as_follower(build_batch(new, codec=codec, is_transactional=True, **header))
-        still_open = self.open_transactions
-        still_open.setdefault(producer_id, offset)
-        self.log.aborted_transactions = AbortedTransactions(self.log.aborted_transactions.ended, still_open.items())
 
     def end_transaction(self, producer_id: int, marker: ControlType) -> None:
-        """Append a marker, and take an aborted transaction into the index, durably; the log knows then what it would know after a start."""
-        offset, still_open, ended = self.log.log_end_offset, self.open_transactions, [*self.log.aborted_transactions.ended]
-        header = {"producer_id": producer_id, "producer_epoch": 0, "coordinator_epoch": 0, "base_offset": offset}
+        """Append a marker, and make durable what the log notes of it."""
+        header = {"producer_id": producer_id, "producer_epoch": 0, "coordinator_epoch": 0, "base_offset": self.log.log_end_offset}
         self.log.append_as_follower(build_end_transaction_marker(marker, timestamp_ms=self.clock.now_ms, **header))
-        first_offset = still_open.pop(producer_id)
         if marker is ControlType.ABORT:
-            entry = AbortedTransaction(producer_id, first_offset, offset, min(still_open.values(), default=offset + 1))
-            file = self.files.open(self.log.segments.active.path(".txnindex"))
-            file.append_gathered([pack_index([entry])])
-            file.sync_nowait()
+            self.log.segments.active.sync_indexes()
             self.files.sync_directory(self.directory)
-            ended.append(entry)
-        self.log.aborted_transactions = AbortedTransactions(ended, still_open.items())
 
     @property
     def open_transactions(self) -> dict[int, int]:

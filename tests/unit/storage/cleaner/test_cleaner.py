@@ -412,7 +412,7 @@ def test_what_follows_an_open_transaction_stays_and_who_asks_is_told_why() -> No
         assert (again.pass_count, again.dirty_ratio_after) == (0, 0.0)
         assert "nothing from offset 4 on" in (again.reason or "")
         assert node.values(A) == values
-        assert log.aborted_transactions.first_open_offset == 4
+        assert log.producer_state.first_open_offset == 4
         assert node.manager.cleaner.uncleanable == {}
 
     play(restarted, play(story).files)

@@ -136,7 +136,7 @@ def test_an_entry_whose_marker_a_torn_tail_took_hides_nothing_later() -> None:
 
 def test_only_the_entries_of_the_cleaned_segments_are_replaced() -> None:
     entries = [AbortedTransaction(FIRST, offset, offset + 5, offset) for offset in (0, 10, 20)]
-    held = AbortedTransactions(entries, [(SECOND, 30)])
+    held = AbortedTransactions(entries)
     assert held.replaced(10, 20, []).ended == [entries[0], entries[2]]
     assert held.replaced(10, 20, entries[1:2]) is held
-    assert held.replaced(0, 40, []).first_open_offset == 30
+    assert held.replaced(0, 40, []).ended == []
