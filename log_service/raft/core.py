@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
+from log_service.config.views import QuorumConfig
 from log_service.raft import elections, following, leadership, transitions
 from log_service.raft.events import (
     Effects,
@@ -52,10 +53,11 @@ from log_service.raft.messages import (
     Response,
     UpdateVoterRequest,
     UpdateVoterResponse,
+    UpgradeRequest,
+    VoterChangeResponse,
     VoteRequest,
     VoteResponse,
 )
-from log_service.raft.quorum_config import QuorumConfig
 from log_service.raft.replica import Replica
 from log_service.raft.roles import Candidate, Follower, Prospective, QuorumState, Resigned, Role, Unattached, Votes, remembered
 from log_service.raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterSet
@@ -84,6 +86,7 @@ class RaftCore:
         """
         self._stored = state
         self._told_leader: tuple[NodeId, LeaderEpoch] | None = None
+        self._settled_leader: Leader | None = None
         self._replica = Replica(
             own=own,
             config=config,
@@ -126,6 +129,16 @@ class RaftCore:
         return self._replica.leader_id
 
     @property
+    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where the leader listens, as far as this replica knows."""
+        return self._replica.leader_endpoints or self.voters.endpoints_of(self.leader_id)
+
+    @property
+    def is_only_voter(self) -> bool:
+        """Whether this replica is the whole quorum."""
+        return self._replica.is_only_voter
+
+    @property
     def high_watermark(self) -> int:
         """Below it everything is committed, as far as this replica ever knew; -1 where it knows of nothing."""
         return self._replica.high_watermark
@@ -160,6 +173,8 @@ class RaftCore:
     def _take(self, event: Event) -> None:
         replica = self._replica
         match event:
+            case Synced():
+                self._note_synced(event.end_offset)
             case Started():
                 self._start()
             case RequestArrived():
@@ -172,8 +187,6 @@ class RaftCore:
                 self._take_failure(event)
             case LogChanged():
                 self._note_log(event)
-            case Synced():
-                self._note_synced(event.end_offset)
             case SnapshotInstalled():
                 replica.is_log_changing = False
                 following.note_snapshot(replica, event)
@@ -205,6 +218,8 @@ class RaftCore:
                 leadership.handle_add_voter(replica, reply_to, request)
             case RemoveVoterRequest():
                 leadership.handle_remove_voter(replica, reply_to, request)
+            case UpgradeRequest():
+                leadership.handle_upgrade(replica, reply_to, request)
             case KRaftVersionRequest():
                 response = replica.response(KRaftVersionResponse, ErrorCode.UNSUPPORTED_VERSION)  # ApiVersions says it to peers
         if response is not None:
@@ -229,6 +244,8 @@ class RaftCore:
                 is_well = following.take_update_response(replica, response)
             case KRaftVersionResponse():
                 is_well = leadership.take_versions(replica, peer_id, response)
+            case VoterChangeResponse():
+                is_well = following.take_join_response(replica, response)
             case _:
                 pass
         return is_well
@@ -239,6 +256,8 @@ class RaftCore:
                 elections.take_vote_failure(self._replica, event.request, event.error)
             case KRaftVersionRequest():
                 leadership.take_versions(self._replica, event.peer_id, None)
+            case FetchRequest() | FetchSnapshotRequest() | UpdateVoterRequest() if event.is_refused:
+                following.note_refusal(self._replica, event.peer_id)
             case _:
                 pass
 
@@ -279,12 +298,12 @@ class RaftCore:
             role = replica.role
             replica.effects.deadline_ms = None
             match role:
+                case Leader():
+                    leadership.poll_leader(replica, role)
                 case Unattached():
                     following.poll_unattached(replica, role)
                 case Prospective() | Candidate():
                     elections.poll_election(replica, role)
-                case Leader():
-                    leadership.poll_leader(replica, role)
                 case Follower():
                     following.poll_follower(replica, role)
                 case Resigned():
@@ -325,10 +344,13 @@ class RaftCore:
     def _remember(self) -> None:
         """Ask for what a restart must know to be written where it has changed, and tell of another leader or epoch."""
         replica = self._replica
+        if replica.role is self._settled_leader:
+            return  # it leads its epoch to the end, and has told so
         state = remembered(replica.role)
         if state != self._stored:
             self._stored = replica.effects.persist = state
         is_unsettled = isinstance(replica.role, Leader) and replica.role.high_watermark == UNKNOWN_OFFSET
-        leader = (NO_LEADER if is_unsettled or isinstance(replica.role, Resigned) else replica.leader_id, replica.epoch)
+        self._settled_leader = replica.role if isinstance(replica.role, Leader) and not is_unsettled else None
+        leader = (NO_LEADER if is_unsettled or isinstance(replica.role, Resigned) else state.leader_id, replica.epoch)
         if leader != self._told_leader:
             self._told_leader = replica.effects.leader = leader

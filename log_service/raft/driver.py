@@ -14,7 +14,7 @@ either way.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -23,11 +23,13 @@ import trio
 
 from log_service.common.env import DirectoryLock, NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
+from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import LeaderEpoch, NodeId
-from log_service.config.views import MetadataLogConfig
+from log_service.config.views import MetadataLogConfig, QuorumConfig
 from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.batches import MetadataBatch, encode_records, voter_changes
 from log_service.raft.core import RaftCore
+from log_service.raft.describe import QuorumDescription, describe
 from log_service.raft.events import (
     AppendControl,
     AppendFetched,
@@ -47,11 +49,21 @@ from log_service.raft.events import (
     Ticked,
     TruncateTo,
 )
+from log_service.raft.leader import Leader
 from log_service.raft.log_view import SnapshotId
-from log_service.raft.messages import NO_EPOCH, NO_LEADER, FetchResponse, FetchSnapshotResponse, Peer, Response, WireMessage
+from log_service.raft.messages import (
+    NO_EPOCH,
+    NO_LEADER,
+    Peer,
+    Response,
+    UpgradeRequest,
+    VoterChangeResponse,
+    WireMessage,
+)
 from log_service.raft.metadata_log import MetadataLog, read_history, snapshot_voters
-from log_service.raft.quorum_config import QuorumConfig
 from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
+from log_service.raft.response_bytes import needs_bytes, with_bytes
+from log_service.raft.roles import NOT_VOTED, remembered
 from log_service.raft.snapshots import Snapshot
 from log_service.raft.voters import NO_DIRECTORY, Endpoint, ReplicaKey, Voter, VoterSet
 from log_service.raft.waits import CommitWaits, LogPosition, not_controller
@@ -84,10 +96,15 @@ class MetadataListener(Protocol):
 class Transport(Protocol):
     """How requests reach the other replicas."""
 
+    @property
+    def refusing_ids(self) -> Collection[NodeId]:
+        """The nodes at whose addresses no process listened when they were last asked."""
+
     async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
         """Send a message, in the highest version that the peer knows, and return its response.
 
         Raises:
+            ConnectionRefusedError: no process listens at the peer's address.
             OSError: the peer cannot be reached.
             KafkaError: UNSUPPORTED_VERSION, the peer knows no version that can hold the request; any other code, it did not respond.
         """
@@ -117,7 +134,7 @@ class RaftDriver:
         bootstrap_servers: tuple[Peer, ...] = (),
         endpoints: tuple[Endpoint, ...] = (),
     ) -> None:
-        """Without a ``transport`` this node is the whole quorum.
+        """Without a ``transport`` this node has to be the whole quorum.
 
         ``static_voters`` are those of the configuration: this node alone unless they are given. They count until the log names others.
         ``endpoints`` are this node's controller listeners.
@@ -131,7 +148,7 @@ class RaftDriver:
         self._config = config or MetadataLogConfig()
         self._quorum = quorum or QuorumConfig()
         self._transport = transport
-        self._static_voters = static_voters or VoterSet((Voter(node_id=node_id),))
+        self._static_voters = VoterSet((Voter(node_id=node_id),)) if static_voters is None else static_voters
         self._bootstrap_servers = bootstrap_servers
         self._endpoints = endpoints
         self._lock: DirectoryLock | None = None
@@ -152,15 +169,27 @@ class RaftDriver:
         self._nursery: trio.Nursery | None = None
         self._bytes_since_snapshot = 0
         self._last_snapshot_ms = 0
+        self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
 
     def __repr__(self) -> str:
-        role = self._core.role_name if self._core else "closed"
-        return f"<RaftDriver node={self._node_id} {role} epoch={self.epoch} hw={self.high_watermark} end={self.log_end_offset}>"
+        return f"<RaftDriver node={self._node_id} {self.role_name} epoch={self.epoch} hw={self.high_watermark} end={self.log_end_offset}>"
 
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
         return self._log.end_offset if self._log.is_open else 0
+
+    @property
+    def role_name(self) -> str:
+        """This node's part in the quorum, by its name in the table of ``roles``; ``closed`` while the log is not open."""
+        return self._core.role_name if self._core is not None else "closed"
+
+    @property
+    def voted_id(self) -> NodeId:
+        """The node that this one has voted for in the present epoch, itself where it leads; -1 for none."""
+        if self.is_leader:
+            return self._node_id
+        return remembered(self._core.role).voted_id if self._core is not None else NOT_VOTED
 
     @property
     def is_leader(self) -> bool:
@@ -171,6 +200,29 @@ class RaftDriver:
     def end_position(self) -> LogPosition:
         """The end of the log as this node sees it in its present epoch."""
         return LogPosition(epoch=self.epoch, end_offset=self.log_end_offset)
+
+    @property
+    def listener_name(self) -> str:
+        """The listener that controllers talk on."""
+        return self._quorum.listener_name
+
+    @property
+    def is_only_voter(self) -> bool:
+        """Whether this node is the whole quorum."""
+        return self._core is not None and self._core.is_only_voter
+
+    @property
+    def is_majority_gone(self) -> bool:
+        """Whether so many voters refused connections when they were last asked that the others are no majority."""
+        gone, voters = self._transport.refusing_ids if self._transport is not None else (), self._core.voters if self._core else ()
+        return bool(gone) and 2 * sum(voter.node_id not in gone for voter in voters) <= len(voters)
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader of the quorum listens for other nodes; None while no leader is known, and where it is this node."""
+        if self._core is None or self.leader_id in {NO_LEADER, self._node_id}:
+            return None
+        return next((each for each in self._core.leader_endpoints if each.name == self._quorum.listener_name), None)
 
     @property
     def voters(self) -> tuple[Voter, ...]:
@@ -201,7 +253,7 @@ class RaftDriver:
             await self._perform(effects)
             await self._drain()
             self._appended.set()  # what the last process wrote may not be durable yet
-            if self._transport is None:
+            if self._transport is None or self._opened().is_only_voter:
                 await self._lead_alone()
         except (OSError, KafkaError) as error:
             raise StorageError(f"the metadata log in {self._log.path} cannot be used: {error}") from error
@@ -255,10 +307,11 @@ class RaftDriver:
     async def hand_over(self, deadline_ms: int) -> None:
         """Resign where this node leads others, and wait until another one leads, at most ``deadline_ms``; while ``run`` runs."""
         self._post(ShutdownBegan())
-        if self.is_leader and self._transport is not None:
+        if self.is_leader and not self.is_only_voter:
             with trio.move_on_after(deadline_ms / 1_000):
-                while self.leader_id in {NO_LEADER, self._node_id}:
-                    await self._leader_changed.wait()
+                while self.leader_id in {NO_LEADER, self._node_id} and not self.is_majority_gone:
+                    with trio.move_on_after(0.1):
+                        await self._leader_changed.wait()
 
     def resign(self) -> None:
         """Let another voter lead, where this node leads."""
@@ -348,32 +401,37 @@ class RaftDriver:
         try:
             request = wire.read_request(message, context)
         except wire.RefusedError as refused:
-            return wire.write_refusal(message, refused.code)
+            return wire.write_refusal(message, refused)
         reply = _Reply()
         self._post(RequestArrived(reply_to=reply, request=request))
         await reply.arrived.wait()
         assert reply.response is not None, "the response arrived"
-        return wire.write_response(message, await self._with_bytes(reply.response), context)
+        response = reply.response
+        if needs_bytes(response):
+            response = await self._env.files.run_in_pool(lambda: with_bytes(self._log, response))
+        return wire.write_response(message, response, context)
 
-    async def _with_bytes(self, response: Response) -> Response:
-        """Return a response with the bytes that the rules named."""
-        has_records = isinstance(response, FetchResponse) and response.records_from is not None
-        if has_records or isinstance(response, FetchSnapshotResponse):
-            return await self._env.files.run_in_pool(lambda: self._filled(response))
-        return response
+    async def upgrade(self, kraft_version: int, *, is_only_checked: bool = False) -> None:
+        """Raise kraft.version, and return once that is committed; or say only whether it could be.
 
-    def _filled(self, response: Response) -> Response:
-        """The same; blocks."""
-        try:
-            if isinstance(response, FetchResponse) and response.records_from is not None:
-                return replace(response, records=self._log.read(response.records_from, response.max_bytes))
-            if isinstance(response, FetchSnapshotResponse) and response.snapshot_id is not None:
-                content = self._log.read_snapshot_slice(response.snapshot_id, response.position, response.max_bytes)
-                return replace(response, content=content)
-        except (OSError, KafkaError) as error:  # cut or replaced meanwhile: this node leads no more
-            logger.warning("A response to another replica could not be read: %s", error)
-            return replace(response, error=ErrorCode.UNKNOWN_SERVER_ERROR)
-        return response
+        Raises:
+            KafkaError: INVALID_UPDATE_VERSION, it cannot become that; REQUEST_TIMED_OUT, not now; NOT_CONTROLLER, this node leads no more.
+        """
+        reply = _Reply()
+        self._post(RequestArrived(reply_to=reply, request=UpgradeRequest(kraft_version=kraft_version, is_only_checked=is_only_checked)))
+        await reply.arrived.wait()
+        assert isinstance(reply.response, VoterChangeResponse), "the response arrived"
+        if reply.response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise not_controller()
+        if reply.response.error is not ErrorCode.NONE:
+            raise KafkaError(reply.response.error, reply.response.message)
+
+    def describe(self) -> QuorumDescription | None:
+        """Return how the quorum is; None where this node does not lead it."""
+        role = self._core.role if self._core is not None else None
+        if not isinstance(role, Leader) or not self.is_leader:
+            return None
+        return describe(role, self.log_end_offset, now_ms=self._env.clock.monotonic_ms(), wall_ms=self._env.clock.wall_ms())
 
     async def write_snapshot(self, records: Iterable[MetadataRecord]) -> SnapshotId:
         """Write all metadata below the high watermark as a snapshot, and drop the log and the snapshots that it replaces.
@@ -455,8 +513,14 @@ class RaftDriver:
                 raise StorageError(f"the metadata log in {log.path} could not be made durable: {error}") from error
 
     async def _sync(self) -> None:
-        async with self._log_changes:
+        try:
+            self._log_changes.acquire_nowait()  # ``acquire`` would cost each commit a turn of the event loop
+        except trio.WouldBlock:
+            await self._log_changes.acquire()
+        try:
             self._inbox.append(Synced(end_offset=await self._log.log.sync()))
+        finally:
+            self._log_changes.release()
         await self._drain()
 
     async def _run_snapshots(self, snapshot_source: SnapshotSource) -> None:
@@ -570,8 +634,8 @@ class RaftDriver:
             return
         from log_service.raft import wire  # noqa: PLC0415 - as in ``handle``
 
-        context = wire.Context(self._cluster_id, self._quorum.listener_name)
-        error = ErrorCode.REQUEST_TIMED_OUT
+        context = wire.Context(self._cluster_id, self._quorum.listener_name, self._quorum.request_timeout_ms)
+        error, is_refused = ErrorCode.REQUEST_TIMED_OUT, False
         with trio.move_on_after(self._quorum.request_timeout_ms / 1_000):
             try:
                 message = await self._transport.send(send.peer, wire.write_request(send.request, context))
@@ -580,15 +644,18 @@ class RaftDriver:
                 error = refused.code
             except KafkaError as failed:
                 error = failed.code
-            except OSError:
-                error = ErrorCode.NETWORK_EXCEPTION
+            except OSError as failed:
+                error, is_refused = ErrorCode.NETWORK_EXCEPTION, isinstance(failed, ConnectionRefusedError)
             else:
+                if isinstance(response, VoterChangeResponse) and response.error is not ErrorCode.NONE:
+                    self._quiet.warning(response.error, "This controller is no voter yet: %s", response.message or response.error.name)
                 self._post(ResponseArrived(peer_id=send.peer.node_id, request_id=send.request_id, response=response))
                 return
-        self._fail(send, error)
+        self._fail(send, error, is_refused=is_refused)
 
-    def _fail(self, send: Send, error: ErrorCode) -> None:
-        self._post(RequestFailed(peer_id=send.peer.node_id, request_id=send.request_id, request=send.request, error=error))
+    def _fail(self, send: Send, error: ErrorCode, *, is_refused: bool = False) -> None:
+        peer_id, request_id = send.peer.node_id, send.request_id
+        self._post(RequestFailed(peer_id=peer_id, request_id=request_id, request=send.request, error=error, is_refused=is_refused))
 
     def _hand_out(self, high_watermark: int) -> None:
         """Give what is committed to the listeners, and end the waits for it."""
@@ -613,6 +680,8 @@ class RaftDriver:
         self._waits.end_by_epoch()
         self._leader_changed.set()
         self._leader_changed = trio.Event()
+        if leader_id != NO_LEADER and not self.is_only_voter:
+            logger.info("Node %d%s leads the metadata quorum in epoch %d", leader_id, ", this one," * self.is_leader, epoch)
         for listener in self._listeners:
             listener.on_leader_change(leader_id, epoch)
 

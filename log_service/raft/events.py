@@ -48,12 +48,16 @@ class ResponseArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFailed:
-    """A request of ``Effects.sends`` that got no response, or one that holds only an error for all of it."""
+    """A request of ``Effects.sends`` that got no response, or one that holds only an error for all of it.
+
+    ``is_refused`` says that the peer's host is there and no process listens at the peer's address.
+    """
 
     peer_id: NodeId
     request_id: int
     request: Request
     error: ErrorCode
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

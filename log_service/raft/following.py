@@ -8,22 +8,29 @@ watermark: a leader that asks for it has lost what was committed, and this repli
 """
 
 from log_service.common.errors import ErrorCode
+from log_service.common.types import NodeId
 from log_service.raft.elections import settle
 from log_service.raft.events import AppendFetched, LogChanged, SnapshotInstalled, StoreSlice, TruncateTo
 from log_service.raft.log_view import EpochEnd, SnapshotId, truncation_offset
 from log_service.raft.messages import (
     UNKNOWN_OFFSET,
+    AddVoterRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RemoveVoterRequest,
     UpdateVoterRequest,
     UpdateVoterResponse,
+    VoterChangeResponse,
 )
 from log_service.raft.replica import Replica
 from log_service.raft.roles import Follower, SnapshotFetch, Unattached
 from log_service.raft.transitions import become_prospective
 from log_service.raft.voters import RECONFIGURATION
+
+JOIN_RESPONSES = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND})
+"""What a leader says that has changed the voters, cannot do so yet, or need not."""
 
 # What is due
 
@@ -45,7 +52,7 @@ def poll_follower(replica: Replica, role: Follower) -> None:
         role.has_fetched = False  # an observer stays, and stands in the way of no election any more: it may be a voter and not know yet
     if is_silent and replica.is_voter:
         become_prospective(replica)
-    elif replica.is_log_durable and not _maybe_update_own_entry(replica, role):
+    elif replica.is_log_durable and not (_maybe_update_own_entry(replica, role) if replica.is_voter else _maybe_join(replica, role)):
         _fetch_from_best(replica, role)
 
 
@@ -54,7 +61,7 @@ def _maybe_update_own_entry(replica: Replica, role: Follower) -> bool:
 
     Says whether that was sent: then the next fetch waits for the response.
     """
-    if not replica.is_voter or not replica.is_due(role.update_voter_deadline_ms):
+    if not replica.is_due(role.update_voter_deadline_ms):
         return False
     is_static = replica.history.latest.kraft_version < RECONFIGURATION
     is_wanted = bool(replica.endpoints) and not role.has_updated_voter if is_static else replica.is_own_entry_outdated()
@@ -64,6 +71,39 @@ def _maybe_update_own_entry(replica: Replica, role: Follower) -> bool:
         role.update_voter_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
         replica.wake_at(role.update_voter_deadline_ms)
     return is_sent
+
+
+def _maybe_join(replica: Replica, role: Follower) -> bool:
+    """Ask the leader to make this controller a voter, where it shall join by itself (KIP-1186).
+
+    A voter of its node id and another directory is this node before it got a new disk: that one is taken out first. Says whether a request
+    was sent.
+    """
+    if not replica.config.is_auto_join_enabled or not replica.endpoints or replica.history.latest.kraft_version < RECONFIGURATION:
+        return False
+    peer = replica.peer(role.leader_id, role.leader_endpoints)
+    if peer is None or not replica.is_due(role.update_voter_deadline_ms):
+        return False
+    old = replica.voters.get(replica.own.node_id)
+    is_sent = replica.send(
+        peer,
+        AddVoterRequest(voter=replica.own_entry(), is_response_after_commit=False) if old is None else RemoveVoterRequest(voter=old.key),
+    )
+    if is_sent:
+        _put_off_joining(replica, role)
+    return is_sent
+
+
+def _put_off_joining(replica: Replica, role: Follower) -> None:
+    role.update_voter_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+    replica.wake_at(role.update_voter_deadline_ms)
+
+
+def take_join_response(replica: Replica, response: VoterChangeResponse) -> bool:
+    """Take the leader's response to a request to join; what it did is in the log, and where it could not yet it is asked again later."""
+    if isinstance(replica.role, Follower):
+        _put_off_joining(replica, replica.role)
+    return response.error in JOIN_RESPONSES
 
 
 def _fetch_from_best(replica: Replica, role: Follower) -> None:
@@ -183,6 +223,28 @@ def take_update_response(replica: Replica, response: UpdateVoterResponse) -> boo
     role.has_updated_voter = True
     _note_success(replica, role)
     return True
+
+
+# A leader that is gone
+
+PARTS_OF_GRACE = 4
+
+
+def note_refusal(replica: Replica, peer_id: NodeId) -> None:
+    """Stand for election soon where the leader's host says that no process listens there: the leader is gone, however short its silence.
+
+    Pre-votes keep this from deposing a leader that others still hear. Each voter waits for a turn of its own, with jitter, so that two that
+    see the same death do not split the votes; and from now on it stands in the way of no other.
+    """
+    role, grace_ms = replica.role, replica.config.death_grace_ms
+    if not isinstance(role, Follower) or role.leader_id != peer_id or grace_ms <= 0:
+        return
+    role.has_fetched = False
+    turn_ms = max(1, grace_ms // PARTS_OF_GRACE)
+    others = [voter.node_id for voter in replica.voters if voter.node_id != peer_id]
+    turn = sorted(others).index(replica.own.node_id) if replica.own.node_id in others else 0
+    wait_ms = min(grace_ms, turn * turn_ms) + replica.draw(max(1, turn_ms // 2))
+    role.fetch_deadline_ms = min(role.fetch_deadline_ms, replica.now_ms + wait_ms)
 
 
 # The log

@@ -1,8 +1,9 @@
-"""Who a node is: read from its directories, or written into fresh ones as ``kafka-storage format --standalone`` writes it.
+"""Who a node is: read from its directories, or written into fresh ones as ``kafka-storage format`` writes it.
 
 Decides what a fresh directory gets, and when a directory must not be touched. Each log directory gets ``bootstrap.checkpoint`` (the first
-records of a new cluster) and ``meta.properties``. The directory of the metadata log also gets the snapshot ``0-0``, with the KRaft version
-and this node as the only voter.
+records of a new cluster) and ``meta.properties``. Where the voters of a new cluster are known, the directory of the metadata log also gets
+the snapshot ``0-0``, with the KRaft version and the voters: this node alone (``--standalone``), or those that were named
+(``--initial-controllers``). Without it a node waits until it hears of the voters, or has them in its configuration.
 
 Invariants: ``meta.properties`` is written last, so that a crash leaves a directory that is formatted again; a directory that has one keeps
 what it says; all directories of a node name one cluster; logs are never left without the metadata log that knows their topics.
@@ -45,11 +46,17 @@ class NodeIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatPlan:
-    """What a fresh directory is formatted with. ``cluster_id`` None draws one."""
+    """What a fresh directory is formatted with. ``cluster_id`` None draws one.
+
+    ``only_voter_at`` is where this node listens as the only voter of a new cluster; ``voters`` are the voters of a larger one. Without
+    either the directory names none. ``is_log_elsewhere`` says that other nodes have the metadata log, too, so that it may be missing here.
+    """
 
     node_id: NodeId
     cluster_id: str | None
-    voter_listener: Endpoint
+    only_voter_at: Endpoint | None = None
+    voters: tuple[Voter, ...] = ()
+    is_log_elsewhere: bool = False
     bootstrap_records: Sequence[MetadataRecord]
     new_bits: Callable[[int], int]
     now_ms: int
@@ -61,16 +68,44 @@ async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence
     Raises:
         StorageError: a directory is of another node or cluster, or holds logs that no node owns.
     """
-    voter = config.controller_listener or config.listeners[0]
+    files, log_dirs = env.files, config.log_manager.log_dirs
     plan = FormatPlan(
         node_id=NodeId(config.node_id),
         cluster_id=config.cluster_id,
-        voter_listener=Endpoint(voter.name, voter.advertised_host or voter.host, voter.port),
+        only_voter_at=own_endpoint(config) if config.is_alone else None,
+        is_log_elsewhere=not config.is_alone,
         bootstrap_records=bootstrap_records,
         new_bits=env.rng.getrandbits,
         now_ms=env.clock.wall_ms(),
     )
-    return await env.files.run_in_pool(lambda: format_directories(env.files, config.log_manager.log_dirs, config.metadata_log_dir, plan))
+    if not config.is_alone:
+        await files.run_in_pool(lambda: _check_formatted(files, config))
+    return await files.run_in_pool(lambda: format_directories(files, log_dirs, config.metadata_log_dir, plan))
+
+
+def own_endpoint(config: NodeConfig) -> Endpoint:
+    """Return the advertised address at which others find this node as a voter: of its controller's listener, or of its first."""
+    listener = config.controller_listener or config.listeners[0]
+    return Endpoint(listener.name, listener.advertised_host or listener.host, listener.advertised_port or listener.port)
+
+
+def _check_formatted(files: Files, config: NodeConfig) -> None:
+    """Refuse to make a fresh node of a cluster of several by itself, where that could be the wrong cluster, or cost records.
+
+    A voter of the configuration that comes back with an empty disk would vote again in an election that it has voted in.
+
+    Raises:
+        StorageError: the node has to be formatted first.
+    """
+    directories = dict.fromkeys((*config.log_manager.log_dirs, config.metadata_log_dir))
+    owners = {directory: _read_owner(files, directory) for directory in directories}
+    known = [properties for properties in owners.values() if properties is not None]
+    is_static_voter = config.is_controller and bool(config.quorum.voters)
+    if owners[config.metadata_log_dir] is None and (is_static_voter or (config.cluster_id is None and not known)):
+        raise StorageError(
+            f"{config.metadata_log_dir} is not formatted, and this node is one of several: run `tidelog storage format "
+            "--cluster-id ID --config FILE` on each node, with one id for all"
+        )
 
 
 def random_id(new_bits: Callable[[int], int]) -> UUID:
@@ -97,25 +132,35 @@ def format_directories(files: Files, log_dirs: Iterable[Path], metadata_log_dir:
             check_owner(properties, directory, node_id=plan.node_id, cluster_id=plan.cluster_id or cluster_id)
         else:
             _check_fresh(files, directory)
-    if known and not _has_metadata_log(files, metadata_log_dir):
+    if known and not plan.is_log_elsewhere and not _has_metadata_log(files, metadata_log_dir):
         _check_no_logs(files, found, metadata_log_dir)
     directory_ids: dict[Path, UUID] = {}
     for directory, properties in found.items():
         if properties is not None and properties.directory_id is not None:
             directory_ids[directory] = properties.directory_id
             continue
-        directory_ids[directory] = directory_id = random_id(plan.new_bits)
+        directory_ids[directory] = directory_id = _directory_id(plan, is_of_metadata=directory == metadata_log_dir)
         with directory_named(directory):
             if properties is not None:
                 write_meta_properties(files, directory, replace(properties, directory_id=directory_id))
                 continue
             make_durable_directory(files, directory)
-            if directory == metadata_log_dir and not known:
-                _write_first_snapshot(files, directory, directory_id, plan)
+            voters = _first_voters(plan, directory_id)
+            if directory == metadata_log_dir and voters and not known:
+                _write_first_snapshot(files, directory, voters, plan)
             files.write_atomically(directory / BOOTSTRAP_FILE, _bootstrap(plan))
             own = MetaProperties(cluster_id=cluster_id, node_id=plan.node_id, directory_id=directory_id)
             write_meta_properties(files, directory, own)
     return NodeIdentity(node_id=plan.node_id, cluster_id=cluster_id, directory_ids=directory_ids, is_new=not known)
+
+
+def is_formatted(files: Files, directory: Path) -> bool:
+    """Whether a directory says which node it belongs to.
+
+    Raises:
+        StorageError: what it says cannot be read.
+    """
+    return _read_owner(files, directory) is not None
 
 
 def read_bootstrap_records(files: Files, metadata_log_dir: Path) -> tuple[MetadataRecord, ...]:
@@ -172,9 +217,20 @@ def _first_log(files: Files, directory: Path) -> str | None:
         return None
 
 
-def _write_first_snapshot(files: Files, directory: Path, directory_id: UUID, plan: FormatPlan) -> None:
-    voter = Voter(node_id=plan.node_id, directory_id=directory_id, endpoints=(plan.voter_listener,))
-    batches = encode_snapshot((), epoch=0, timestamp_ms=plan.now_ms, last_contained_timestamp_ms=plan.now_ms, voters=(voter,))
+def _directory_id(plan: FormatPlan, *, is_of_metadata: bool) -> UUID:
+    """Return the id of a fresh directory: a voter's is the one that the voters were told of."""
+    own = next((voter for voter in plan.voters if voter.node_id == plan.node_id), None)
+    return own.directory_id if own is not None and is_of_metadata else random_id(plan.new_bits)
+
+
+def _first_voters(plan: FormatPlan, directory_id: UUID) -> tuple[Voter, ...]:
+    if plan.only_voter_at is None:
+        return plan.voters
+    return (Voter(node_id=plan.node_id, directory_id=directory_id, endpoints=(plan.only_voter_at,)),)
+
+
+def _write_first_snapshot(files: Files, directory: Path, voters: tuple[Voter, ...], plan: FormatPlan) -> None:
+    batches = encode_snapshot((), epoch=0, timestamp_ms=plan.now_ms, last_contained_timestamp_ms=plan.now_ms, voters=voters)
     make_durable_directory(files, directory / METADATA_DIRECTORY)
     files.write_atomically(directory / METADATA_DIRECTORY / BOOTSTRAP_SNAPSHOT.file_name, b"".join(batches))
 

@@ -17,6 +17,10 @@ from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
 NEVER_MS = -(1 << 60)
 OBSERVER_SESSION_MS = 300_000
 CAUGHT_UP_WITHIN_MS = 3_600_000
+MAX_OBSERVERS = 1_000
+"""How many observers are remembered; the one that has been silent longest goes first."""
+MAX_PARKED_OBSERVERS = 1_000
+"""How many fetches of observers, and of those that name no replica, may wait at once; the oldest is responded to first."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,13 +76,16 @@ class Leader:
         "begin_deadline_ms",
         "check_quorum_deadline_ms",
         "check_quorum_ms",
+        "counts_itself",
         "epoch",
         "epoch_start_offset",
         "high_watermark",
+        "is_alone",
         "is_resign_due",
         "own",
         "parked",
         "pending",
+        "told_voters",
         "voters",
     )
 
@@ -95,7 +102,11 @@ class Leader:
         self.is_resign_due = False
         self.pending: PendingVoterChange | None = None
         self.parked: list[ParkedFetch] = []
+        self.told_voters: VoterSet | None = None
+        """At kraft.version 0 the voters as they have told of themselves; those without a directory id have not. None once it is raised."""
         self.voters = VoterSet()
+        self.counts_itself = False  # whether it is a voter
+        self.is_alone = False  # whether it is the only one
         self._synced_end_offset = UNKNOWN_OFFSET
         self._voters: dict[NodeId, Progress] = {}
         self._observers: dict[ReplicaKey, Progress] = {}
@@ -113,6 +124,8 @@ class Leader:
         known = {**{progress.key: progress for progress in self._voters.values()}, **self._observers}
         by_id = {progress.key.node_id: progress for progress in self._voters.values()}
         self.voters = voters
+        self.counts_itself = self.own in voters
+        self.is_alone = self.counts_itself and len(voters) == 1
         self._voters = {}
         for voter in voters:
             progress = known.pop(voter.key, None)
@@ -123,6 +136,16 @@ class Leader:
             self._voters[voter.node_id].key = voter.key
         self._observers = {key: progress for key, progress in known.items() if key != self.own}
 
+    def is_voter(self, key: ReplicaKey) -> bool:
+        """Whether a replica votes."""
+        voter = self.voters.get(key.node_id)
+        return voter is not None and voter.matches(key)
+
+    def superfluous_fetch(self) -> ParkedFetch | None:
+        """Return the fetch that has waited longest among those of observers, where too many of them wait; None where not."""
+        others = [fetch for fetch in self.parked if not self.is_voter(fetch.request.replica)]
+        return others[0] if len(others) > MAX_PARKED_OBSERVERS else None
+
     def progress_of(self, key: ReplicaKey) -> Progress | None:
         """Return how far a replica has come, None where it never fetched and is no voter."""
         voter = self.voters.get(key.node_id)
@@ -132,14 +155,13 @@ class Leader:
 
     def voter_progress(self) -> list[Progress]:
         """Return how far the voters have come; the leader's own entry has what it has synced."""
-        for progress in self._voters.values():
-            if progress.key.node_id == self.own.node_id and self.own in self.voters:
-                progress.end_offset = self._synced_end_offset
+        if self.counts_itself:
+            self._voters[self.own.node_id].end_offset = self._synced_end_offset
         return list(self._voters.values())
 
-    def observer_progress(self) -> list[Progress]:
-        """Return how far the observers have come."""
-        return list(self._observers.values())
+    def observer_progress(self, now_ms: int) -> list[Progress]:
+        """Return how far the observers have come that were heard of lately."""
+        return [each for each in self._observers.values() if now_ms - each.last_fetch_ms < OBSERVER_SESSION_MS]
 
     def note_synced(self, end_offset: int) -> bool:
         """Count what this node has made durable; says whether that commits more."""
@@ -173,6 +195,8 @@ class Leader:
 
     def _forget_silent_observers(self, now_ms: int) -> None:
         self._observers = {key: each for key, each in self._observers.items() if now_ms - each.last_fetch_ms < OBSERVER_SESSION_MS}
+        while len(self._observers) >= MAX_OBSERVERS:
+            del self._observers[min(self._observers, key=lambda key: self._observers[key].last_fetch_ms)]
 
     # Committing
 
@@ -193,7 +217,7 @@ class Leader:
         if voter is None or not voter.matches(key):
             return
         self._fetched_ids[key.node_id] = None
-        needed = self.voters.majority_count - (1 if self.own in self.voters else 0)
+        needed = self.voters.majority_count - (1 if self.counts_itself else 0)
         if len(self._fetched_ids) >= needed:
             self._fetched_ids.clear()
             self.check_quorum_deadline_ms = now_ms + self.check_quorum_ms

@@ -31,12 +31,13 @@ from log_service.raft.messages import (
     RemoveVoterRequest,
     UpdateVoterRequest,
     UpdateVoterResponse,
+    UpgradeRequest,
     VoterChangeResponse,
 )
 from log_service.raft.replica import Replica
 from log_service.raft.roles import Resigned
 from log_service.raft.transitions import become_unattached, resign
-from log_service.raft.voters import ReplicaKey, VoterSet
+from log_service.raft.voters import RECONFIGURATION, ReplicaKey, VoterSet
 
 # What is due
 
@@ -49,7 +50,7 @@ def poll_leader(replica: Replica, leader: Leader) -> None:
     if leader.pending is not None and replica.is_due(leader.pending.deadline_ms):
         end_voter_change(replica, leader, ErrorCode.REQUEST_TIMED_OUT, "the change of voters took too long; it may still be committed")
     _respond_to_expired(replica, leader)
-    if not replica.is_only_voter:
+    if not leader.is_alone:
         _announce_to_silent_voters(replica, leader)
         if len(leader.voters) > 1:
             replica.wake_at(leader.check_quorum_deadline_ms)
@@ -68,7 +69,7 @@ def _announce_to_silent_voters(replica: Replica, leader: Leader) -> None:
 
 
 def poll_resigned(replica: Replica, role: Resigned) -> None:
-    """Tell the voters until each knows; then begin the next epoch, without a leader."""
+    """Tell each voter that does not know yet; begin the next epoch, without a leader, when the election timer is over."""
     if not replica.is_shutting_down and replica.is_due(role.election_deadline_ms):
         become_unattached(replica, LeaderEpoch(role.epoch + 1))
         return
@@ -123,6 +124,10 @@ def handle_fetch(replica: Replica, reply_to: Hashable, request: FetchRequest) ->
         replica.reply(reply_to, response)
     else:
         leader.parked.append(ParkedFetch(reply_to=reply_to, request=request, deadline_ms=replica.now_ms + request.max_wait_ms))
+        superfluous = leader.superfluous_fetch()
+        if superfluous is not None:
+            leader.parked.remove(superfluous)
+            replica.reply(superfluous.reply_to, _fetch_response(replica, leader, superfluous.request))
 
 
 def _is_fetch_valid(request: FetchRequest) -> bool:
@@ -221,7 +226,7 @@ def announce_commit(replica: Replica, leader: Leader) -> None:
     pending = leader.pending
     if pending is not None and pending.last_offset is not None and pending.last_offset < leader.high_watermark:
         end_voter_change(replica, leader, ErrorCode.NONE, "")
-    if replica.own not in replica.voters and replica.history.latest.offset < leader.high_watermark:
+    if not leader.counts_itself and replica.history.latest.offset < leader.high_watermark:
         leader.is_resign_due = True
     respond_to_parked(replica, leader)
 
@@ -295,7 +300,7 @@ def handle_remove_voter(replica: Replica, reply_to: Hashable, request: RemoveVot
 
 
 def handle_update_voter(replica: Replica, request: UpdateVoterRequest) -> UpdateVoterResponse:
-    """Append the voters with one entry updated, and respond at once."""
+    """Append the voters with one entry updated, or keep it where voters are no records yet, and respond at once."""
     error = check_leader(replica, request.epoch)
     leader = replica.role
     if error is not ErrorCode.NONE or not isinstance(leader, Leader):
@@ -303,9 +308,33 @@ def handle_update_voter(replica: Replica, request: UpdateVoterRequest) -> Update
     updated = voter_changes.check_update(request, leader, replica.history.latest, replica.config.listener_name)
     if isinstance(updated, voter_changes.Refusal):
         return replica.response(UpdateVoterResponse, updated.error)
-    _append_voters(replica, updated)
+    if replica.history.latest.kraft_version < RECONFIGURATION:
+        leader.told_voters = updated
+    else:
+        _append_voters(replica, updated)
     leader.note_heard(request.voter.key, replica.now_ms)
     return replica.response(UpdateVoterResponse)
+
+
+def handle_upgrade(replica: Replica, reply_to: Hashable, request: UpgradeRequest) -> None:
+    """Append the next kraft.version together with the voters, and respond once that is committed."""
+    error = check_leader(replica, replica.epoch)
+    leader = replica.role
+    if error is not ErrorCode.NONE or not isinstance(leader, Leader):
+        replica.reply(reply_to, replica.response(VoterChangeResponse, error))
+        return
+    voters = voter_changes.check_upgrade(request, leader, replica.history.latest)
+    if isinstance(voters, voter_changes.Refusal):
+        replica.reply(reply_to, replace(replica.response(VoterChangeResponse, voters.error), message=voters.message))
+        return
+    if voters is None or request.is_only_checked:
+        replica.reply(reply_to, replica.response(VoterChangeResponse))
+        return
+    leader.told_voters = None
+    leader.pending = PendingVoterChange(
+        voter=replica.own_entry(), reply_to=reply_to, deadline_ms=replica.now_ms + replica.config.request_timeout_ms, is_addition=True
+    )
+    replica.change_log(AppendControl(epoch=replica.epoch, kraft_version=request.kraft_version, voters=voters))
 
 
 def _append_voters(replica: Replica, voters: VoterSet) -> None:

@@ -109,6 +109,17 @@ class RemoveVoterRequest:
     voter: ReplicaKey
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeRequest:
+    """The quorum is to go on at another kraft.version; not a peer's request, but this node's own controller's.
+
+    Where ``is_only_checked`` the leader says whether it could be, and changes nothing.
+    """
+
+    kraft_version: int
+    is_only_checked: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class KRaftVersionRequest:
     """The leader asks a voter to be which kraft.version it supports; ApiVersions on the wire."""
@@ -176,7 +187,7 @@ class UpdateVoterResponse(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterChangeResponse(Response):
-    """How AddRaftVoter or RemoveRaftVoter ended; ``message`` is for its caller to read."""
+    """How AddRaftVoter, RemoveRaftVoter or an upgrade ended; ``message`` is for its caller to read."""
 
     message: str = ""
 
@@ -198,5 +209,6 @@ Request = (
     | UpdateVoterRequest
     | AddVoterRequest
     | RemoveVoterRequest
+    | UpgradeRequest
     | KRaftVersionRequest
 )

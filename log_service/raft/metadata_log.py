@@ -97,6 +97,7 @@ class MetadataLog:
         """Empty the log, and begin it anew at the end of a snapshot. Nothing of the log is promised from now on: that is written first."""
         write_offsets(self._files, self.path / SYNCED_CHECKPOINT, {METADATA_PARTITION: 0})
         self.log.truncate_to(0)
+        self.log.leader_epochs.clear_durably()
         self.log.close_files()
         self._log = self._open_log(recovery_point=0, start_offset=snapshot_id.end_offset)
         for old in self.snapshots:

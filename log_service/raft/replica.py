@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
+from log_service.config.views import QuorumConfig
 from log_service.raft.connections import Connections
 from log_service.raft.events import AppendControl, AppendFetched, Effects, Send, StoreSlice, TruncateTo
 from log_service.raft.leader import Leader
 from log_service.raft.log_view import LogView
 from log_service.raft.messages import UNKNOWN_OFFSET, FetchRequest, Peer, Request, Response
-from log_service.raft.quorum_config import QuorumConfig
 from log_service.raft.roles import Follower, Prospective, Resigned, Role, Unattached, remembered
 from log_service.raft.voters import Endpoint, ReplicaKey, Voter, VoterHistory, VoterSet
 

@@ -12,14 +12,15 @@
     follower     fetches from the leader                                   a voter's fetch timer: prospective
     observer     is unattached or follower, and no voter                   as they do, without timers: it never asks for votes
 
-Any role goes to unattached or follower when it hears of a higher epoch. ``SAME_EPOCH`` and ``NEXT_EPOCH`` are this table; ``core`` changes
-roles in one place, which checks them.
+Any role goes to unattached or follower when it hears of a higher epoch. ``SAME_EPOCH`` and ``NEXT_EPOCH`` are this table; roles change in
+``transitions.become``, which checks them.
 
 Invariant: what ``remembered`` returns is on disk before any other node can learn of the role.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
 from log_service.common.types import LeaderEpoch, NodeId
@@ -31,9 +32,11 @@ from log_service.raft.voters import NO_DIRECTORY, Endpoint, ReplicaKey, VoterSet
 NOT_VOTED = NodeId(-1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumState:
-    """What a replica remembers about elections: the newest epoch it knows, its leader, and its own vote there; -1 is none."""
+class QuorumState(NamedTuple):
+    """What a replica remembers about elections: the newest epoch it knows, its leader, and its own vote there; -1 is none.
+
+    A tuple, because each step makes one to see whether anything has changed.
+    """
 
     leader_id: NodeId
     leader_epoch: LeaderEpoch
@@ -116,11 +119,10 @@ class Candidate:
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotFetch:
-    """A snapshot that a follower fetches: ``position`` bytes of it are stored; ``is_whole`` until it has replaced the log."""
+    """A snapshot that a follower fetches: ``position`` bytes of it are stored."""
 
     snapshot_id: SnapshotId
     position: int = 0
-    is_whole: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

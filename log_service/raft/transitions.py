@@ -3,8 +3,8 @@
 Decides what each role begins with: its timers, its votes, and what the one before leaves to it. Why a role changes is decided by
 ``elections``, ``leadership`` and ``following``.
 
-Invariant: roles change in ``become`` and nowhere else, only as the table says, and every response to a request of the role before is
-forgotten.
+Invariants: ``core`` takes the first role at a start; from then on roles change in ``become`` and nowhere else, and only as the table says.
+Every response to a request of the role before is forgotten.
 """
 
 from log_service.common.errors import ErrorCode
@@ -114,6 +114,8 @@ def become_leader(replica: Replica, candidate: Candidate) -> None:
         check_quorum_ms=replica.config.check_quorum_ms,
         now_ms=replica.now_ms,
     )
+    if replica.history.latest.kraft_version < RECONFIGURATION:
+        leader.told_voters = replica.voters.with_voter(replica.own_entry())
     become(replica, leader)
     leader.note_synced(replica.synced_end_offset)
     voters = _voters_to_write(replica)

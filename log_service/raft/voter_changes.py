@@ -1,17 +1,18 @@
-"""Whether voters may be added, removed or updated, and what the set becomes (KIP-853).
+"""Whether voters may be added, removed or updated, whether they may become records, and what the set becomes (KIP-853).
 
 Decides over the leader's state and the newest voter set. Nothing changes here.
 
 Invariants: one change at a time: the next one waits until the record of the one before is committed, and until the leader has committed
-something in its own epoch; so two sets that may both elect a leader differ by one voter at most.
+something in its own epoch; so two sets that may both elect a leader differ by one voter at most. At kraft.version 0 voters are
+configuration: what one of them tells of itself is kept by the leader, and is written when the level is raised.
 """
 
 from dataclasses import dataclass
 
 from log_service.common.errors import ErrorCode
 from log_service.raft.leader import Leader
-from log_service.raft.messages import UNKNOWN_OFFSET, AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest
-from log_service.raft.voters import NO_DIRECTORY, NO_RECONFIGURATION, Voter, VoterEntry, VoterSet
+from log_service.raft.messages import UNKNOWN_OFFSET, AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest, UpgradeRequest
+from log_service.raft.voters import NO_DIRECTORY, NO_RECONFIGURATION, RECONFIGURATION, Voter, VoterEntry, VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +45,52 @@ def check_removal(request: RemoveVoterRequest, leader: Leader, latest: VoterEntr
 
 
 def check_update(request: UpdateVoterRequest, leader: Leader, latest: VoterEntry, listener_name: str) -> VoterSet | Refusal:
-    """Return the voters with one of them updated."""
+    """Return the voters with one of them updated: at kraft.version 0 what the leader has been told so far, else the next record."""
     voter = request.voter
     if refusal := _check_voter(voter, listener_name):
         return refusal
     if voter.min_kraft_version < 0 or voter.max_kraft_version < voter.min_kraft_version:
         return Refusal(ErrorCode.INVALID_REQUEST, "the range of kraft.version is none")
-    if refusal := _check_no_other_change(leader, latest):
-        return refusal
+    known = _voters_to_update(leader, latest)
+    if isinstance(known, Refusal):
+        return known
     if not supports(voter, latest.kraft_version):
         return Refusal(ErrorCode.INVALID_REQUEST, f"kraft.version {latest.kraft_version} is not in the voter's range")
-    if voter.key not in latest.voters:
+    if known.get(voter.node_id) is None or (latest.kraft_version > NO_RECONFIGURATION and voter.key not in known):
         return Refusal(ErrorCode.VOTER_NOT_FOUND, f"node {voter.node_id} with that directory is no voter")
-    return latest.voters.with_voter(voter)
+    return known.with_voter(voter)
+
+
+def _voters_to_update(leader: Leader, latest: VoterEntry) -> VoterSet | Refusal:
+    if latest.kraft_version > NO_RECONFIGURATION:
+        return _check_no_other_change(leader, latest) or latest.voters
+    is_busy = leader.told_voters is None or leader.high_watermark == UNKNOWN_OFFSET
+    return _busy() if is_busy or leader.told_voters is None else leader.told_voters
+
+
+def check_upgrade(request: UpgradeRequest, leader: Leader, latest: VoterEntry) -> VoterSet | Refusal | None:
+    """Return the voters that are written with the next kraft.version; None where it is reached, or its record is on its way.
+
+    Every voter must have told this leader its directory: the voters that become records must be those that vote.
+    """
+    level, present = request.kraft_version, latest.kraft_version
+    if level == present or (level == RECONFIGURATION and leader.told_voters is None):
+        return None
+    if level != RECONFIGURATION:
+        text = f"kraft.version {present} cannot become {level}: it only goes up, and {RECONFIGURATION} is the highest"
+        return Refusal(ErrorCode.INVALID_UPDATE_VERSION, text)
+    if leader.pending is not None or leader.high_watermark == UNKNOWN_OFFSET:
+        return _busy()
+    assert leader.told_voters is not None, "the leader of a static quorum keeps what voters tell"
+    silent = [voter.node_id for voter in leader.told_voters if voter.directory_id == NO_DIRECTORY or not voter.endpoints]
+    unable = [voter.node_id for voter in leader.told_voters if not supports(voter, level)]
+    if silent or unable:
+        who = ", ".join(map(str, silent or unable))
+        fault = f"the voters {who} do not support it"
+        if silent:
+            fault = f"the leader does not know yet from which directories the voters {who} vote; they tell it some seconds after they start"
+        return Refusal(ErrorCode.INVALID_UPDATE_VERSION, f"kraft.version cannot become {level}: {fault}")
+    return leader.told_voters
 
 
 def supports(voter: Voter, kraft_version: int) -> bool:

@@ -8,7 +8,7 @@ observer; the newest set counts, committed or not, and a truncation takes it bac
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -57,7 +57,7 @@ class Voter:
 
     def matches(self, key: ReplicaKey) -> bool:
         """Whether ``key`` is this voter; a voter without a directory id is matched by its node id."""
-        return self.node_id == key.node_id and self.directory_id in {NO_DIRECTORY, key.directory_id}
+        return self.node_id == key.node_id and self.directory_id in (key.directory_id, NO_DIRECTORY)
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """Return the address of a listener, None where the voter has no such listener."""
@@ -156,13 +156,3 @@ class VoterHistory:
     def at(self, end_offset: int) -> VoterEntry:
         """Return what holds for everything below ``end_offset``: what a snapshot of that offset names."""
         return [entry for entry in self._entries if entry.offset < end_offset or entry.offset < 0][-1]
-
-
-def with_listeners_of(known: Voter, updated: Voter) -> Voter:
-    """Return ``known`` with the listeners and the versions of ``updated``."""
-    return replace(
-        known,
-        endpoints=updated.endpoints,
-        min_kraft_version=updated.min_kraft_version,
-        max_kraft_version=updated.max_kraft_version,
-    )

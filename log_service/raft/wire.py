@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
+from log_service import __version__
 from log_service.common.errors import ErrorCode
 from log_service.common.types import CLUSTER_METADATA_TOPIC, LeaderEpoch, NodeId
 from log_service.protocol.messages import (
@@ -56,6 +57,11 @@ T = TypeVar("T")
 TOPIC_ID = UUID(int=1)
 NO_ID = -1
 KRAFT_VERSION_FEATURE = "kraft.version"
+SOFTWARE_NAME = "tidelog"
+
+
+MAX_EPOCH = 1 << 30
+"""Elections raise the epoch by one: an epoch above this one is a lie, which would leave the quorum no next epoch."""
 
 
 class RefusedError(Exception):
@@ -68,10 +74,11 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a message is written with: the cluster, and the listener at which the leader's address is told or found."""
+    """What a message is written with: the cluster, the listener at which the leader's address is told or found, and a time to wait."""
 
     cluster_id: str | None
     listener_name: str
+    timeout_ms: int = 0
 
 
 # Requests
@@ -173,6 +180,24 @@ def _write_update(request: UpdateVoterRequest, context: Context) -> update_raft_
     )
 
 
+def _write_add(request: AddVoterRequest, context: Context) -> add_raft_voter.AddRaftVoterRequest:
+    voter = request.voter
+    return add_raft_voter.AddRaftVoterRequest(
+        cluster_id=context.cluster_id,
+        timeout_ms=context.timeout_ms,
+        voter_id=voter.node_id,
+        voter_directory_id=voter.directory_id,
+        listeners=_listeners(add_raft_voter.Listener, voter.endpoints),
+        ack_when_committed=request.is_response_after_commit,
+    )
+
+
+def _write_remove(request: RemoveVoterRequest, context: Context) -> remove_raft_voter.RemoveRaftVoterRequest:
+    return remove_raft_voter.RemoveRaftVoterRequest(
+        cluster_id=context.cluster_id, voter_id=request.voter.node_id, voter_directory_id=request.voter.directory_id
+    )
+
+
 def _listeners(cls: Callable[..., T], endpoints: Sequence[Endpoint]) -> list[T]:
     return [cls(name=each.name, host=each.host, port=each.port) for each in endpoints]
 
@@ -184,7 +209,11 @@ _REQUEST_WRITERS: Mapping[type, Callable[[Any, Context], WireMessage]] = {
     FetchRequest: _write_fetch,
     FetchSnapshotRequest: _write_fetch_snapshot,
     UpdateVoterRequest: _write_update,
-    KRaftVersionRequest: lambda _request, _context: api_versions.ApiVersionsRequest(),
+    AddVoterRequest: _write_add,
+    RemoveVoterRequest: _write_remove,
+    KRaftVersionRequest: lambda _request, _context: api_versions.ApiVersionsRequest(
+        client_software_name=SOFTWARE_NAME, client_software_version=__version__
+    ),
 }
 
 
@@ -192,11 +221,14 @@ def read_request(message: WireMessage, context: Context) -> Request:
     """Return the request that a message holds.
 
     Raises:
-        RefusedError: it is meant for another cluster, or not for the metadata log alone.
+        RefusedError: it is meant for another cluster, or not for the metadata log alone, or its epoch is beyond all reason.
     """
     if message.cluster_id is not None and message.cluster_id != context.cluster_id:
         raise RefusedError(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {context.cluster_id}, not {message.cluster_id}")
-    return _REQUEST_READERS[type(message)](message)
+    request = _REQUEST_READERS[type(message)](message)
+    if getattr(request, "epoch", 0) > MAX_EPOCH:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"no quorum has come to an epoch above {MAX_EPOCH}")
+    return request
 
 
 def _only_partition(topics: Sequence[Any], name_of: str = "topic_name", index_of: str = "partition_index") -> Any:
@@ -321,9 +353,12 @@ def write_response(message: WireMessage, response: Response, context: Context) -
     return _RESPONSE_WRITERS[type(message)](response, context)
 
 
-def write_refusal(message: WireMessage, code: ErrorCode) -> WireMessage:
-    """Return the response to a message that is not for this quorum: an error for all of it."""
-    return _RESPONSE_CLASSES[type(message)](error_code=code)
+def write_refusal(message: WireMessage, refused: RefusedError) -> WireMessage:
+    """Return the response to a message that is not for this quorum: an error for all of it, with its text where it has a place for one."""
+    response = _RESPONSE_CLASSES[type(message)](error_code=refused.code)
+    if hasattr(response, "error_message"):
+        response.error_message = str(refused)
+    return response
 
 
 def _written_leader(cls: Callable[..., Any], response: Response, context: Context) -> list[Any]:
@@ -425,6 +460,13 @@ _RESPONSE_CLASSES: Mapping[type, type] = {
     remove_raft_voter.RemoveRaftVoterRequest: remove_raft_voter.RemoveRaftVoterResponse,
 }
 
+_VOTER_RESPONSES = (
+    update_raft_voter.UpdateRaftVoterResponse,
+    add_raft_voter.AddRaftVoterResponse,
+    remove_raft_voter.RemoveRaftVoterResponse,
+)
+"""Their error is about the change of voters, and read as such."""
+
 
 def read_response(message: WireMessage, context: Context) -> Response:
     """Return the response that a message holds.
@@ -433,7 +475,7 @@ def read_response(message: WireMessage, context: Context) -> Response:
         RefusedError: it holds an error for all of the request, or nothing about the metadata log.
     """
     response = _RESPONSE_READERS[type(message)]
-    if message.error_code and not isinstance(message, update_raft_voter.UpdateRaftVoterResponse):
+    if message.error_code and not isinstance(message, _VOTER_RESPONSES):
         raise RefusedError(_error(message.error_code), "the peer refuses the whole request")
     return response(message, context)
 
@@ -512,6 +554,10 @@ def _read_update_response(message: update_raft_voter.UpdateRaftVoterResponse, co
     )
 
 
+def _read_voter_change(message: Any, _context: Context) -> VoterChangeResponse:
+    return VoterChangeResponse(error=_error(message.error_code), message=message.error_message or "")
+
+
 def _read_versions(message: api_versions.ApiVersionsResponse, _context: Context) -> KRaftVersionResponse:
     feature = next((each for each in message.supported_features if each.name == KRAFT_VERSION_FEATURE), None)
     if feature is None:
@@ -526,5 +572,7 @@ _RESPONSE_READERS: Mapping[type, Callable[[Any, Context], Response]] = {
     fetch.FetchResponse: _read_fetch_response,
     fetch_snapshot.FetchSnapshotResponse: _read_fetch_snapshot_response,
     update_raft_voter.UpdateRaftVoterResponse: _read_update_response,
+    add_raft_voter.AddRaftVoterResponse: _read_voter_change,
+    remove_raft_voter.RemoveRaftVoterResponse: _read_voter_change,
     api_versions.ApiVersionsResponse: _read_versions,
 }

@@ -106,6 +106,11 @@ class RpcConnection:
         return self._channel.failure
 
     @property
+    def in_flight_count(self) -> int:
+        """Requests without a response yet."""
+        return self._channel.in_flight_count
+
+    @property
     def bytes_received(self) -> int:
         """Bytes that came so far."""
         return self._channel.bytes_received

@@ -9,7 +9,9 @@ when that attempt fails; a connection is never handed out once it is closed. The
 with it.
 """
 
+import errno
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -38,12 +40,16 @@ class _Opening:
 
 
 class NodeChannel:
-    """The way to one endpoint; ``opened_total`` and ``failed_total`` count attempts to connect."""
+    """The way to one endpoint; ``opened_total`` and ``failed_total`` count attempts to connect.
+
+    ``is_refused`` says that no process listened there at the last attempt.
+    """
 
     def __init__(self, env: Env, endpoint: Endpoint, settings: RpcSettings, nursery: trio.Nursery, security: Security | None) -> None:
         self.endpoint = endpoint
         self.opened_total = 0
         self.failed_total = 0
+        self.is_refused = False
         self._env = env
         self._settings = settings
         self._nursery = nursery
@@ -65,6 +71,11 @@ class NodeChannel:
         """The connection, if one is open."""
         connection = self._connection
         return connection if connection is not None and not connection.is_closed else None
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last attempt to connect failed: the next one may have to wait, and to fail."""
+        return self._failed_count > 0
 
     @property
     def bytes_received(self) -> int:
@@ -123,6 +134,7 @@ class NodeChannel:
 
     def _opened(self, opening: _Opening, connection: RpcConnection) -> None:
         self.opened_total += 1
+        self.is_refused = False
         self._failed_count = 0
         self._delay(0)
         opening.connection = self._connection = connection
@@ -130,9 +142,10 @@ class NodeChannel:
 
     def _failed(self, opening: _Opening, error: Exception) -> None:
         self.failed_total += 1
+        self.is_refused = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
         self._delay(self._failed_count)
         self._failed_count += 1
-        text = f"cannot reach a broker at {self.endpoint}: {str(error) or type(error).__name__}"
+        text = f"cannot reach a broker at {self.endpoint}: {_reason(error)}"
         opening.error = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
         self._quiet.warning(self.endpoint, "%s", text)
 
@@ -172,6 +185,7 @@ class ConnectionPool:
         self._nursery = nursery
         self._security = security
         self._channels: dict[Endpoint, NodeChannel] = {}
+        self._forgotten = [0, 0, 0, 0]  # what channels had counted that are forgotten: opened, failed, received, sent
 
     def __repr__(self) -> str:
         return f"<ConnectionPool {list(self._channels.values())}>"
@@ -184,22 +198,22 @@ class ConnectionPool:
     @property
     def opened_total(self) -> int:
         """How many connections were opened so far."""
-        return sum(channel.opened_total for channel in self._channels.values())
+        return self._forgotten[0] + sum(channel.opened_total for channel in self._channels.values())
 
     @property
     def failed_total(self) -> int:
         """How many attempts to connect failed so far."""
-        return sum(channel.failed_total for channel in self._channels.values())
+        return self._forgotten[1] + sum(channel.failed_total for channel in self._channels.values())
 
     @property
     def bytes_received(self) -> int:
         """Bytes that came on all connections so far."""
-        return sum(channel.bytes_received for channel in self._channels.values())
+        return self._forgotten[2] + sum(channel.bytes_received for channel in self._channels.values())
 
     @property
     def bytes_sent(self) -> int:
         """Bytes that left on all connections so far."""
-        return sum(channel.bytes_sent for channel in self._channels.values())
+        return self._forgotten[3] + sum(channel.bytes_sent for channel in self._channels.values())
 
     def channel(self, endpoint: Endpoint) -> NodeChannel:
         """Return the way to an endpoint; nothing is opened."""
@@ -223,11 +237,26 @@ class ConnectionPool:
         """Send a request to an endpoint and return its response. Raises as ``NodeChannel.request``."""
         return await self.channel(endpoint).request(request, response_type, max_version=max_version, waits_ms=waits_ms)
 
+    def is_failing(self, endpoint: Endpoint) -> bool:
+        """Whether the last attempt to connect to an endpoint failed."""
+        channel = self._channels.get(endpoint)
+        return channel is not None and channel.is_failing
+
     def forget(self, endpoint: Endpoint) -> None:
-        """Close the connection to an endpoint where no node is expected any more, and drop what was counted of it."""
+        """Close the connection to an endpoint where no node is expected any more; what was counted of it stays counted.
+
+        Requests that wait for a response from there get NETWORK_EXCEPTION at once.
+        """
         channel = self._channels.pop(endpoint, None)
         if channel is not None:
+            counts = (channel.opened_total, channel.failed_total, channel.bytes_received, channel.bytes_sent)
+            self._forgotten = [before + count for before, count in zip(self._forgotten, counts, strict=True)]
             channel.close()
+
+    def forget_address(self, host: str, port: int) -> None:
+        """Forget all endpoints of an address, whatever the purpose of their connections."""
+        for endpoint in [each for each in self._channels if (each.host, each.port) == (host, port)]:
+            self.forget(endpoint)
 
 
 @asynccontextmanager
@@ -242,3 +271,13 @@ async def open_pool(env: Env, settings: RpcSettings, security: Security | None =
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
+
+
+_OF_THE_NETWORK = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH})
+
+
+def _reason(error: Exception) -> str:
+    """Return why a connection failed. The address is said beside it: the system's own texts repeat it."""
+    if isinstance(error, OSError) and error.errno in _OF_THE_NETWORK:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__

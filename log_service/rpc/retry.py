@@ -1,10 +1,10 @@
-"""When a failed attempt is made again: pauses that double, with jitter, until a deadline (KIP-580).
+"""When a failed attempt is made again: pauses that double, with jitter, until a deadline (KIP-580); or beside the first, elsewhere.
 
 The jitter keeps many clients that lost the same node from coming back together. Randomness is an argument, so that a simulation repeats.
-``Backoff`` only computes; ``retry`` waits.
+``Backoff`` only computes; ``retry`` and ``first_success`` wait.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
@@ -65,3 +65,37 @@ async def retry(
             await trio.sleep(backoff.delay_ms(failed_count, rng) / 1_000)
             failed_count += 1
     raise last_error
+
+
+async def first_success(attempts: Sequence[Callable[[], Awaitable[T]]], *, stagger_ms: float) -> T:
+    """Return what the first attempt to succeed returns, and cancel the others; there is at least one.
+
+    They begin one after the other: the next when one has failed, or when none has ended for ``stagger_ms``. A node that does not
+    respond therefore delays no attempt at another node.
+
+    Raises:
+        KafkaError: all failed; the error of the one that failed last.
+    """
+    if len(attempts) == 1:
+        return await attempts[0]()
+    results: list[T] = []
+    errors: list[KafkaError] = []
+
+    async def run(attempt: Callable[[], Awaitable[T]], ended: trio.Event) -> None:
+        try:
+            results.append(await attempt())
+            nursery.cancel_scope.cancel()
+        except KafkaError as error:
+            errors.append(error)
+        finally:
+            ended.set()
+
+    async with trio.open_nursery() as nursery:
+        for attempt in attempts:
+            ended = trio.Event()
+            nursery.start_soon(run, attempt, ended)
+            with trio.move_on_after(stagger_ms / 1_000):
+                await ended.wait()
+    if not results:
+        raise errors[-1]
+    return results[0]

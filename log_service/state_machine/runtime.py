@@ -6,6 +6,8 @@ is over.
 
 - A refused append is ``_decide``'s: it takes soft state back, and the request hears the log's error. The machine goes on as it was.
 - A lost epoch is ``close``'s: every request that waits hears why, and no timer fires any more.
+- A high watermark that does not move, because too few replicas are in sync, is ``_expire``'s: where a bound is set, a reply waits no longer
+  than that, and its request hears REQUEST_TIMED_OUT. What was appended stays, and may become safe later.
 - A record that is appended and cannot be replayed is ``_replay``'s: the machine is behind its log, so it ends the node.
 
 Invariants: a record is replayed exactly once, right after its append; a reply, of a read too, leaves when the high watermark has passed
@@ -18,10 +20,10 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from log_service.common.env import Clock
-from log_service.common.errors import KafkaError
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import Timer, TimerQueue
 from log_service.state_machine.decision import CancelTimer, Decision, ReplayContext, SetTimer
 
@@ -33,6 +35,15 @@ RETRY_MS = 1_000
 OnReply = Callable[[Any], None]
 Refuse = Callable[[KafkaError], Any]
 """Makes the response of a request that is refused."""
+
+
+class _HeldReply(NamedTuple):
+    """A reply that waits until the high watermark has reached ``end_offset``."""
+
+    end_offset: int
+    token: Hashable
+    response: Any
+    decided_ms: int
 
 
 class StateLog(Protocol[R_contra]):
@@ -68,6 +79,7 @@ class Runtime(Generic[R]):
     """One machine over one log in one epoch. ``appended_end`` is the end of what the machine has replayed so far.
 
     ``split`` divides the records of a decision into batches where they may stand for themselves; by default a decision is one batch.
+    ``reply_timeout_ms`` bounds how long a reply waits for the high watermark; None is for ever.
     """
 
     def __init__(
@@ -79,6 +91,7 @@ class Runtime(Generic[R]):
         timers: TimerQueue,
         appended_end: int,
         split: Callable[[Sequence[R]], Iterable[Sequence[R]]] = _as_one,
+        reply_timeout_ms: int | None = None,
     ) -> None:
         self._machine = machine
         self._log = log
@@ -86,10 +99,12 @@ class Runtime(Generic[R]):
         self._timers = timers
         self._appended_end = appended_end
         self._split = split
+        self._reply_timeout_ms = reply_timeout_ms
+        self._expiry: Timer | None = None
         self._is_closed = False
         self._tokens = count(1)
         self._requests: dict[Hashable, tuple[OnReply, Refuse]] = {}
-        self._held_replies: deque[tuple[int, Hashable, Any]] = deque()
+        self._held_replies: deque[_HeldReply] = deque()
         self._pending_timers: dict[Hashable, Timer] = {}
 
     def __repr__(self) -> str:
@@ -127,8 +142,8 @@ class Runtime(Generic[R]):
         if not held:
             return
         high_watermark = self._log.high_watermark
-        while held and held[0][0] <= high_watermark:
-            _, token, response = held.popleft()
+        while held and held[0].end_offset <= high_watermark:
+            _, token, response, _ = held.popleft()
             request = self._requests.pop(token, None)
             if request is not None:
                 request[0](response)
@@ -147,6 +162,8 @@ class Runtime(Generic[R]):
         for timer in self._pending_timers.values():
             timer.cancel()
         self._pending_timers.clear()
+        if self._expiry is not None:
+            self._expiry.cancel()
         self._held_replies.clear()
         requests, self._requests = self._requests, {}
         for on_reply, refuse in requests.values():
@@ -168,8 +185,27 @@ class Runtime(Generic[R]):
         for timer in decision.timers:
             self._perform_timer(timer)
         for reply_to, response in decision.replies:
-            self._held_replies.append((self._appended_end, reply_to, response))
+            self._held_replies.append(_HeldReply(self._appended_end, reply_to, response, decision.now_ms))
         self.on_high_watermark()
+        if self._held_replies and self._expiry is None and self._reply_timeout_ms is not None:
+            self._expire_later(self._reply_timeout_ms)
+
+    def _expire_later(self, timeout_ms: int) -> None:
+        self._expiry = self._timers.schedule(self._held_replies[0].decided_ms + timeout_ms, partial(self._expire, timeout_ms))
+
+    def _expire(self, timeout_ms: int) -> None:
+        """Refuse the requests whose replies have waited too long; look again when the next one is due."""
+        self._expiry = None
+        held, now_ms = self._held_replies, self._clock.monotonic_ms()
+        while held and held[0].decided_ms + timeout_ms <= now_ms:
+            end_offset, token, _, _ = held.popleft()
+            request = self._requests.pop(token, None)
+            if request is not None:
+                text = f"the high watermark is {self._log.high_watermark} after {timeout_ms} ms, not yet {end_offset}"
+                on_reply, refuse = request
+                on_reply(refuse(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)))
+        if held and not self._is_closed:
+            self._expire_later(timeout_ms)
 
     def _append(self, decision: Decision[R]) -> None:
         for records in self._split(decision.records):

@@ -85,7 +85,7 @@ class Machine:
         return FormatPlan(
             node_id=NodeId(node_id),
             cluster_id=cluster_id,
-            voter_listener=Endpoint("CONTROLLER", "127.0.0.1", 9093),
+            only_voter_at=Endpoint("CONTROLLER", "127.0.0.1", 9093),
             bootstrap_records=list(first_feature_records() if records is None else records),
             new_bits=self.rng.getrandbits,
             now_ms=EPOCH_MS,

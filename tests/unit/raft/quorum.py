@@ -12,6 +12,7 @@ from uuid import UUID
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NodeId
+from log_service.config.views import QuorumConfig
 from log_service.raft.core import RaftCore
 from log_service.raft.events import (
     AppendControl,
@@ -40,7 +41,6 @@ from log_service.raft.messages import (
     Request,
     Response,
 )
-from log_service.raft.quorum_config import QuorumConfig
 from log_service.raft.roles import QuorumState
 from log_service.raft.voters import Endpoint, ReplicaKey, Voter, VoterChange, VoterHistory, VoterSet
 
@@ -173,7 +173,10 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A request, or the response to one. ``request_id`` is the sender's of the request; a response may be None: the request failed."""
+    """A request, or the response to one. ``request_id`` is the sender's of the request; a response may be None: the request failed.
+
+    ``is_refused`` says that it failed because no process listens where it was sent.
+    """
 
     sender: int
     receiver: int
@@ -182,6 +185,11 @@ class Message:
     response: Response | None = None
     is_response: bool = False
     error: ErrorCode = ErrorCode.REQUEST_TIMED_OUT
+    is_refused: bool = False
+
+    def refusal(self) -> "Message":
+        """Return what the sender of this request hears where no process listens."""
+        return replace(self, sender=self.receiver, receiver=self.sender, is_response=True, is_refused=True)
 
 
 class Process:
@@ -266,7 +274,13 @@ class Process:
     def _receive_response(self, message: Message, now_ms: int) -> None:
         peer_id = NodeId(-2 - message.sender if message.request_id in self._nameless_ids else message.sender)
         if message.response is None:
-            failed = RequestFailed(peer_id=peer_id, request_id=message.request_id, request=message.request, error=message.error)
+            failed = RequestFailed(
+                peer_id=peer_id,
+                request_id=message.request_id,
+                request=message.request,
+                error=message.error,
+                is_refused=message.is_refused,
+            )
             self.step(failed, now_ms)
         else:
             self.step(ResponseArrived(peer_id=peer_id, request_id=message.request_id, response=message.response), now_ms)

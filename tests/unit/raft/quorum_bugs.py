@@ -1,6 +1,6 @@
 """Bugs planted in the quorum's rules, each of which the simulation must notice: one that never caught a bug proves nothing."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from log_service.raft import leadership, roles, transitions, voter_changes
@@ -25,21 +25,21 @@ class Bug:
     replacements: tuple[tuple[Any, str, Any], ...]
 
 
-def _count_what_is_not_synced(replica: Replica, leader: Leader) -> None:
+def count_what_is_not_synced(replica: Replica, leader: Leader) -> None:
     replica.synced_end_offset = replica.log.end_offset
     _note_synced(replica, leader)
 
 
-def _note_log_as_synced(replica: Replica, leader: Leader, *, has_voters: bool) -> None:
+def note_log_as_synced(replica: Replica, leader: Leader, *, has_voters: bool) -> None:
     _note_log(replica, leader, has_voters=has_voters)
-    _count_what_is_not_synced(replica, leader)
+    count_what_is_not_synced(replica, leader)
 
 
 _note_log = leadership.note_log
 
 
 def _forget_the_vote(role: Role) -> QuorumState:
-    return replace(_remembered(role), voted_id=roles.NOT_VOTED)
+    return _remembered(role)._replace(voted_id=roles.NOT_VOTED)
 
 
 def _follow_and_truncate(replica: Replica, epoch: Any, leader_id: Any, endpoints: Any) -> bool:
@@ -93,7 +93,7 @@ BUGS = (
     Bug(name="fetched before the sync", replacements=((Replica, "is_log_durable", property(lambda self: not self.is_log_changing)),)),
     Bug(
         name="leader counts what it has not synced",
-        replacements=((leadership, "note_synced", _count_what_is_not_synced), (leadership, "note_log", _note_log_as_synced)),
+        replacements=((leadership, "note_synced", count_what_is_not_synced), (leadership, "note_log", note_log_as_synced)),
     ),
     Bug(
         name="vote not written down",

@@ -173,6 +173,9 @@ class Sim:
 
     def __init__(self, seed: int, *, is_traced: bool = False) -> None:
         self.rng = Random(f"quorum {seed}")
+        self.refusals = Random(f"refusals {seed}")
+        self.refused, self.lies = self.refusals.choice((0.0, 0.5, 1.0)), self.refusals.choice((0.0, 0.0, 0.3))
+        """How often the host of a process that is down refuses, and how often a refusal is what is told of a message that is lost."""
         self.is_traced = is_traced
         self.now_ms = 0
         self.promises = Promises()
@@ -231,7 +234,8 @@ class Sim:
             if self.rng.random() < 0.7:
                 sender = message.receiver if message.is_response else message.sender
                 receiver = message.sender if message.is_response else message.receiver
-                lost = Message(receiver, sender, message.request_id, message.request, is_response=True)
+                is_refused = self.refusals.random() < self.lies
+                lost = Message(receiver, sender, message.request_id, message.request, is_response=True, is_refused=is_refused)
                 self.at(delay_ms + self.rng.randint(0, 300), "message", (lost, self.processes.get(sender)))
             return
         self.at(delay_ms, "message", (message, self.processes.get(message.receiver)))
@@ -277,6 +281,8 @@ class Sim:
         message, process = what
         if process is not None and process.is_running:
             process.receive(message, self.now_ms)
+        elif not message.is_response and self.refusals.random() < self.refused:
+            self.at(1, "message", (message.refusal(), self.processes.get(message.sender)))
 
     def _do_sync(self, process: Process) -> None:
         if process.is_running and not process.is_stalled:

@@ -4,16 +4,21 @@
     ----
     what happened
 
-Commands: ``voters 1 2 3`` (records, kraft.version 1) or ``static 1 2 3`` (configuration); ``observer 4``; ``start N...``; ``run MS`` lets
-time pass, with messages that take no time and disks that sync at once; ``cut N...`` and ``heal``; ``stall N`` and ``sync N`` (the disk);
+Commands: ``voters 1 2 3`` (records, kraft.version 1) or ``static 1 2 3`` (configuration); ``observer 4``; ``joining N...`` (those shall
+become voters by themselves); ``upgrade N LEVEL`` (of kraft.version) and ``check N LEVEL`` (whether it could be); ``start N...``;
+``run MS`` lets time pass, with messages that take no time and disks that sync at once; ``cut N...`` and ``heal``; ``stall N`` and
+``sync N`` (the disk);
 ``append N VALUE...``; ``crash N`` (what is not synced is lost) and ``restart N``; ``wipe N`` (a new disk); ``lose N`` (an empty disk with
 the same directory id); ``snapshot N``; ``add N M`` and ``remove N M`` (operator's requests to N); ``resign N``; ``shutdown N``;
-``timer N MS`` (what N draws for its timers); ``state``; ``log N``.
+``timer N MS`` (what N draws for its timers); ``refuse`` (from now on the hosts of processes that are down refuse what is sent to them, and
+a crash ends the fetches that wait there); ``deaf N FROM...`` (so does N's host what comes from those, though N is alive); ``state``;
+``log N``.
 
 Elections, changes of roles, of leaders and of voters are told; fetches only where they do not simply bring records.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from random import Random
 
 from log_service.common.types import NodeId
@@ -37,11 +42,13 @@ from log_service.raft.messages import (
     Request,
     Response,
     UpdateVoterRequest,
+    UpgradeRequest,
+    VoterChangeResponse,
     VoteRequest,
     VoteResponse,
 )
-from log_service.raft.voters import VoterSet
-from tests.unit.raft.quorum import Disk, Message, Process, directory, first_disk, voter
+from log_service.raft.voters import NO_DIRECTORY, VoterSet
+from tests.unit.raft.quorum import CONFIG, Disk, Message, Process, directory, first_disk, voter
 
 MAX_MESSAGES = 5_000
 
@@ -68,6 +75,9 @@ class Script:
         self.queue: list[Message] = []
         self.roles: dict[int, str] = {}
         self.wiped_count = 0
+        self.is_refusing = False
+        self.deaf_ids: set[tuple[int, int]] = set()
+        self.joining_ids: set[int] = set()
 
     # Commands
 
@@ -80,7 +90,7 @@ class Script:
         self.disks = {int(each): first_disk(int(each), self.first) for each in ids}
 
     def do_static(self, *ids: str) -> None:
-        self.static = VoterSet(tuple(voter(int(each)) for each in ids))
+        self.static = VoterSet(tuple(replace(voter(int(each)), directory_id=NO_DIRECTORY) for each in ids))
         self.disks = {int(each): first_disk(int(each)) for each in ids}
 
     def do_observer(self, node_id: str) -> None:
@@ -98,6 +108,7 @@ class Script:
                 draw=lambda count, node_id=node_id: self.drawn.get(node_id, (node_id - 1) * 300) % count,  # type: ignore[misc]
                 post=self.queue.append,
                 watch=self.watch,
+                config=replace(CONFIG, is_auto_join_enabled=node_id in self.joining_ids),
             )
             self.processes[node_id].start(self.now_ms)
         self.settle()
@@ -138,6 +149,8 @@ class Script:
         self.settle()
 
     def do_crash(self, node_id: str) -> None:
+        if self.is_refusing:
+            self.end_fetches_at(node_id, tuple(self.processes))
         self.processes[int(node_id)].is_running = False
         self.disks[int(node_id)].crash(NothingLost())
         self.roles.pop(int(node_id), None)
@@ -160,6 +173,15 @@ class Script:
         number = self.disks[int(added_id)].directory_id.int - 1_000
         self.ask(node_id, AddVoterRequest(voter=voter(int(added_id), number)))
 
+    def do_joining(self, *ids: str) -> None:
+        self.joining_ids |= {int(each) for each in ids}
+
+    def do_upgrade(self, node_id: str, level: str) -> None:
+        self.ask(node_id, UpgradeRequest(kraft_version=int(level)))
+
+    def do_check(self, node_id: str, level: str) -> None:
+        self.ask(node_id, UpgradeRequest(kraft_version=int(level), is_only_checked=True))
+
     def do_remove(self, node_id: str, removed_id: str) -> None:
         known = self.processes[int(node_id)].core.voters.get(NodeId(int(removed_id)))
         self.ask(node_id, RemoveVoterRequest(voter=known.key if known else voter(int(removed_id)).key))
@@ -172,7 +194,8 @@ class Script:
 
     def tell_outcomes(self, process: Process) -> None:
         for response in process.outcomes.values():
-            self.tell(f"{process.node_id}: responds {response.error.name}")
+            reason = f", {response.message}" if isinstance(response, VoterChangeResponse) and response.message.startswith("kraft") else ""
+            self.tell(f"{process.node_id}: responds {response.error.name}{reason}")
         process.outcomes.clear()
 
     def do_resign(self, node_id: str) -> None:
@@ -183,6 +206,21 @@ class Script:
     def do_shutdown(self, node_id: str) -> None:
         self.processes[int(node_id)].step(ShutdownBegan(), self.now_ms)
         self.settle()
+
+    def do_refuse(self) -> None:
+        self.is_refusing = True
+
+    def do_deaf(self, node_id: str, *sender_ids: str) -> None:
+        senders = {int(each) for each in sender_ids}
+        self.deaf_ids |= {(int(node_id), sender_id) for sender_id in senders}
+        self.end_fetches_at(node_id, senders)
+
+    def end_fetches_at(self, node_id: str, senders: Collection[int]) -> None:
+        role = self.processes[int(node_id)].core.role
+        for fetch in role.parked if isinstance(role, Leader) else ():
+            assert isinstance(fetch.reply_to, Message)
+            if fetch.reply_to.sender in senders:
+                self.queue.append(fetch.reply_to.refusal())
 
     def do_timer(self, node_id: str, drawn_ms: str) -> None:
         self.drawn[int(node_id)] = int(drawn_ms)
@@ -218,6 +256,10 @@ class Script:
     def deliver(self, message: Message) -> None:
         receiver = self.processes.get(message.receiver)
         is_cut = (message.sender in self.cut_ids) != (message.receiver in self.cut_ids)
+        is_gone = self.is_refusing and receiver is not None and not receiver.is_running
+        if not is_cut and not message.is_response and (is_gone or (message.receiver, message.sender) in self.deaf_ids):
+            self.processes[message.sender].receive(message.refusal(), self.now_ms)
+            return
         if is_cut or receiver is None or not receiver.is_running:
             return
         if _is_told(message):
@@ -245,6 +287,8 @@ class Script:
 def _is_told(message: Message) -> bool:
     if isinstance(message.request, BeginQuorumEpochRequest | EndQuorumEpochRequest | UpdateVoterRequest):
         return not message.is_response
+    if isinstance(message.request, AddVoterRequest | RemoveVoterRequest):
+        return True
     response = message.response
     is_way_back = isinstance(response, FetchResponse) and (response.diverging is not None or response.snapshot_id is not None)
     return isinstance(message.request, VoteRequest) or is_way_back
@@ -292,7 +336,8 @@ def _log_changes(effects: Effects) -> Iterator[str]:
         case StoreSlice() if change.is_last:
             yield f"begins anew behind snapshot {change.snapshot_id.end_offset}-{change.snapshot_id.epoch}"
         case AppendControl() if change.voters is not None:
-            yield f"writes voters {[each.node_id for each in change.voters]}"
+            level = f" and kraft.version {change.kraft_version}" if change.granting_ids is None and change.kraft_version is not None else ""
+            yield f"writes voters {[each.node_id for each in change.voters]}{level}"
         case _:
             pass
 

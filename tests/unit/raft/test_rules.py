@@ -9,7 +9,7 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.protocol.codec import decode, encode
 from log_service.raft import wire
-from log_service.raft.leader import Leader
+from log_service.raft.leader import MAX_OBSERVERS, MAX_PARKED_OBSERVERS, Leader, ParkedFetch
 from log_service.raft.log_view import EpochEnd, SnapshotId
 from log_service.raft.messages import (
     BeginQuorumEpochRequest,
@@ -28,7 +28,7 @@ from log_service.raft.messages import (
     VoteResponse,
 )
 from log_service.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes, is_vote_granted, may_follow
-from log_service.raft.voters import ReplicaKey, VoterSet
+from log_service.raft.voters import ReplicaKey, Voter, VoterSet
 from tests.unit.raft.quorum import directory, endpoint, voter
 from tests.unit.raft.script import Script
 
@@ -184,3 +184,24 @@ def test_messages_come_through_the_wire_as_they_are(request_: Request, response:
 def over_the_wire(message: Any) -> Any:
     version = int(type(message).SCHEMA.valid.rpartition("-")[2])
     return decode(type(message), version, encode(message, version))[0]
+
+
+def test_fetches_of_observers_that_wait_are_bounded() -> None:
+    """Fetches that name no replica, or a made-up one, waited without a bound, and each made-up one was remembered for minutes."""
+    own = ReplicaKey(NodeId(1))
+    leader = Leader(
+        epoch=LeaderEpoch(1), own=own, epoch_start_offset=0, voters=VoterSet((Voter(node_id=NodeId(1)),)), check_quorum_ms=1, now_ms=0
+    )
+    for number in range(MAX_PARKED_OBSERVERS + 1):
+        fetch = FetchRequest(replica=ReplicaKey(NodeId(-1)), epoch=LeaderEpoch(1), fetch_offset=0, last_epoch=0)
+        leader.parked.append(ParkedFetch(reply_to=number, request=fetch, deadline_ms=500))
+    superfluous = leader.superfluous_fetch()
+    assert superfluous is not None
+    assert superfluous.reply_to == 0
+    leader.parked.remove(superfluous)
+    assert leader.superfluous_fetch() is None
+    for node_id in range(2, MAX_OBSERVERS + 50):
+        leader.note_fetch(ReplicaKey(NodeId(node_id)), 0, 10, node_id)
+    observers = leader.observer_progress(MAX_OBSERVERS + 50)
+    assert len(observers) <= MAX_OBSERVERS
+    assert observers[-1].key.node_id == MAX_OBSERVERS + 49

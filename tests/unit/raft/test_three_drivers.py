@@ -64,6 +64,7 @@ class Line:
 
     def __init__(self, network: Network, name: str) -> None:
         self.network, self.name = network, name
+        self.refusing_ids: tuple[NodeId, ...] = ()
 
     async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
         await trio.sleep(0.001)
@@ -235,6 +236,29 @@ def test_a_replica_that_comes_late_begins_with_a_snapshot() -> None:
             await until(lambda: quorum.records(late) == [config("3"), config("last"), config("more")])
 
     sim_run(7, main)
+
+
+def test_a_snapshot_of_a_later_epoch_is_gone_on_from_by_a_replica_that_knew_an_earlier_one() -> None:
+    """The epochs of the log that the snapshot replaced say nothing of the new one, which its next fetch would name else, for ever."""
+
+    async def main(world: World) -> None:
+        async with three_nodes(world) as quorum:
+            first = await quorum.leader()
+            await append(quorum, first, ["early"])
+            late = min({1, 2, 3} - {first})
+            await until(lambda: quorum.records(late) == [config("early")])
+            quorum.kill(late)
+            quorum.kill(first)
+            await quorum.start(first)
+            leader = await quorum.leader()
+            for value in range(3):
+                await append(quorum, leader, [str(value)])
+                await quorum.driver(leader).write_snapshot([config(str(value))])
+            await append(quorum, leader, ["last"])
+            await quorum.start(late)
+            await until(lambda: quorum.records(late) == [config("2"), config("last")])
+
+    sim_run(9, main)
 
 
 def test_a_request_for_another_cluster_is_refused_whole() -> None:

@@ -58,7 +58,7 @@ def test_a_node_that_refuses_is_asked_after_pauses_that_double_up_to_the_bound()
     async def story(pool: ConnectionPool, world: World, node: ScriptedNode) -> None:
         failed_at = []
         for _ in range(8):
-            with pytest.raises(KafkaError, match="cannot reach a broker at nowhere:9093") as caught:
+            with pytest.raises(KafkaError, match=r"^cannot reach a broker at nowhere:9093( of \S+)?: Connection refused$") as caught:
                 await vote(pool, NOWHERE)
             assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
             failed_at.append(trio.current_time())
@@ -146,16 +146,16 @@ def test_closing_ends_an_attempt_that_is_under_way_for_all_who_wait() -> None:
     tell_with_pool(story)
 
 
-def test_a_forgotten_endpoint_is_closed_and_not_counted() -> None:
+def test_a_forgotten_address_is_closed_and_what_it_counted_stays_counted() -> None:
     async def story(pool: ConnectionPool, world: World, node: ScriptedNode) -> None:
         await vote(pool)
         connection = pool.connected(ENDPOINT)
         assert connection is not None
-        pool.forget(ENDPOINT)
+        pool.forget_address(ENDPOINT.host, ENDPOINT.port)
         assert connection.is_closed
         assert (pool.connected(ENDPOINT), pool.open_count) == (None, 0)
         await vote(pool)
-        assert pool.opened_total == 1
+        assert (pool.opened_total, pool.open_count) == (2, 1)
 
     tell_with_pool(story)
 

@@ -261,3 +261,29 @@ def test_records_that_stand_for_themselves_may_be_several_batches() -> None:
     assert stage.log.batches == [["a", "b"]]
     assert stage.machine.replayed == [(0, "a"), (1, "b")], "what was appended is replayed, whatever comes of the rest"
     assert stage.heard == [ErrorCode.NOT_ENOUGH_REPLICAS]
+
+
+def test_a_reply_that_waits_too_long_is_refused_and_those_behind_it_have_time_of_their_own() -> None:
+    stage = Stage(reply_timeout_ms=100)
+    stage.write("a")
+    stage.clock.now_ms = 60
+    stage.write("b")
+    stage.fire(100)
+    assert stage.heard == [ErrorCode.REQUEST_TIMED_OUT]
+    stage.commit_below(2)
+    assert stage.heard == [ErrorCode.REQUEST_TIMED_OUT, 1]
+    stage.fire(160)
+    stage.write("c")
+    stage.fire(259)
+    assert len(stage.heard) == 2
+    stage.fire(260)
+    assert stage.heard[2:] == [ErrorCode.REQUEST_TIMED_OUT]
+    assert stage.machine.replayed == [(0, "a"), (1, "b"), (2, "c")], "what was appended stays"
+
+
+def test_a_closed_runtime_refuses_nothing_a_second_time() -> None:
+    stage = Stage(reply_timeout_ms=100)
+    stage.write("a")
+    stage.runtime.close(CLOSED)
+    stage.fire(200)
+    assert stage.heard == [ErrorCode.NOT_COORDINATOR]

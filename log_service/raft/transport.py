@@ -1,0 +1,90 @@
+"""The quorum's requests over the network: one connection to each peer, one request in flight on each.
+
+Decides which connection a request takes and what a failure is called. A request that ends early, for its time is over, ends its connection,
+because every response behind it would be late too. A connection that is refused or lost fails its request at once; the next attempt waits
+out the pool's pause. Knows no rules of the quorum: ``raft.core`` decides what is sent to whom, and when again.
+
+Invariant: a peer whose address changed is not asked at the old one.
+"""
+
+import errno
+import logging
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.common.types import NodeId
+from log_service.protocol.api_versions import response_class
+from log_service.raft.messages import Peer, WireMessage
+
+if TYPE_CHECKING:
+    from log_service.rpc.connection import Endpoint
+    from log_service.rpc.pool import ConnectionPool
+
+logger = logging.getLogger(__name__)
+
+
+class RpcTransport:
+    """The ``Transport`` of a node. ``pool`` makes the connections when the first request is sent: a quorum of one sends none."""
+
+    def __init__(self, pool: "Callable[[], ConnectionPool]") -> None:
+        self._pool = pool
+        self._refusing_ids: set[NodeId] = set()
+        self._endpoints: dict[NodeId, Endpoint] = {}
+        self._told: dict[Endpoint, None] = {}
+
+    def __repr__(self) -> str:
+        return f"<RpcTransport {list(self._endpoints.values())}>"
+
+    @property
+    def refusing_ids(self) -> Collection[NodeId]:
+        """The nodes at whose addresses no process listened when they were last asked."""
+        return self._refusing_ids
+
+    async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
+        """Send a message in the highest version that the peer knows, and return its response.
+
+        Raises:
+            KafkaError: UNSUPPORTED_VERSION, the peer knows no version that can hold the request; NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+            ConnectionRefusedError: no process listens at the peer's address.
+        """
+        endpoint = self._endpoint_of(peer)
+        channel, is_done = self._pool().channel(endpoint), False
+        try:
+            response = await channel.request(request, response_class(request.SCHEMA.key))
+            is_done = True
+            self._refusing_ids.discard(peer.node_id)
+            if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.INCONSISTENT_CLUSTER_ID:
+                self._tell_of_cluster(endpoint, request)
+        except ProtocolError as error:
+            is_done = True  # nothing was sent
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{endpoint}: {error}") from error
+        except KafkaError as error:
+            if channel.is_refused:
+                self._refusing_ids.add(peer.node_id)
+                raise ConnectionRefusedError(errno.ECONNREFUSED, str(error)) from error
+            raise
+        finally:
+            if not is_done:
+                channel.close()
+        return response
+
+    def _tell_of_cluster(self, endpoint: "Endpoint", request: WireMessage) -> None:
+        """Tell, once for each address, that it is of another cluster: the quorum asks again for ever, and gets nowhere."""
+        if endpoint not in self._told:
+            self._told[endpoint] = None
+            text = (
+                "The controller at %s:%d is of another cluster than this node, whose cluster id is %s: "
+                "correct the address in this node's file, or give the node a directory that was formatted with that cluster's id"
+            )
+            logger.error(text, endpoint.host, endpoint.port, request.cluster_id)
+
+    def _endpoint_of(self, peer: Peer) -> "Endpoint":
+        from log_service.rpc.connection import Endpoint  # noqa: PLC0415 - a quorum of one asks no other node
+
+        endpoint = Endpoint(host=peer.host, port=peer.port, purpose=f"of controller {peer.node_id}")
+        known = self._endpoints.get(peer.node_id)
+        if known is not None and known != endpoint:
+            self._pool().forget(known)
+        self._endpoints[peer.node_id] = endpoint
+        return endpoint
