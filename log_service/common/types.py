@@ -24,6 +24,8 @@ NO_PRODUCER_EPOCH = ProducerEpoch(-1)
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC = "__share_group_state"
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 

@@ -19,7 +19,7 @@ from log_service.config.dynamic_keys import (
     CLUSTER_WIDE_OF_LISTENERS,
     LISTENER_KEY,
     PER_BROKER,
-    QUOTA_KEYS,
+    RUNTIME_KEYS,
     STORES,
     THREAD_COUNTS,
     base_name,
@@ -114,7 +114,7 @@ def _judging_key(name: str, *, is_of_own_listener: bool) -> ConfigKey | None:
 
     An override for a listener that this broker does not have is judged only where its key may change: the listener may be another broker's.
     """
-    key = SERVER_KEYS.get(base_name(name)) or QUOTA_KEYS.get(base_name(name))
+    key = SERVER_KEYS.get(base_name(name)) or RUNTIME_KEYS.get(base_name(name))
     if key is None or (key.update_mode is UpdateMode.READ_ONLY and not is_of_own_listener):
         return None
     return key

@@ -48,6 +48,10 @@ class ClientConfig:
     metadata_max_age_ms: int = _number(300_000, "finds new partitions and brokers without an error first")
     request_timeout_ms: int = _number(30_000, "a broker that says nothing for so long is gone", at_least=1)
     default_api_timeout_ms: int = _number(60_000, "bounds one call of admin or consumer with all its retries", at_least=1)
+    metadata_recovery_strategy: str = _choice(
+        "rebootstrap", "a client finds its cluster again after all brokers have moved (KIP-899)", "rebootstrap", "none"
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = _number(300_000, "the brokers that are known may have left (KIP-1102)")
     retry_backoff_ms: int = _number(100, "the first pause before a retry; doubles with jitter", at_least=1)
     retry_backoff_max_ms: int = _number(1_000, "the longest pause before a retry", at_least=1)
     reconnect_backoff_ms: int = _number(50, "the first pause before connecting to the same node again", at_least=1)

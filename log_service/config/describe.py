@@ -14,7 +14,7 @@ from itertools import dropwhile
 
 from log_service.common.errors import ConfigError
 from log_service.config.definition import ConfigKey, ConfigSource, ConfigType, UpdateMode, Value
-from log_service.config.dynamic_keys import QUOTA_KEYS, base_name
+from log_service.config.dynamic_keys import RUNTIME_KEYS, base_name
 from log_service.config.resolve import Layers, Texts, holding
 from log_service.config.resource_keys import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
 from log_service.config.server_keys import SERVER_KEYS
@@ -130,7 +130,7 @@ def describe_all_brokers(layers: Layers, names: Collection[str] | None = None) -
 
 def broker_key(name: str) -> ConfigKey | None:
     """Return the key of a broker that a name is, or is a listener's override of."""
-    return SERVER_KEYS.get(name) or QUOTA_KEYS.get(name) or SERVER_KEYS.get(base_name(name))
+    return SERVER_KEYS.get(name) or RUNTIME_KEYS.get(name) or SERVER_KEYS.get(base_name(name))
 
 
 def broker_synonyms(name: str, layers: Layers) -> list[Synonym]:
@@ -183,7 +183,7 @@ def _default_row(name: str, layers: Layers) -> ConfigRow:
 def _row_of_broker(name: str, synonyms: list[Synonym]) -> ConfigRow:
     key = broker_key(name)
     holds = synonyms[0] if synonyms else Synonym(name=name, value=None, source=ConfigSource.DEFAULT)
-    is_own = name in SERVER_KEYS or name in QUOTA_KEYS
+    is_own = name in SERVER_KEYS or name in RUNTIME_KEYS
     return ConfigRow(
         name=name,
         value=None if key is None or holds.value is None else format_value(key.parse(holds.value)),

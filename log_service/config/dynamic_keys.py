@@ -185,12 +185,14 @@ THREAD_COUNTS = frozenset(
 )
 """May at most double or halve in one step."""
 
-OUR_OWN = frozenset({"cluster.id", "metrics.listener"})
+OUR_OWN = frozenset({"cluster.id", "metrics.listener", "node.death.grace.ms"})
 """Keys that Apache Kafka does not have; shown where they are set."""
 
 LISTENER_KEY = re.compile(r"listener\.name\.(?P<listener>[^.]*)\.(?P<key>.+)")
 
 _QUOTAS = ("follower.replication.throttled.rate", "leader.replication.throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second")
+
+_ACTING_QUOTAS = frozenset(_QUOTAS[:2])
 
 QUOTA_KEYS = {
     name: ConfigKey(
@@ -198,14 +200,36 @@ QUOTA_KEYS = {
         type=ConfigType.LONG,
         default=None,
         validator=at_least(0),
-        documentation="Bytes a second of replication between nodes or directories; a single node has none.",
+        documentation="Bytes a second of replication between nodes or directories.",
         reason="no limit",
         update_mode=UpdateMode.CLUSTER_WIDE,
-        is_acting=False,
+        is_acting=name in _ACTING_QUOTAS,
     )
     for name in _QUOTAS
 }
 """Keys of a broker that are no key of its file. They are set while it runs, and listed only where they are set."""
+
+OBSERVER, OBSERVER_PROMOTION = "tidelog.observer", "tidelog.observer.promotion"
+OBSERVER_KEYS = {
+    OBSERVER: ConfigKey(
+        name=OBSERVER,
+        type=ConfigType.BOOLEAN,
+        default=None,
+        documentation="Whether the broker's replicas copy everything without being in sync. Needs the feature tidelog.observers.",
+        reason="no broker is an observer",
+        update_mode=UpdateMode.PER_BROKER,
+    ),
+    OBSERVER_PROMOTION: ConfigKey(
+        name=OBSERVER_PROMOTION,
+        type=ConfigType.STRING,
+        default=None,
+        documentation="Whether partitions under min.insync.replicas take observers that have caught up: by-hand (none) or under-min-isr.",
+        reason="observers come in sync by hand",
+        update_mode=UpdateMode.CLUSTER_WIDE,
+    ),
+}
+"""As QUOTA_KEYS, and not Apache Kafka's; the controller judges their values, because they depend on the cluster."""
+RUNTIME_KEYS = {**QUOTA_KEYS, **OBSERVER_KEYS}
 
 
 def with_update_modes(keys: Iterable[ConfigKey]) -> list[ConfigKey]:

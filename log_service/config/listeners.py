@@ -1,7 +1,7 @@
 """Listeners: what the listener keys together mean.
 
-This module decides which listeners clients connect to, what address they are told, and which listener is the controller's. It binds
-nothing. The controller's listener is for admin clients (KIP-919): a quorum of one talks to itself without a socket.
+This module decides which listeners clients connect to, what address they are told, and which listeners are the controller's. It binds
+nothing. On the controller's listeners are other nodes of the cluster, and admin clients (KIP-919).
 
 A combination that cannot be honoured is a ``ConfigError``: another protocol than PLAINTEXT, an advertised address that no client can
 connect to, a name or a port given twice.
@@ -84,20 +84,25 @@ class ListenerKeys(NamedTuple):
     listeners: tuple[EndPoint, ...]
     advertised: tuple[EndPoint, ...] | None
     protocols: Mapping[str, str]
-    controller_names: frozenset[str]
+    controller_names: tuple[str, ...]
     inter_broker_name: str | None
     inter_broker_protocol: str
     host_name: str
 
 
-def broker_listeners(keys: ListenerKeys) -> tuple[ListenerConfig, ...]:
-    """Return the listeners that clients and other brokers connect to, in the order of the file.
+def broker_listeners(keys: ListenerKeys, *, is_broker: bool = True) -> tuple[ListenerConfig, ...]:
+    """Return the listeners that clients and other brokers connect to, in the order of the file; none of a node that is no broker.
 
     Raises:
         ConfigError: there is none, a port is given twice, a protocol is not PLAINTEXT, or an advertised address is none to connect to.
     """
     _validate_ports(keys.listeners)
     brokers = [end_point for end_point in keys.listeners if end_point.name not in keys.controller_names]
+    if not is_broker:
+        if brokers:
+            text = f"listeners names {brokers[0].name}, which controller.listener.names does not, but process.roles is controller"
+            raise ConfigError(f"{text}; remove the listener, or add the role broker")
+        return ()
     if not brokers:
         raise ConfigError("listeners names no listener for clients; add one such as PLAINTEXT://127.0.0.1:9092")
     advertised = _advertised(keys, brokers)
@@ -114,20 +119,18 @@ def broker_listeners(keys: ListenerKeys) -> tuple[ListenerConfig, ...]:
     )
 
 
-def controller_listener(keys: ListenerKeys) -> ListenerConfig | None:
-    """Return the listener of the controller, or None where there is none.
+def controller_listeners(keys: ListenerKeys) -> tuple[ListenerConfig, ...]:
+    """Return the listeners of the controller, in the order of ``controller.listener.names``; none where there is none.
 
     Raises:
-        ConfigError: there are several, or it asks for what is not there.
+        ConfigError: a protocol is not PLAINTEXT.
     """
-    own = [end_point for end_point in keys.listeners if end_point.name in keys.controller_names]
-    if not own:
-        return None
-    if len(own) > 1:
-        names = ", ".join(end_point.name for end_point in own)
-        raise ConfigError(f"listeners has several listeners of the controller ({names}); name one in controller.listener.names")
-    (bound,) = own
-    told = next((end_point for end_point in keys.advertised or () if end_point.name == bound.name), bound)
+    bound = {end_point.name: end_point for end_point in keys.listeners}
+    told = {end_point.name: end_point for end_point in keys.advertised or ()}
+    return tuple(_controller_listener(keys, bound[name], told.get(name, bound[name])) for name in keys.controller_names if name in bound)
+
+
+def _controller_listener(keys: ListenerKeys, bound: EndPoint, told: EndPoint) -> ListenerConfig:
     return ListenerConfig(
         name=bound.name,
         host=bound.host,
@@ -145,8 +148,12 @@ def inter_broker_listener(keys: ListenerKeys, listeners: tuple[ListenerConfig, .
         ConfigError: none of the listeners is the one that was named, or has the protocol that was named.
     """
     names = [listener.name for listener in listeners]
+    if not names:
+        return (keys.inter_broker_name or keys.inter_broker_protocol).upper()
     if keys.inter_broker_name is not None:
         name = keys.inter_broker_name.upper()
+        if name in keys.controller_names:
+            raise ConfigError(f"inter.broker.listener.name is {name}, a listener of the controller; name one of {', '.join(names)}")
         if name not in names:
             raise ConfigError(f"inter.broker.listener.name is {name}, but the listeners are {', '.join(names)}; name one of them")
         return name

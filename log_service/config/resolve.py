@@ -9,6 +9,7 @@ Invariant: every value that is looked at was accepted by its key. A value that w
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -107,6 +108,7 @@ def in_unit(value: Value, factor: int) -> Value:
     return value * factor if factor != 1 and isinstance(value, int) and value > 0 else value
 
 
+@cache
 def _default(topic_key: str) -> Setting:
     for name, factor in BROKER_SYNONYMS.get(topic_key, ()):
         text = SERVER_KEYS[name].default

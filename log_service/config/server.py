@@ -2,7 +2,7 @@
 
 This module decides what the keys of a file mean together. It reads no file and knows no machine. An override wins over the file.
 
-A key that asks for what is not there is a ``ConfigError``: several voters, an authorizer, remote storage. A harmless key without meaning is
+A key that asks for what is not there is a ``ConfigError``: an authorizer, remote storage. A harmless key without meaning is
 accepted. A name that is no key is in ``ServerSettings.unknown_keys``, for one warning.
 
 The file may name a listener of the controller, as Kafka's own sample of a combined node does. Its address goes into the voter record, and
@@ -10,7 +10,7 @@ admin clients that ask a controller connect to it (KIP-919).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,15 +22,16 @@ from log_service.config.dynamic_keys import PER_LISTENER_ACTING, base_name
 from log_service.config.listeners import (
     ListenerKeys,
     broker_listeners,
-    controller_listener,
+    controller_listeners,
     inter_broker_listener,
     parse_end_points,
     parse_metrics_listener,
     parse_protocol_map,
 )
 from log_service.config.properties import parse_properties
+from log_service.config.quorum import begins_alone, quorum_config, roles, validate_roles
 from log_service.config.resolve import log_defaults
-from log_service.config.server_keys import SERVER_KEYS, VOTER
+from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.server_values import ServerValues
 from log_service.config.views import (
     ConnectionLimits,
@@ -41,6 +42,7 @@ from log_service.config.views import (
     MetadataLogConfig,
     NetworkLimits,
     NodeConfig,
+    ReplicationConfig,
     TopicDefaults,
 )
 
@@ -82,6 +84,9 @@ class ServerSettings:
         if not self.idle_keys:
             return None
         return f"these keys of Apache Kafka have no effect here (each says why in its documentation): {', '.join(self.idle_keys)}"
+
+
+REPLICA_SELECTORS = ("RackAwareReplicaSelector", "LeaderSelector")
 
 
 def parse_server_properties(
@@ -148,11 +153,15 @@ def _refuse_what_is_not_there(texts: Mapping[str, str]) -> None:
 
 
 def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str) -> NodeConfig:
-    node_id = _node_id(values)
-    _validate_roles(values)
-    _validate_voters(values, node_id)
+    node_id, node_roles = _node_id(values), roles(values)
     keys = _listener_keys(values, host_name)
-    listeners = broker_listeners(keys)
+    quorum = quorum_config(values, keys.controller_names[0])
+    own_controllers = controller_listeners(keys)
+    validate_roles(node_id, node_roles, quorum, keys.controller_names, own_controllers)
+    listeners = broker_listeners(keys, is_broker="broker" in node_roles)
+    is_alone = begins_alone(node_roles, quorum, own_controllers)
+    if is_alone and not own_controllers:  # its voter is known by a listener of its broker
+        quorum = replace(quorum, listener_name=listeners[0].name)
     log_dirs = _log_dirs(values)
     dynamic = dynamic_broker_config(log_dirs, texts)
     metadata_log_dir = Path(values.optional_text("metadata.log.dir") or log_dirs[0])
@@ -161,11 +170,15 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         listeners=listeners,
         log_manager=_log_manager(values, log_dirs, dynamic),
         metadata_log_dir=metadata_log_dir,
+        is_broker="broker" in node_roles,
+        is_controller="controller" in node_roles,
+        is_alone=is_alone,
         metrics_listener=parse_metrics_listener(values.text("metrics.listener")),
         rack=values.optional_text("broker.rack"),
         cluster_id=values.optional_text("cluster.id"),
         inter_broker_listener_name=inter_broker_listener(keys, listeners),
-        controller_listener=controller_listener(keys),
+        controller_listeners=own_controllers,
+        quorum=quorum,
         log=log_defaults(texts),
         metadata_log=_metadata_log(values, is_directory_apart=metadata_log_dir not in log_dirs),
         limits=_limits(values, dynamic.connections),
@@ -177,13 +190,23 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         topics=TopicDefaults(
             partition_count=values.number("num.partitions"),
             replication_factor=values.number("default.replication.factor"),
+            asked_partition_count=values.number("num.partitions") if values.is_set("num.partitions") else -1,
+            asked_replication_factor=values.number("default.replication.factor") if values.is_set("default.replication.factor") else -1,
             is_auto_created=values.flag("auto.create.topics.enable"),
             is_deletion_enabled=values.flag("delete.topic.enable"),
         ),
+        replication=_replication(values),
         disk_pool_threads=values.number("num.io.threads"),
         max_partitions_described=values.number("max.request.partition.size.limit"),
         broker_heartbeat_interval_ms=values.number("broker.heartbeat.interval.ms"),
+        initial_registration_timeout_ms=values.number("initial.broker.registration.timeout.ms"),
+        log_dir_failure_timeout_ms=values.number("log.dir.failure.timeout.ms"),
+        leader_balance_interval_ms=(
+            values.number("leader.imbalance.check.interval.seconds") * 1_000 if values.flag("auto.leader.rebalance.enable") else None
+        ),
+        unclean_election_interval_ms=values.number("unclean.leader.election.interval.ms"),
         broker_session_timeout_ms=values.number("broker.session.timeout.ms"),
+        death_grace_ms=values.number("node.death.grace.ms"),
         high_watermark_checkpoint_interval_ms=values.number("replica.high.watermark.checkpoint.interval.ms"),
     )
 
@@ -200,35 +223,13 @@ def _node_id(values: ServerValues) -> int:
     return node_id
 
 
-def _validate_roles(values: ServerValues) -> None:
-    roles = values.items("process.roles")
-    missing = [role for role in ("broker", "controller") if role not in roles]
-    if missing:
-        raise ConfigError(f"process.roles lacks {missing[0]}; a node is both in this version, set process.roles=broker,controller")
-
-
-def _validate_voters(values: ServerValues, node_id: int) -> None:
-    voters = values.items("controller.quorum.voters")
-    servers = values.items("controller.quorum.bootstrap.servers")
-    if len(voters) > 1 or len(servers) > 1:
-        key = "controller.quorum.voters" if len(voters) > 1 else "controller.quorum.bootstrap.servers"
-        raise ConfigError(f"{key} names several voters; the metadata quorum is this node alone in this version, name only this node")
-    for voter in voters:
-        match = VOTER.fullmatch(voter)
-        assert match is not None, "its key accepted the value"
-        if int(match["id"]) != node_id:
-            raise ConfigError(
-                f"controller.quorum.voters names node {match['id']}, but this is node {node_id}; name this node, or remove the key"
-            )
-
-
 def _listener_keys(values: ServerValues, host_name: str) -> ListenerKeys:
     advertised = values.items("advertised.listeners")
     return ListenerKeys(
         listeners=parse_end_points("listeners", values.items("listeners")),
         advertised=parse_end_points("advertised.listeners", advertised) if advertised else None,
         protocols=parse_protocol_map(values.text("listener.security.protocol.map")),
-        controller_names=frozenset(name.upper() for name in values.items("controller.listener.names")),
+        controller_names=tuple(dict.fromkeys(name.upper() for name in values.items("controller.listener.names"))),
         inter_broker_name=values.optional_text("inter.broker.listener.name"),
         inter_broker_protocol=values.text("security.inter.broker.protocol"),
         host_name=host_name,
@@ -282,10 +283,40 @@ def _limits(values: ServerValues, connections: ConnectionLimits) -> NetworkLimit
     )
 
 
+def _replication(values: ServerValues) -> ReplicationConfig:
+    return ReplicationConfig(
+        fetcher_count=values.number("num.replica.fetchers"),
+        backoff_ms=values.number("replica.fetch.backoff.ms"),
+        partition_max_bytes=values.number("replica.fetch.max.bytes"),
+        min_bytes=values.number("replica.fetch.min.bytes"),
+        response_max_bytes=values.number("replica.fetch.response.max.bytes"),
+        max_wait_ms=values.number("replica.fetch.wait.max.ms"),
+        lag_max_ms=values.number("replica.lag.time.max.ms"),
+        is_rack_aware=_is_rack_aware(values),
+    )
+
+
+def _is_rack_aware(values: ServerValues) -> bool:
+    name = values.optional_text("replica.selector.class")
+    selector = "LeaderSelector" if name is None else name.rpartition(".")[2]
+    if selector not in REPLICA_SELECTORS:
+        text = f"replica.selector.class is {name!r}; it must be one of {', '.join(REPLICA_SELECTORS)}: others are classes of Java"
+        raise ConfigError(text)
+    return selector == "RackAwareReplicaSelector"
+
+
+def _is_only_voter(values: ServerValues) -> bool:
+    """Whether the file names no other node of the metadata quorum."""
+    named = (values.items("controller.quorum.voters"), values.items("controller.quorum.bootstrap.servers"))
+    return "controller" in values.items("process.roles") and all(len(each) <= 1 for each in named)
+
+
 def _groups(values: ServerValues) -> GroupConfig:
     shortest, longest = values.number("group.min.session.timeout.ms"), values.number("group.max.session.timeout.ms")
     if shortest > longest:
         raise ConfigError(f"group.min.session.timeout.ms is {shortest}, above group.max.session.timeout.ms, which is {longest}")
+    factor = values.number("offsets.topic.replication.factor")
+    is_lone_factor_one = not values.is_set("offsets.topic.replication.factor") and _is_only_voter(values)
     return GroupConfig(
         min_session_timeout_ms=shortest,
         max_session_timeout_ms=longest,
@@ -295,7 +326,9 @@ def _groups(values: ServerValues) -> GroupConfig:
         offsets_retention_ms=values.number("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=values.number("offsets.retention.check.interval.ms"),
         offsets_topic_partitions=values.number("offsets.topic.num.partitions"),
-        offsets_topic_replication_factor=values.number("offsets.topic.replication.factor"),
+        offsets_topic_replication_factor=factor,
+        lone_offsets_topic_replication_factor=1 if is_lone_factor_one else factor,
         offsets_topic_segment_bytes=values.number("offsets.topic.segment.bytes"),
         offsets_topic_compression_codec=values.number("offsets.topic.compression.codec"),
+        offsets_commit_timeout_ms=values.number("offsets.commit.timeout.ms"),
     )

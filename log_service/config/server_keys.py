@@ -1,10 +1,10 @@
 """The keys of Kafka's server properties that have a meaning here: the node's identity, what it listens on, its bounds, groups and topics.
 
 Decides names, types, defaults and bounds; ``config.server`` decides what a combination means. The defaults are Kafka's but where the reason
-says otherwise. Keys about logs are in ``broker_log_keys``, keys that are accepted without effect in ``accepted_keys``.
+says otherwise. Keys about logs are in ``broker_log_keys``, keys of the quorum in ``quorum_keys``, keys that are accepted without effect in
+``accepted_keys``.
 """
 
-import re
 from collections.abc import Mapping
 
 from log_service.config.accepted_keys import ACCEPTED_KEYS
@@ -26,23 +26,11 @@ from log_service.config.definition import (
 )
 from log_service.config.dynamic_keys import with_update_modes
 from log_service.config.host_limits import validate_host_limits
+from log_service.config.quorum_keys import QUORUM_KEYS
 
 HIGH = Importance.HIGH
-VOTER = re.compile(r"(?P<id>\d{1,10})@(?P<host>.+):(?P<port>\d{1,5})")
-BOOTSTRAP_SERVER = re.compile(r".+:\d{1,5}")
 DEFAULT_LISTENERS = "PLAINTEXT://127.0.0.1:9092"
 DEFAULT_LISTENER_PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT"
-
-
-def _each(pattern: re.Pattern[str], shape: str) -> Validator:
-    """Accept lists whose every item has a shape."""
-
-    def validate(value: Value) -> str | None:
-        assert isinstance(value, tuple)
-        strange = [item for item in value if not pattern.fullmatch(item)]
-        return f"it names {strange[0]!r}, which is not {shape}" if strange else None
-
-    return validate
 
 
 def _directories(value: Value) -> str | None:
@@ -97,7 +85,7 @@ IDENTITY = (
     _key("node.id", ConfigType.INT, None, "This node's number in the cluster.", "none, the operator names it",
          validator=at_least(0), importance=HIGH),
     _key("broker.id", ConfigType.INT, "-1", "Older name of node.id; the two must agree.", "node.id is used", importance=HIGH),
-    _list("process.roles", "broker,controller", "What this node is; a node here is always both.", "one process is a whole cluster",
+    _list("process.roles", "broker,controller", "What this node is: broker, controller, or both.", "one process is a whole cluster",
           validator=list_of("broker", "controller", is_empty_allowed=False)),
     _text("broker.rack", None, "Where the node stands, for placing replicas and for reading from a near one.", "nowhere in particular"),
     _text("cluster.id", None, "Cluster that a fresh directory is formatted for, as written by kafka-storage random-uuid.",
@@ -115,12 +103,8 @@ LISTENERS = (
           "the one whose protocol is security.inter.broker.protocol"),
     _text("security.inter.broker.protocol", "PLAINTEXT", "Security protocol of the listener between nodes, where none is named.",
           "the only one that there is", validator=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
-    _list("controller.listener.names", "CONTROLLER", "The listener of the controller, for tools that ask one (--bootstrap-controller).",
+    _list("controller.listener.names", "CONTROLLER", "Names of the controllers' listeners; controllers talk on the first one.",
           "the name in Kafka's own samples", validator=some_items),
-    _list("controller.quorum.voters", "", "Voters of the metadata quorum, id@host:port; only this node may stand here.",
-          "this node alone is the quorum", validator=_each(VOTER, "id@host:port")),
-    _list("controller.quorum.bootstrap.servers", "", "Where voters of the quorum are found; only this node may stand here.",
-          "this node alone is the quorum", validator=_each(BOOTSTRAP_SERVER, "host:port")),
 )  # fmt: skip
 
 DIRECTORIES = (
@@ -173,7 +157,7 @@ METRICS = (
 
 TOPICS = (
     _int("num.partitions", 1, "Partitions of a topic whose creator names none.", "order over the whole topic", lowest=1),
-    _int("default.replication.factor", 1, "Replicas of a topic whose creator names none.", "one node", lowest=1),
+    _int("default.replication.factor", 1, "Replicas of a topic whose creator names none.", "fits every cluster", lowest=1),
     _bool("auto.create.topics.enable", "true", "Whether asking for a topic that does not exist creates it.", "Kafka's; a first try works"),
     _bool("delete.topic.enable", "true", "Whether topics can be deleted.", "who may create may delete"),
 )  # fmt: skip
@@ -187,10 +171,13 @@ GROUPS = (
     _int("offset.metadata.max.bytes", 4_096, "The longest text beside a committed offset.", "a note, no storage", lowest=0),
     _int("offsets.retention.minutes", 10_080, "How long the offsets of an empty group are kept.", "a week off", lowest=1),
     _long("offsets.retention.check.interval.ms", 600_000, "How often expired offsets are looked for.", "coarse beside a week", lowest=1),
+    _int("offsets.commit.timeout.ms", 5_000, "How long a group's change waits until it is on enough replicas.",
+         "then the client asks again", lowest=1),
     _int("offsets.topic.num.partitions", 50, "Partitions of the topic of groups; must not change once it exists.",
          "spreads groups over a cluster", lowest=1),
-    _key("offsets.topic.replication.factor", ConfigType.SHORT, "1", "Replicas of the topic of groups.",
-         "lower than Kafka's 3: one node", validator=at_least(1), importance=HIGH),
+    _key("offsets.topic.replication.factor", ConfigType.SHORT, "3", "Replicas of the topic of groups. Where the file says nothing, a "
+         "node that is the only voter and the only broker when the topic is made has one.", "Kafka's; a first try works on one node",
+         validator=at_least(1), importance=HIGH),
     _key("offsets.topic.compression.codec", ConfigType.INT, "0", "Codec of the batches that groups write: 0 none, 1 gzip, 2 snappy, "
          "3 lz4, 4 zstd.", "small batches gain little", validator=between(0, 4)),
     _int("offsets.topic.segment.bytes", 100 << 20, "Segment size of the topic of groups.", "compacted and loaded in small steps", lowest=1),
@@ -198,7 +185,18 @@ GROUPS = (
 
 LIVENESS = (
     _int("broker.heartbeat.interval.ms", 2_000, "How often a broker tells the controller that it is there.", "four in a session", lowest=1),
+    _bool("auto.leader.rebalance.enable", "true", "Whether partitions go back to their preferred leaders.", "load stays even"),
+    _long("leader.imbalance.check.interval.seconds", 300, "How often they do.", "a restart is over by then", lowest=1),
+    _long("unclean.leader.election.interval.ms", 300_000,
+          "How often partitions without a leader get one uncleanly, where topics allow it.", "a replica may come back", lowest=1),
+    _int("initial.broker.registration.timeout.ms", 60_000, "How long a broker that starts looks for a controller that takes it.",
+         "long enough for a quorum that starts, too"),
+    _long("log.dir.failure.timeout.ms", 30_000, "A broker that cannot tell for so long that a log directory has failed ends.",
+          "its partitions are led elsewhere then", lowest=1),
     _int("broker.session.timeout.ms", 9_000, "A broker that said nothing for so long is fenced.", "four heartbeats lost", lowest=1),
+    _int("node.death.grace.ms", 200, "A broker whose connection to the active controller has ended is fenced once it has refused new ones "
+         "for so long; a voter whose leader refuses connections stands for election within this time. 0 or less: only silence tells. "
+         "Tidelog's own key.", "a process that is gone comes back in no less time, and its partitions wait"),
     _long("replica.high.watermark.checkpoint.interval.ms", 5_000, "How often high watermarks are written.",
           "a start serves from at most five seconds back", lowest=1),
     _int("producer.id.expiration.check.interval.ms", 600_000, "How often expired producers are looked for.", "coarse beside a day",
@@ -206,8 +204,37 @@ LIVENESS = (
     _int("producer.id.expiration.ms", 86_400_000, "How long an idle producer's sequence numbers are remembered.", "a day", lowest=1),
 )  # fmt: skip
 
+REPLICATION = (
+    _int("num.replica.fetchers", 1, "Connections over which partitions are fetched from each leader.", "one fills a network", lowest=1),
+    _int("replica.fetch.backoff.ms", 1_000, "How long a partition is left alone after its leader refused a fetch, or could not be reached.",
+         "new metadata ends it at once", lowest=0),
+    _int("replica.fetch.max.bytes", 1 << 20, "Bytes of one partition in a response to a follower.", "all partitions get their turn",
+         lowest=0),
+    _int("replica.fetch.min.bytes", 1, "Bytes that a leader waits for before it responds to a follower.", "each record at once"),
+    _int("replica.fetch.response.max.bytes", 10 << 20, "Bytes of a response to a follower.", "bounds what a follower holds", lowest=0),
+    _int("replica.fetch.wait.max.ms", 500, "How long a leader keeps a follower's fetch that finds nothing.",
+         "a follower at rest fetches twice a second"),
+    _long("replica.lag.time.max.ms", 30_000, "A follower that was not caught up for so long leaves the in-sync replicas.",
+          "a pause of the follower or of its network is not yet a loss"),
+    _text("replica.selector.class", None, "RackAwareReplicaSelector sends consumers to a replica in their rack (KIP-392).",
+          "consumers read from the leader"),
+)  # fmt: skip
+
 SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
     with_update_modes(
-        (*IDENTITY, *LISTENERS, *DIRECTORIES, *NETWORK, *METRICS, *TOPICS, *GROUPS, *LIVENESS, *BROKER_LOG_KEYS, *ACCEPTED_KEYS)
+        (
+            *IDENTITY,
+            *LISTENERS,
+            *QUORUM_KEYS,
+            *DIRECTORIES,
+            *NETWORK,
+            *METRICS,
+            *TOPICS,
+            *GROUPS,
+            *LIVENESS,
+            *REPLICATION,
+            *BROKER_LOG_KEYS,
+            *ACCEPTED_KEYS,
+        )
     )
 )

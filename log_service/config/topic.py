@@ -5,7 +5,6 @@ how values are shown. A complaint about a request's value is a ``KafkaError`` IN
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
@@ -32,7 +31,7 @@ def log_config(defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
                 changes |= cleanup_fields(TOPIC_KEYS[name].parse(text))
         except ConfigError:
             continue
-    return replace(defaults, **changes)
+    return defaults.with_values(changes)
 
 
 def validate_topic_config(name: str, text: str | None) -> None:

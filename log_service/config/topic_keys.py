@@ -123,7 +123,6 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=throttled_replicas,
             documentation="Replicas whose fetching is limited by the follower's replication quota.",
             reason="nothing is limited",
-            is_acting=False,
         ),
         ConfigKey(
             name="index.interval.bytes",
@@ -140,7 +139,6 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             validator=throttled_replicas,
             documentation="Replicas whose reading is limited by the leader's replication quota.",
             reason="nothing is limited",
-            is_acting=False,
         ),
         ConfigKey(
             name="local.retention.bytes",
@@ -222,9 +220,8 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="1",
             validator=at_least(1),
             importance=Importance.HIGH,
-            documentation="In-sync replicas that must have a record before acks=all is acknowledged; never more than a partition has: one.",
-            reason="the only value that one node can keep",
-            is_acting=False,
+            documentation="In-sync replicas that must have a record before acks=all is acknowledged; never more than a partition has.",
+            reason="Kafka's; three replicas and 2 survive a death without losing what was acknowledged",
         ),
         ConfigKey(
             name="preallocate",
@@ -310,7 +307,6 @@ TOPIC_KEYS: Mapping[str, ConfigKey] = keyed(
             default="false",
             documentation="Elect a replica that may lack acknowledged records when no other is left.",
             reason="an acknowledged record is kept",
-            is_acting=False,
         ),
     )
 )

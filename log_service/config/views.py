@@ -4,9 +4,11 @@ A view knows no key names and reads nothing. ``config.server``, ``config.dynamic
 """
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 FOREVER_MS = 2**63 - 1
@@ -55,12 +57,20 @@ class LogConfig:
         is_bounded = self.is_compacted and self.max_compaction_lag_ms > 0
         object.__setattr__(self, "roll_ms", min(self.segment_ms, self.max_compaction_lag_ms) if is_bounded else self.segment_ms)
 
+    def with_values(self, changes: Mapping[str, Any]) -> "LogConfig":
+        """Return this with other values of some fields. ``dataclasses.replace`` does the same, and goes through all fields in Python."""
+        return LogConfig(**{**dict(zip(_LOG_FIELDS, _values_of_log(self), strict=True)), **changes})
+
     def roll_ms_of(self, segment: NamedPlace) -> int:
         """Return the age at which a segment is rolled: ``roll_ms`` less its jitter, which its name decides so that it stays the same."""
         bound = min(self.segment_jitter_ms, self.roll_ms)
         if bound <= 0:
             return self.roll_ms
         return self.roll_ms - crc32(f"{segment.directory.name} {segment.base_offset}".encode()) % bound
+
+
+_LOG_FIELDS = tuple(field.name for field in fields(LogConfig) if field.init)
+_values_of_log = attrgetter(*_LOG_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +156,10 @@ class DynamicBrokerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Bounds and delays of consumer groups, and how their offsets are kept."""
+    """Bounds and delays of consumer groups, and how their offsets are kept.
+
+    ``lone_offsets_topic_replication_factor`` holds where no other broker is registered when the topic is created.
+    """
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -157,9 +170,11 @@ class GroupConfig:
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     offsets_retention_check_interval_ms: int = 600_000
     offsets_topic_partitions: int = 50
-    offsets_topic_replication_factor: int = 1
+    offsets_topic_replication_factor: int = 3
+    lone_offsets_topic_replication_factor: int = 1
     offsets_topic_segment_bytes: int = 100 << 20
     offsets_topic_compression_codec: int = 0
+    offsets_commit_timeout_ms: int = 5_000
     max_metadata_record_bytes: int = 1_000_000  # of one group; what the internal topic accepts
 
 
@@ -173,11 +188,31 @@ class FetchConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationConfig:
+    """How followers fetch, how long they may lag, and whether consumers may read from a replica near them."""
+
+    fetcher_count: int = 1  # connections per leader
+    backoff_ms: int = 1_000
+    partition_max_bytes: int = 1 << 20
+    min_bytes: int = 1
+    response_max_bytes: int = 10 << 20
+    max_wait_ms: int = 500
+    lag_max_ms: int = 30_000
+    is_rack_aware: bool = False  # consumers are sent to a replica in their rack (KIP-392)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
-    """What a new topic gets where its creator says nothing, and the bounds of a request."""
+    """What a new topic gets where its creator says nothing, and the bounds of a request.
+
+    ``asked_partition_count`` and ``asked_replication_factor`` are what this node asks for where a client made it create a topic: -1, the
+    controller's own default, where this node's file says nothing.
+    """
 
     partition_count: int = 1
     replication_factor: int = 1
+    asked_partition_count: int = -1
+    asked_replication_factor: int = -1
     is_auto_created: bool = True
     is_deletion_enabled: bool = True
     max_partitions_per_request: int = 10_000
@@ -195,27 +230,90 @@ class MetadataLogConfig:
     is_directory_apart: bool = False  # none of the log directories, so that it needs a lock of its own
 
 
+class QuorumServer(NamedTuple):
+    """Where a controller is. ``node_id`` is negative where only the address is known."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumConfig:
+    """The metadata quorum: who is in it, its times and its sizes.
+
+    ``voters`` are those of ``controller.quorum.voters``; they count until the metadata log names others. ``bootstrap_servers`` are asked
+    who leads. Defaults are Kafka's: voters of both products in one quorum must agree on what is late. An election timer runs between one
+    and two times ``election_timeout_ms``; a voter that has fetched nothing for ``fetch_timeout_ms`` prepares an election, and a leader that
+    no majority has fetched from for one and a half times that resigns.
+    """
+
+    voters: tuple[QuorumServer, ...] = ()
+    bootstrap_servers: tuple[QuorumServer, ...] = ()
+    listener_name: str = "CONTROLLER"
+    election_timeout_ms: int = 1_000
+    fetch_timeout_ms: int = 2_000
+    election_backoff_max_ms: int = 1_000
+    request_timeout_ms: int = 2_000
+    retry_backoff_ms: int = 20
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 1 << 20
+    snapshot_max_bytes: int = 1 << 20
+    is_auto_join_enabled: bool = False
+    max_idle_interval_ms: int = 500  # 0: never
+    death_grace_ms: int = 200  # a voter whose leader refuses connections stands within this time; 0 or less: only silence tells
+
+    @property
+    def check_quorum_ms(self) -> int:
+        """How long a leader goes without a majority."""
+        return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def begin_epoch_interval_ms(self) -> int:
+        """How often a leader tells a voter that does not fetch who leads."""
+        return self.fetch_timeout_ms // 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """One node: its identity and the views of its rooms."""
+    """One node: its identity and the views of its rooms.
+
+    ``listeners`` are those of the broker, empty without that role; ``controller_listeners`` those of the controller, in the order of
+    ``controller.listener.names``: the first is where the quorum talks. ``is_alone`` says that a fresh node begins a cluster of its own.
+    """
 
     node_id: int
     listeners: tuple[ListenerConfig, ...]
     log_manager: LogManagerConfig
     metadata_log_dir: Path
+    is_broker: bool = True
+    is_controller: bool = True
+    is_alone: bool = True
     rack: str | None = None
     cluster_id: str | None = None
     inter_broker_listener_name: str = "PLAINTEXT"
     metrics_listener: tuple[str, int] | None = None  # host and port of the metrics page
-    controller_listener: ListenerConfig | None = None  # where admin clients ask the controller (KIP-919)
+    controller_listeners: tuple[ListenerConfig, ...] = ()
+    quorum: QuorumConfig = field(default_factory=QuorumConfig)
     log: LogConfig = field(default_factory=LogConfig)
     metadata_log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
     limits: NetworkLimits = field(default_factory=NetworkLimits)
     groups: GroupConfig = field(default_factory=GroupConfig)
     fetch: FetchConfig = field(default_factory=FetchConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     disk_pool_threads: int = 4
     max_partitions_described: int = 2_000  # in one response of DescribeTopicPartitions
     broker_heartbeat_interval_ms: int = 2_000
+    initial_registration_timeout_ms: int = 60_000  # how long a broker that starts looks for a controller that takes it
+    log_dir_failure_timeout_ms: int = 30_000  # how long a broker whose log directory has failed may fail to say so
+    leader_balance_interval_ms: int | None = 300_000  # how often partitions go back to their preferred leaders, None for never
+    unclean_election_interval_ms: int = 300_000
     broker_session_timeout_ms: int = 9_000
+    death_grace_ms: int = 200  # a broker that refuses connections for so long after its own has ended is dead; 0 or less: none is
     high_watermark_checkpoint_interval_ms: int = 5_000
+
+    @property
+    def controller_listener(self) -> ListenerConfig | None:
+        """Where other nodes and admin clients ask the controller (KIP-919), None where there is no such listener."""
+        return self.controller_listeners[0] if self.controller_listeners else None

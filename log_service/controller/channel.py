@@ -1,27 +1,35 @@
 """The way from a broker to the active controller, wherever that is.
 
 Decides only where a request goes: to the controller in this process while it is the active one, else over the network to the node that
-leads the quorum. After NOT_CONTROLLER, and where that node cannot be reached, the channel looks for the leader again, until the
-request's time is over. The messages are the same both ways; in process they are not encoded.
+leads the quorum. After NOT_CONTROLLER, where that node cannot be reached, and where another node leads before it has responded, the channel
+looks for the leader again, until the request's time is over. The messages are the same both ways; in process they are not encoded. What a
+client asked for goes to another node in an envelope, with its principal (KIP-590).
 
-A request whose connection broke after it was sent may have been decided: it is sent again only where that does no harm (``REPEATABLE``).
+Heartbeats, reports of in-sync sets and clients' requests have a connection each, because responses come in the order of requests, and a
+client's may wait long. A request whose connection broke after it was sent may have been decided: it is sent again only where that does no
+harm (``REPEATABLE``).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import trio
+
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.controller.driver import ControllerDriver
+from log_service.controller.caller import Caller
+from log_service.controller.driver import ControllerDriver, out_of_time
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.schema import Message
 from log_service.raft.waits import not_controller
 from log_service.rpc.retry import Backoff, retry
 
 if TYPE_CHECKING:
-    from log_service.rpc.connection import Endpoint
+    from log_service.rpc.connection import Endpoint, RpcConnection
     from log_service.rpc.pool import ConnectionPool
+    from log_service.rpc.versions import SpokenVersions
 
 R = TypeVar("R", bound=Message)
 
@@ -41,13 +49,37 @@ REPEATABLE = frozenset(
     }
 )
 """What a broker may say twice: the second time says the same, or takes another block."""
+PURPOSES: Mapping[int, str] = MappingProxyType(
+    {
+        ApiKey.BROKER_HEARTBEAT: "heartbeats",
+        ApiKey.BROKER_REGISTRATION: "heartbeats",
+        ApiKey.ALTER_PARTITION: "in-sync sets",
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: "directories",
+    }
+)
+"""What the connection for an API is for; all others share one."""
+FORWARDING = "forwarding"
+ATTEMPT_MS: Mapping[int, int] = MappingProxyType({ApiKey.BROKER_HEARTBEAT: 4_500, ApiKey.BROKER_REGISTRATION: 4_500})
+"""How long one attempt may take where a broker's session does not wait for the connection to give up."""
+LOOK_MS = 100
+"""How often a request that waits for another node looks whether that node still leads."""
+
+
+NO_CONTROLLER = "no active controller is known: no majority of the controllers has elected one, or this node cannot reach them"
+ASKED_OF_THE_LEADER = frozenset({ApiKey.ADD_RAFT_VOTER, ApiKey.DESCRIBE_QUORUM, ApiKey.REMOVE_RAFT_VOTER})
+"""What the leader of the quorum answers: another node answers NOT_LEADER_OR_FOLLOWER."""
 
 
 class ControllerChannel(Protocol):
     """Where a broker sends what the controller decides."""
 
-    async def request(self, request: Message, response_type: type[R]) -> R:
+    def spoken_versions(self) -> "SpokenVersions | None":
+        """Return what the active controller speaks, where that is another node that is known well enough to say."""
+
+    async def request(self, request: Message, response_type: type[R], caller: Caller | None = None) -> R:
         """Return the controller's response, once everything that the decision has seen is committed.
+
+        ``caller`` is the client that asks; None where the broker asks for itself.
 
         Raises:
             KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, or what refuses the request as a whole.
@@ -66,37 +98,98 @@ class ActiveController:
     pool: "Callable[[], ConnectionPool]"
     rng: Random
 
-    async def request(self, request: Message, response_type: type[R]) -> R:
+    async def request(self, request: Message, response_type: type[R], caller: Caller | None = None) -> R:
         """Return the active controller's response; see ``ControllerChannel``."""
         if self.local.is_active:
             try:
-                return await self.local.request(request, response_type)
+                return await self.local.request(request, response_type, caller)
             except KafkaError as error:
                 if error.code is not ErrorCode.NOT_CONTROLLER:
                     raise
         timeout_ms: int = getattr(request, "timeout_ms", DEFAULT_TIMEOUT_MS)
+        if timeout_ms <= 0:
+            raise out_of_time(timeout_ms)
 
         async def attempt(_failed_count: int) -> R:
             if self.local.is_active:
-                return await self.local.request(request, response_type)
-            return await self._ask_elsewhere(request, response_type, timeout_ms)
+                return await self.local.request(request, response_type, caller)
+            return await self._ask_elsewhere(request, response_type, timeout_ms, caller)
 
-        return await retry(
-            attempt, timeout_ms=timeout_ms, backoff=BACKOFF, rng=self.rng, is_retriable=lambda error: _may_repeat(request, error)
-        )
+        try:
+            return await retry(
+                attempt, timeout_ms=timeout_ms, backoff=BACKOFF, rng=self.rng, is_retriable=lambda error: _may_repeat(request, error)
+            )
+        except KafkaError as error:
+            if caller is None or error.code is not ErrorCode.NETWORK_EXCEPTION:
+                raise
+            text = f"the active controller was lost while it decided, and may have done so: {error}"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from error  # a client's own connection is well
 
-    async def _ask_elsewhere(self, request: Message, response_type: type[R], timeout_ms: int) -> R:
-        endpoint = self.find()
-        if endpoint is None:
-            raise not_controller()
+    def spoken_versions(self) -> "SpokenVersions | None":
+        """Return what the active controller speaks, where that is another node that is known well enough to say."""
+        found = None if self.local.is_active else self.find()
+        connection = None if found is None else self.pool().connected(replace(found, purpose=FORWARDING))
+        return None if connection is None else connection.versions
+
+    async def _ask_elsewhere(self, request: Message, response_type: type[R], timeout_ms: int, caller: Caller | None) -> R:
+        """Ask the node that leads now, for as long as it leads."""
+        found = self.find()
+        if found is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, NO_CONTROLLER)
+        key: int = request.SCHEMA.key  # type: ignore[assignment]  # a whole message has a key
+        endpoint = replace(found, purpose=PURPOSES.get(key, FORWARDING))
+        failure: KafkaError | None = None
+        response: R | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.deadline = trio.current_time() + ATTEMPT_MS.get(key, timeout_ms) / 1_000
+            nursery.start_soon(self._until_moved, found, nursery.cancel_scope)
+            try:
+                response = await self._exchange(endpoint, request, response_type, timeout_ms, caller)
+            except KafkaError as error:
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        if response is None:
+            self.pool().channel(endpoint).close()  # what waits there for a node that is silent would hold up what comes next
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{endpoint} did not answer as the active controller")
+        return response
+
+    async def _until_moved(self, found: "Endpoint", asking: trio.CancelScope) -> None:
+        """Give up on a node that does not lead any more."""
+        while self.find() == found:  # noqa: ASYNC110 - the quorum does not call
+            await trio.sleep(LOOK_MS / 1_000)
+        asking.cancel()
+
+    async def _exchange(self, endpoint: "Endpoint", request: Message, response_type: type[R], timeout_ms: int, caller: Caller | None) -> R:
         try:
             connection = await self.pool().connect(endpoint)
         except KafkaError as error:
             text = f"the active controller cannot be reached: {error}"
             raise KafkaError(ErrorCode.NOT_CONTROLLER, text) from error
+        if caller is not None:
+            return await _forward(connection, request, response_type, timeout_ms, caller)
         response = await connection.request(request, response_type, waits_ms=timeout_ms)
         raise_refusal(response)
         return response
+
+
+async def _forward(connection: "RpcConnection", request: Message, response_type: type[R], timeout_ms: int, caller: Caller) -> R:
+    """Ask for a client; its response comes back as the controller made it."""
+    from log_service.controller.envelope import envelope_of, open_response  # noqa: PLC0415 - a quorum of one asks no other node
+    from log_service.protocol.messages.envelope import EnvelopeResponse  # noqa: PLC0415 - as above
+
+    sent = await connection.request(envelope_of(request, caller), EnvelopeResponse, waits_ms=timeout_ms)
+    response = open_response(sent, response_type, caller)
+    if is_for_another(response):
+        raise not_controller()
+    return response
+
+
+def is_for_another(response: Message) -> bool:
+    """Whether a response says that another node has to be asked."""
+    is_led_elsewhere = response.SCHEMA.key in ASKED_OF_THE_LEADER and _holds(response, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return is_led_elsewhere or _holds(response, ErrorCode.NOT_CONTROLLER)
 
 
 def _may_repeat(request: Message, error: KafkaError) -> bool:
@@ -104,24 +197,23 @@ def _may_repeat(request: Message, error: KafkaError) -> bool:
 
 
 def raise_refusal(response: Message) -> None:
-    """Raise the error of a response that refuses its request as a whole, and NOT_CONTROLLER wherever in the response it stands.
+    """Raise the error of a response that refuses its request as a whole, and NOT_CONTROLLER where another node has to be asked.
 
     Raises:
         KafkaError: the error.
     """
+    if is_for_another(response):
+        raise not_controller()
     code = getattr(response, "error_code", ErrorCode.NONE)
     if code != ErrorCode.NONE:
         error = ErrorCode.of(code)
         raise KafkaError(error, getattr(response, "error_message", None) or error.name)
-    if _holds_not_controller(response):
-        raise not_controller()
 
 
-def _holds_not_controller(value: Any) -> bool:
+def _holds(value: Any, code: ErrorCode) -> bool:
+    """Whether an error stands anywhere in a response."""
     if isinstance(value, list):
-        return any(map(_holds_not_controller, value))
+        return any(_holds(each, code) for each in value)
     if not is_dataclass(value):
         return False
-    if getattr(value, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER:
-        return True
-    return any(_holds_not_controller(getattr(value, each.name)) for each in fields(value))
+    return getattr(value, "error_code", ErrorCode.NONE) == code or any(_holds(getattr(value, each.name), code) for each in fields(value))

@@ -1,28 +1,44 @@
 """The controller's core: the state machine over the metadata log.
 
 Decides by handing the newest metadata to the rule of each request (``rules.table``), and keeps what no log holds: when brokers were last
-heard of. Never waits, reads no clock, opens no file. Its metadata runs ahead of what is committed: it contains every record that was
-appended.
+heard of, and how far they are (``sessions``). Never waits, reads no clock, opens no file. Its metadata runs ahead of what is committed: it
+contains every record that was appended.
 
 Invariants: ``replay`` alone changes the metadata; what brokers have said of themselves counts once their records are appended, so that a
-refused append leaves the core as it was. Replies wait, in the runtime, until everything the decision has seen is committed.
+refused append leaves the core as it was; brokers whose sessions ran out are fenced one by one, each seeing what the one before has done.
+Replies wait, in the runtime, until everything the decision has seen is committed.
 """
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from uuid import UUID
 
-from log_service.common.types import LeaderEpoch, NodeId
-from log_service.controller.rules.brokers import fence_broker
-from log_service.controller.rules.table import RULES, ControllerConfig, Rule, Surroundings
+from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
+from log_service.controller.rules.brokers import BrokerState, Progress, fence_broker, heartbeat
+from log_service.controller.rules.partitions import is_active
+from log_service.controller.rules.table import RULES, ControllerConfig, Surroundings
+from log_service.controller.sessions import UNKNOWN_OFFSET, BrokerSession, BrokerSessions
 from log_service.metadata.delta import MetadataDelta
-from log_service.metadata.features import METADATA_VERSION, bootstrap_records, validate_levels
+from log_service.metadata.features import METADATA_VERSION, bootstrap_records, keeps_eligible_leaders, validate_levels
 from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest
+from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from log_service.protocol.schema import Message
-from log_service.protocol.stored.metadata_records import AbortTransactionRecord, MetadataRecord
+from log_service.protocol.stored.metadata_records import (
+    AbortTransactionRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from log_service.state_machine.decision import Decision, ReplayContext
 
 MetadataDecision = Decision[MetadataRecord]
+
+NEXT_RUN_MS = 10
+"""When elections that were too many for one run go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +46,13 @@ class SessionTimer:
     """The timer that fences a broker unless it is heard of again."""
 
     node_id: NodeId
+
+
+class ElectionTimer(Enum):
+    """The timers of elections that the controller holds by itself."""
+
+    PREFERRED = auto()
+    UNCLEAN = auto()
 
 
 class Controller:
@@ -41,8 +64,9 @@ class Controller:
         self._new_id = new_id
         self._image = image
         self._delta: MetadataDelta | None = None
-        self._offset = image.offset
-        self._contacts: dict[NodeId, int] = {}
+        self._first_offset = self._offset = image.offset
+        self._sessions = BrokerSessions(config.broker_session_timeout_ms)
+        self._registered_at: dict[NodeId, int] = {}
 
     def __repr__(self) -> str:
         return f"<Controller node={self._config.node_id} epoch={self._epoch} offset={self._offset}>"
@@ -62,13 +86,21 @@ class Controller:
             self._delta = MetadataDelta(self._image)
         self._delta.replay(record)
         self._offset = context.offset
+        if isinstance(record, RegisterBrokerRecord):
+            self._registered_at[NodeId(record.broker_id)] = context.offset
+        elif isinstance(record, UnregisterBrokerRecord):
+            self._registered_at.pop(NodeId(record.broker_id), None)
+
+    def note_kraft_version(self, level: int) -> None:
+        """Take over a level of kraft.version, which the quorum writes by itself."""
+        if self._delta is None:
+            self._delta = MetadataDelta(self._image)
+        self._delta.replay_kraft_version(level)
 
     # Decisions
 
     def activate(self, bootstrap: Sequence[MetadataRecord], decision: MetadataDecision) -> None:
         """Begin to lead: an empty log gets its first records; brokers that count as alive get one session to be heard of.
-
-        This node's own broker is not among them: the process that held its directories before is gone.
 
         Raises:
             StorageError: the cluster has feature levels that cannot be served.
@@ -76,12 +108,24 @@ class Controller:
         image = self.image
         validate_levels(image.features)
         for broker in image.cluster.unfenced():
-            if broker.node_id != self._config.node_id:
-                self._renew_session(broker.node_id, decision)
+            presumed = BrokerSession(epoch=broker.epoch, contact_ms=decision.now_ms, is_presumed=True)
+            self._sessions.put(broker.node_id, presumed, decision)
+            self._await_contact(broker.node_id, decision)
         if image.open_transaction is not None:
             decision.append(AbortTransactionRecord(reason="the controller that began it leads no more"))
         if METADATA_VERSION not in image.features:
-            decision.records += bootstrap_records(bootstrap)
+            decision.records += self._first_records(bootstrap)
+        for timer in ElectionTimer:
+            self._set_election_timer(timer, decision)
+
+    def _first_records(self, bootstrap: Sequence[MetadataRecord]) -> list[MetadataRecord]:
+        records = bootstrap_records(bootstrap)
+        levels = {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
+        if keeps_eligible_leaders(levels):
+            from log_service.controller.rules.feature_levels import min_isr_records  # noqa: PLC0415 - once in a cluster's life
+
+            records += min_isr_records(self.image, self._config.static_texts)
+        return records
 
     def handle(self, request: Message, decision: MetadataDecision, reply_to: Hashable) -> None:
         """Decide on one request by its rule.
@@ -89,54 +133,114 @@ class Controller:
         Raises:
             KafkaError: the request is refused as a whole.
         """
+        if isinstance(request, BrokerHeartbeatRequest):
+            self._hear_from(request, decision, reply_to)
+            return
         rule = RULES[request.SCHEMA.key]  # type: ignore[index]  # a whole message has a key
-        around = Surroundings(
-            config=self._config, new_id=self._new_id, has_live_session=lambda node_id: self._has_live_session(node_id, decision.now_ms)
-        )
-        records, response = rule.decide(self.image, request, around)
+        records, response = rule.decide(self.image, request, self._surroundings(decision))
         decision.records += records
         decision.reply(reply_to, response)
-        self._note_session(rule, request, decision)
+        if isinstance(request, BrokerRegistrationRequest | UnregisterBrokerRequest):
+            self._forget_other_epochs(NodeId(request.broker_id), getattr(response, "broker_epoch", None), decision)
 
     def on_timer(self, key: Hashable, decision: MetadataDecision) -> None:
-        """Fence a broker whose session has run out."""
-        assert isinstance(key, SessionTimer)
-        broker = self.image.cluster.brokers.get(key.node_id)
-        if broker is None or broker.is_fenced or self._has_live_session(key.node_id, decision.now_ms):
-            return
-        self._end_session(key.node_id, decision)
-        decision.records += fence_broker(self.image, broker)
+        """Fence a broker whose session has run out, or hold the elections that are due."""
+        if isinstance(key, SessionTimer):
+            self._end_session(key.node_id, decision)
+        else:
+            assert isinstance(key, ElectionTimer)
+            self._hold_elections(key, decision)
+
+    def _surroundings(self, decision: MetadataDecision) -> Surroundings:
+        return Surroundings(
+            config=self._config, new_id=self._new_id, has_live_session=lambda node_id: self._refuses_others(node_id, decision.now_ms)
+        )
 
     # Sessions
 
-    def _note_session(self, rule: Rule, request: Message, decision: MetadataDecision) -> None:
-        if rule.session_of is None:
+    def _hear_from(self, request: BrokerHeartbeatRequest, decision: MetadataDecision, reply_to: Hashable) -> None:
+        """Decide on a heartbeat, and renew the session of its sender. One that may stop has none any more: its next start is no duplicate.
+
+        Raises:
+            KafkaError: STALE_BROKER_EPOCH.
+        """
+        image, node_id, epoch = self.image, NodeId(request.broker_id), BrokerEpoch(request.broker_epoch)
+        session = self._sessions.get(node_id, epoch)
+        progress = Progress(
+            registered_at=self._registered_at.get(node_id, self._first_offset),
+            lowest_active=self._sessions.lowest_offset(
+                (broker.node_id, broker.epoch) for broker in image.cluster.brokers.values() if not broker.is_fenced
+            ),
+            leaves_at=session.leaves_at if session.is_leaving else None,
+        )
+        records, response, state = heartbeat(self._surroundings(decision).partitions(image), request, progress)
+        decision.records += records
+        decision.reply(reply_to, response)
+        if state is BrokerState.MAY_STOP:
+            self._forget(node_id, decision)
             return
-        if rule.keeps_session(request):
-            self._renew_session(rule.session_of(request), decision)
-        else:
-            self._end_session(rule.session_of(request), decision)
+        leaves_at = UNKNOWN_OFFSET
+        if state is BrokerState.LEAVING:
+            leaves_at = session.leaves_at if session.is_leaving else image.offset + len(records)
+        self._sessions.hear_of(node_id, epoch, decision, metadata_offset=request.current_metadata_offset, leaves_at=leaves_at)
+        self._await_contact(node_id, decision)
 
-    def _has_live_session(self, node_id: NodeId, now_ms: int) -> bool:
-        contact_ms = self._contacts.get(node_id)
-        return contact_ms is not None and now_ms - contact_ms < self._config.broker_session_timeout_ms
+    def _refuses_others(self, node_id: NodeId, now_ms: int) -> bool:
+        """Whether another process of a broker is taken for a duplicate of one that is alive.
 
-    def _renew_session(self, node_id: NodeId, decision: MetadataDecision) -> None:
-        self._stage_contact(node_id, decision)
-        self._contacts[node_id] = decision.now_ms
-        decision.set_timer(SessionTimer(node_id), decision.now_ms + self._config.broker_session_timeout_ms)
+        Not one of this node that this controller has not heard of itself: its directories are locked by this process, so that what the
+        metadata shows is the process before.
+        """
+        broker = self.image.cluster.brokers.get(node_id)
+        if broker is None or not self._sessions.is_live(node_id, broker.epoch, now_ms):
+            return False
+        return node_id != self._config.node_id or not self._sessions.get(node_id, broker.epoch).is_presumed
+
+    def _forget_other_epochs(self, node_id: NodeId, epoch: int | None, decision: MetadataDecision) -> None:
+        broker = self.image.cluster.brokers.get(node_id)
+        if broker is not None and broker.epoch != epoch:
+            self._forget(node_id, decision)
 
     def _end_session(self, node_id: NodeId, decision: MetadataDecision) -> None:
-        self._stage_contact(node_id, decision)
-        self._contacts.pop(node_id, None)
+        broker = self.image.cluster.brokers.get(node_id)
+        if broker is None or self._sessions.is_live(node_id, broker.epoch, decision.now_ms):
+            return
+        self._forget(node_id, decision)
+        if not broker.is_fenced:
+            decision.records += fence_broker(self._surroundings(decision).partitions(self.image), broker)
+
+    def declare_dead(self, node_id: NodeId, epoch: BrokerEpoch, decision: MetadataDecision) -> None:
+        """End the session of a broker whose process is gone, and fence it; nothing where it has another epoch by now."""
+        broker = self.image.cluster.brokers.get(node_id)
+        if broker is None or broker.epoch != epoch:
+            return
+        self._forget(node_id, decision)
+        if not broker.is_fenced:
+            decision.records += fence_broker(self._surroundings(decision).partitions(self.image), broker)
+
+    def _await_contact(self, node_id: NodeId, decision: MetadataDecision) -> None:
+        decision.set_timer(SessionTimer(node_id), decision.now_ms + self._sessions.timeout_ms)
+
+    def _forget(self, node_id: NodeId, decision: MetadataDecision) -> None:
+        self._sessions.forget(node_id, decision)
         decision.cancel_timer(SessionTimer(node_id))
 
-    def _stage_contact(self, node_id: NodeId, decision: MetadataDecision) -> None:
-        contact_ms = self._contacts.get(node_id)
+    # Elections
 
-        def undo() -> None:
-            self._contacts.pop(node_id, None)
-            if contact_ms is not None:
-                self._contacts[node_id] = contact_ms
+    def _set_election_timer(self, timer: ElectionTimer, decision: MetadataDecision, *, is_unfinished: bool = False) -> None:
+        is_preferred = timer is ElectionTimer.PREFERRED
+        interval_ms = self._config.leader_balance_interval_ms if is_preferred else self._config.unclean_election_interval_ms
+        if interval_ms is not None:
+            decision.set_timer(timer, decision.now_ms + (NEXT_RUN_MS if is_unfinished else interval_ms))
 
-        decision.on_refused(undo)
+    def _hold_elections(self, timer: ElectionTimer, decision: MetadataDecision) -> None:
+        """Hold a run of elections. A broker that is alone with its partitions is all the leaders that they could have."""
+        image, is_unfinished = self.image, False
+        if len(image.cluster.brokers) > 1 and any(is_active(image, node_id) for node_id in image.cluster.brokers):
+            from log_service.controller.rules.elections import balance_leaders, elect_uncleanly  # noqa: PLC0415 - not for a lone node
+
+            partitions = self._surroundings(decision).partitions(image)
+            hold = balance_leaders if timer is ElectionTimer.PREFERRED else elect_uncleanly
+            is_unfinished = hold(partitions)
+            decision.records += partitions.records
+        self._set_election_timer(timer, decision, is_unfinished=is_unfinished)

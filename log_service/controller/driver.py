@@ -1,30 +1,38 @@
 """The controller's shell: its state machine over the metadata log, for as long as this node leads the quorum.
 
-Decides when there is an active controller: ``activate`` begins one, and the end of the epoch, or ``resign``, ends it. The core
-decides on requests. The runtime performs a decision, and replies to its sender. A request is a message of the protocol, the
-same that a broker elsewhere sends, and its response too; in process neither is encoded.
+Decides when there is an active controller: it begins when this node has come to lead the quorum and knows all that is committed, and ends
+with the epoch, or with ``resign``. The core decides on requests. The runtime performs a decision, and replies to its sender. A request is a
+message of the protocol, the same that a broker elsewhere sends, and its response too; in process neither is encoded.
 
-Invariant: a caller hears only what is so. When the disk fails, the raft driver raises in the node's nursery, and every caller here is
-cancelled with the node.
+Invariants: a controller that cannot begin is none: this node leads the quorum no more then, and a quorum of one ends with the reason. A
+caller hears only what is so. When the disk fails, the raft driver raises in the node's nursery, and every caller here is cancelled with the
+node.
 """
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
 
 from log_service.common.env import NodeEnv
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.errors import ErrorCode, KafkaError, StorageError
 from log_service.common.timers import TimerQueue
-from log_service.common.types import LeaderEpoch, NodeId
+from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
+from log_service.controller.caller import Caller
 from log_service.controller.controller import Controller
 from log_service.controller.rules.table import ControllerConfig
+from log_service.metadata.features import KRAFT_VERSION
 from log_service.metadata.image import MetadataImage
+from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.schema import Message
+from log_service.protocol.stored.control_records import KRaftVersionRecord
 from log_service.protocol.stored.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
+    NoOpRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
 )
@@ -35,25 +43,52 @@ from log_service.raft.snapshots import Snapshot
 from log_service.raft.waits import not_controller
 from log_service.state_machine.runtime import Runtime
 
+if TYPE_CHECKING:
+    from log_service.controller.death_detector import DeathDetector
+
 R = TypeVar("R", bound=Message)
+VOTER_CHANGES = frozenset({ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER})
+"""What the leader of the quorum decides and the controller does not."""
+
+logger = logging.getLogger(__name__)
 
 MAX_RECORDS_PER_BATCH = 50_000
 INDEPENDENT_RECORDS = (RegisterBrokerRecord, BrokerRegistrationChangeRecord, PartitionChangeRecord)
 
 
+def out_of_time(timeout_ms: int) -> KafkaError:
+    """Return the error of a request that comes without time to wait for its decision, so that nothing is decided."""
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"a timeout of {timeout_ms} ms leaves no time; nothing was changed")
+
+
 class ControllerDriver:
-    """The controller of this node, made before the metadata log is opened; ``activate`` it once the log is open and running.
+    """The controller of this node, made before the metadata log is opened. ``image`` returns the newest committed metadata.
 
     It is a listener of the log, behind the one that publishes images: a caller that hears of a decision finds it in the newest image.
+    ``bootstrap`` are the first records of an empty log.
     """
 
-    def __init__(self, env: NodeEnv, raft: RaftDriver, timers: TimerQueue, config: ControllerConfig) -> None:
+    def __init__(
+        self,
+        env: NodeEnv,
+        raft: RaftDriver,
+        timers: TimerQueue,
+        config: ControllerConfig,
+        *,
+        image: Callable[[], MetadataImage],
+        bootstrap: Sequence[MetadataRecord] = (),
+    ) -> None:
+        self._image = image
+        self._bootstrap = bootstrap
         self._env = env
         self._raft = raft
         self._timers = timers
         self._config = config
         self._core: Controller | None = None
         self._runtime: Runtime[MetadataRecord] | None = None
+        self._nursery: trio.Nursery | None = None
+        self._deaths: DeathDetector | None = None
+        self._told_by: Runtime[MetadataRecord] | None = None  # for whom the next idle record is due
         raft.subscribe(self)
 
     def __repr__(self) -> str:
@@ -64,20 +99,41 @@ class ControllerDriver:
         """Whether this node decides."""
         return self._runtime is not None
 
-    async def activate(self, image: MetadataImage, bootstrap: Sequence[MetadataRecord] = ()) -> None:
-        """Begin to lead with the metadata that is committed; ``bootstrap`` are the first records of an empty log.
+    def _activate(self) -> None:
+        """Begin to lead with the metadata that is committed.
 
         Raises:
             StorageError: the cluster cannot be served by this version.
-            KafkaError: the log refuses, or this node does not lead.
+            KafkaError: the log refuses.
         """
         position = self._raft.end_position
-        core = Controller(self._config, image, position.epoch, lambda: random_id(self._env.rng.getrandbits))
-        log = _MetadataLog(self._raft, position.epoch, position.end_offset)
-        self._core = core
-        self._runtime = Runtime(core, log, clock=self._env.clock, timers=self._timers, appended_end=position.end_offset, split=_batches)
-        self._runtime.tell(partial(core.activate, bootstrap))
-        await self._raft.wait_for(self._raft.end_position)
+        core = Controller(self._config, self._image(), position.epoch, lambda: random_id(self._env.rng.getrandbits))
+        log = _MetadataLog(self._raft, position.epoch)
+        runtime = Runtime(core, log, clock=self._env.clock, timers=self._timers, appended_end=position.end_offset, split=_batches)
+        self._core, self._runtime = core, runtime
+        runtime.tell(partial(core.activate, self._bootstrap))
+        self._watch_brokers()
+        self._maybe_begin_idle_records()
+
+    def _maybe_begin_idle_records(self) -> None:
+        """Write a record that says nothing, again and again, in a quorum of several: a node that reads it knows that it is up to date.
+
+        A node that is the whole quorum has nobody to tell. It leaves its disk in peace and is not woken for it.
+        """
+        runtime, interval_ms = self._runtime, self._config.max_idle_interval_ms
+        if runtime is not None and runtime is not self._told_by and interval_ms > 0 and not self._raft.is_only_voter:
+            self._told_by = runtime
+            self._timers.schedule(self._env.clock.monotonic_ms() + interval_ms, partial(self._write_idle_record, runtime))
+
+    def _write_idle_record(self, runtime: Runtime[MetadataRecord]) -> None:
+        if runtime is not self._runtime:
+            return
+        try:
+            runtime.tell(lambda decision: decision.append(NoOpRecord()))
+        except KafkaError as error:
+            logger.warning("A record that says that nothing happened could not be written: %s", error)
+        self._told_by = None
+        self._maybe_begin_idle_records()
 
     def resign(self) -> None:
         """Decide nothing any more; callers get NOT_CONTROLLER."""
@@ -85,23 +141,95 @@ class ControllerDriver:
         if runtime is not None:
             runtime.close(not_controller())
 
+    # Brokers that die
+
+    def watch_brokers_in(self, nursery: trio.Nursery) -> None:
+        """From now on find out at once that other brokers die; what that takes runs in ``nursery``."""
+        self._nursery = nursery
+        self._watch_brokers()
+
+    def hear_of(self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int) -> Callable[[], None] | None:
+        """Take note that a heartbeat came over a connection, and return what to call when that has ended, if anything."""
+        deaths = self._death_detector() if self.is_active else None
+        return None if deaths is None else deaths.hear_of(node_id, epoch, connection_id)
+
+    def _watch_brokers(self) -> None:
+        """Look after the brokers that a new epoch finds. A node alone has none to look after."""
+        has_others = any(broker.node_id != self._config.node_id for broker in self._image().cluster.unfenced())
+        deaths = self._death_detector() if self.is_active and (has_others or self._deaths is not None) else None
+        if deaths is not None:
+            deaths.begin_epoch()
+
+    def _death_detector(self) -> "DeathDetector | None":
+        if self._deaths is None and self._nursery is not None and self._config.death_grace_ms > 0:
+            from log_service.controller.death_detector import DeathDetector  # noqa: PLC0415 - a node alone has nothing to detect
+
+            self._deaths = DeathDetector(
+                self._env,
+                self._nursery,
+                own_id=self._config.node_id,
+                grace_ms=self._config.death_grace_ms,
+                image=self._image,
+                fence=self._declare_dead,
+            )
+        return self._deaths
+
+    def _declare_dead(self, node_id: NodeId, epoch: BrokerEpoch) -> None:
+        core, runtime = self._core, self._runtime
+        if core is None or runtime is None:
+            return
+        text = "Broker %d is gone: its connection has ended, and its addresses refused others for %d ms"
+        logger.info(text, node_id, self._config.death_grace_ms)
+        try:
+            runtime.tell(partial(core.declare_dead, node_id, epoch))
+        except KafkaError as error:
+            logger.warning("Broker %d is gone and cannot be fenced now, so that its session decides: %s", node_id, error)
+
     # The metadata log
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """Nothing: a controller begins with an image."""
 
-    def on_batches(self, batches: Sequence[MetadataBatch]) -> None:  # noqa: ARG002 - the high watermark says it all
+    def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
         """Reply to what is committed now."""
         if self._runtime is not None:
             self._runtime.on_high_watermark()
+            if any(batch.control for batch in batches):
+                self._take_control(batches)
+            if not self._raft.is_only_voter:
+                _tell_fences(batches)
 
-    def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:  # noqa: ARG002 - one shape for all listeners
-        """Give up what belongs to the epoch before."""
+    def _take_control(self, batches: Sequence[MetadataBatch]) -> None:
+        """Take over what the quorum has written of itself."""
+        for value in (value for batch in batches for value in batch.control):
+            if isinstance(value, KRaftVersionRecord) and self._core is not None:
+                self._core.note_kraft_version(value.kraft_version)
+        self._maybe_begin_idle_records()  # the voters may be others
+
+    def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
+        """Give up what belongs to the epoch before, and begin where this node leads.
+
+        Raises:
+            StorageError, KafkaError: a quorum of one cannot be served; in a larger one another node may lead.
+        """
         self.resign()
+        if leader_id != self._config.node_id:
+            return
+        try:
+            self._activate()
+        except (StorageError, KafkaError) as error:
+            self.resign()
+            if self._raft.is_only_voter:
+                raise
+            logger.error("This node cannot be the active controller of epoch %d, and leads the quorum no more: %s", epoch, error)
+            self._raft.resign()
 
     # Requests
 
-    async def request(self, request: Message, response_type: type[R]) -> R:
+    def spoken_versions(self) -> None:
+        """Nothing: this controller is in the process that asks."""
+
+    async def request(self, request: Message, response_type: type[R], caller: Caller | None = None) -> R:
         """Have the controller decide on a message, and return the response once all that the decision has seen is committed.
 
         A request with a ``timeout_ms`` stops waiting then, and its records stay appended; one without any time is not decided at all.
@@ -109,12 +237,23 @@ class ControllerDriver:
         Raises:
             KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT, or what refuses the request as a whole.
         """
+        if self._core is None:
+            raise not_controller()
+        if request.SCHEMA.key in VOTER_CHANGES:
+            return await self._change_voters(request, response_type)
+        if request.SCHEMA.key == ApiKey.DESCRIBE_QUORUM:
+            return self._describe_quorum(response_type, caller)
+        if request.SCHEMA.key == ApiKey.UPDATE_FEATURES:
+            await self._maybe_upgrade(request, response_type)
+        return await self._decide(request, response_type)
+
+    async def _decide(self, request: Message, response_type: type[R]) -> R:
         core, runtime = self._core, self._runtime
         if core is None or runtime is None:
             raise not_controller()
         timeout_ms: int | None = getattr(request, "timeout_ms", None)
         if timeout_ms is not None and timeout_ms <= 0:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"a timeout of {timeout_ms} ms leaves no time; nothing was changed")
+            raise out_of_time(timeout_ms)
         outcome = _Outcome()
         token = runtime.ask(partial(core.handle, request), outcome.set, lambda error: error)
         try:
@@ -128,6 +267,48 @@ class ControllerDriver:
             raise outcome.reply
         assert isinstance(outcome.reply, response_type)
         return outcome.reply
+
+    async def _maybe_upgrade(self, request: Any, response_type: type[R]) -> None:
+        """Have the quorum raise kraft.version where a request asks for it, once it is clear that all else that it asks for can be, too.
+
+        Raises:
+            KafkaError: the request is refused as a whole; nothing was changed.
+        """
+        core = self._core
+        assert core is not None, "the controller is active"
+        present = core.image.features.get(KRAFT_VERSION, 0)
+        levels = [each.max_version_level for each in request.feature_updates if each.feature == KRAFT_VERSION]
+        if any(level > present for level in levels):
+            await self._decide(replace(request, validate_only=True), response_type)
+            await self._raft.upgrade(max(levels), is_only_checked=request.validate_only)
+
+    def _describe_quorum(self, response_type: type[R], caller: Caller | None) -> R:
+        """Say how the quorum is, to one that asked when another node led: its leader says so, without a rule.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, this node leads no more.
+        """
+        from log_service.raft.describe_response import describe_response  # noqa: PLC0415 - rare: the handler answers where this node leads
+
+        description = self._raft.describe()
+        if description is None:
+            raise not_controller()
+        assert caller is not None, "a broker does not ask this for itself"
+        response = describe_response(description, caller.version)
+        assert isinstance(response, response_type)
+        return response
+
+    async def _change_voters(self, request: Message, response_type: type[R]) -> R:
+        """Have the quorum decide who votes: its voters are records of its own.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER, this node leads no more.
+        """
+        response = await self._raft.handle(request, listener_name=self._raft.listener_name)
+        assert isinstance(response, response_type)
+        if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise not_controller()
+        return response
 
 
 class _Outcome:
@@ -143,12 +324,11 @@ class _Outcome:
 
 
 class _MetadataLog:
-    """The metadata log as the controller's runtime sees it, in one epoch."""
+    """The metadata log as the controller's runtime sees it, in one epoch. The quorum itself appends to it, too, when voters change."""
 
-    def __init__(self, raft: RaftDriver, epoch: LeaderEpoch, end_offset: int) -> None:
+    def __init__(self, raft: RaftDriver, epoch: LeaderEpoch) -> None:
         self._raft = raft
         self._epoch = epoch
-        self._end_offset = end_offset
 
     @property
     def high_watermark(self) -> int:
@@ -157,9 +337,7 @@ class _MetadataLog:
     def append(self, records: Sequence[MetadataRecord], _wall_ms: int) -> int:
         if self._raft.epoch != self._epoch:
             raise not_controller()
-        assert self._raft.log_end_offset == self._end_offset, "the controller has not seen all of its own log"
-        self._end_offset = self._raft.append(records).end_offset
-        return self._end_offset
+        return self._raft.append(records).end_offset
 
 
 def _batches(records: Sequence[MetadataRecord]) -> Iterable[Sequence[MetadataRecord]]:
@@ -172,3 +350,11 @@ def _batches(records: Sequence[MetadataRecord]) -> Iterable[Sequence[MetadataRec
         return
     for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
         yield records[start : start + MAX_RECORDS_PER_BATCH]
+
+
+def _tell_fences(batches: Sequence[MetadataBatch]) -> None:
+    """Say in the active controller's log which brokers went and came: an operator asks for that first."""
+    for change in (record for batch in batches for record in batch.records if isinstance(record, BrokerRegistrationChangeRecord)):
+        if change.fenced:
+            what = "is fenced: others lead its partitions" if change.fenced > 0 else "serves again"
+            logger.info("Broker %d %s", change.broker_id, what)

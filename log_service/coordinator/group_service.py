@@ -62,7 +62,11 @@ class RequestClient:
 
 
 class GroupService:
-    """The groups that this node coordinates; ``is_there`` says whether a partition with that topic id (zero: any) exists."""
+    """The groups that this node coordinates.
+
+    ``is_there`` says whether a partition with that topic id (zero: any) exists, ``partition_count`` how many partitions the topic of groups
+    has, 0 while there is none: another node may have created it with another count than this one's configuration names.
+    """
 
     def __init__(
         self,
@@ -73,8 +77,10 @@ class GroupService:
         timers: TimerQueue,
         run_in_pool: RunInPool,
         is_there: IsThere = always_there,
+        partition_count: Callable[[], int] = lambda: 0,
     ) -> None:
         self._config = config
+        self._partition_count = partition_count
         self._rng = rng
         self._shards: Shards[GroupCoordinatorShard, GroupRecord] = Shards(
             clock=clock,
@@ -83,6 +89,7 @@ class GroupService:
             new_shard=lambda: GroupCoordinatorShard(config, self._new_member_id, is_there),
             encode=records.encode,
             decode=records.decode,
+            reply_timeout_ms=config.offsets_commit_timeout_ms,
         )
 
     def _new_member_id(self, prefix: str) -> str:
@@ -103,7 +110,7 @@ class GroupService:
 
     def partition_for(self, group_id: str) -> int:
         """Return the partition of a group: Java's string hash, made positive, over the partition count."""
-        return java_abs(java_hash(group_id)) % self._config.offsets_topic_partitions
+        return java_abs(java_hash(group_id)) % (self._partition_count() or self._config.offsets_topic_partitions)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Forget committed offsets of partitions that are gone."""
@@ -186,11 +193,7 @@ def _decides(
     handle: Callable[[GroupCoordinatorShard, T, RequestContext, Decision[GroupRecord]], None], request: T, client: RequestClient
 ) -> Decide:
     """Return what has a shard handle a client's request."""
-
-    def decide(shard: GroupCoordinatorShard, decision: Decision[GroupRecord], token: Hashable) -> None:
-        handle(shard, request, client.context(token), decision)
-
-    return decide
+    return lambda shard, decision, token: handle(shard, request, client.context(token), decision)
 
 
 def _refused_heartbeat(error: KafkaError) -> HeartbeatResponse:

@@ -3,6 +3,9 @@
 Decides when a shard serves: it loads when this node is elected leader of its partition, and is dropped when leadership goes. Until it is
 loaded, requests hear COORDINATOR_LOAD_IN_PROGRESS; where there is no shard they hear NOT_COORDINATOR. A shard that cannot be loaded
 is given up, so that it holds up no request to all shards. A shard decides on its requests, and its runtime performs the decisions.
+
+A load reads up to the end of the log, not to the high watermark: what an earlier leader appended may become safe yet. Replies wait until it
+is. A load whose partition is lost, or led in a later epoch, stops at its next chunk, and what it read is dropped.
 """
 
 import logging
@@ -139,13 +142,16 @@ class Shards(Generic[S, R]):
         new_shard: Callable[[], S],
         encode: Callable[[R], tuple[bytes, bytes | None]],
         decode: Callable[[Buffer, Buffer | None], R | None],
+        reply_timeout_ms: int | None = None,
     ) -> None:
+        """``reply_timeout_ms`` is how long a reply may wait until what it depends on is safe."""
         self._clock = clock
         self._timers = timers
         self._run_in_pool = run_in_pool
         self._new_shard = new_shard
         self._encode = encode
         self._decode = decode
+        self._reply_timeout_ms = reply_timeout_ms
         self._led: dict[int, _Led[S, R]] = {}
         self._nursery: trio.Nursery | None = None
         self._is_over = False
@@ -211,8 +217,8 @@ class Shards(Generic[S, R]):
         try:
             loaded = await self._run_in_pool(lambda: self._replay_log(led))
         except (OSError, TidelogError):
-            logger.exception("coordinator shard %d could not be loaded: its groups are unavailable until this node restarts", partition)
-            if not led.is_dropped:
+            if not led.is_dropped:  # a follower may truncate the log under a load that nobody waits for any more
+                logger.exception("coordinator shard %d could not be loaded: its groups are unavailable until it is led anew", partition)
                 self.resign(partition)
             return
         if led.is_dropped:
@@ -221,7 +227,14 @@ class Shards(Generic[S, R]):
             text = "coordinator shard %d: %d records cannot be read and are left out, the first at offset %d: %s"
             logger.warning(text, partition, loaded.unreadable_count, loaded.first_unreadable_offset, loaded.reason)
         log = _EncodingLog(led.coordinator_log, self._encode)
-        runtime: Runtime[R] = Runtime(led.shard, log, clock=self._clock, timers=self._timers, appended_end=loaded.end_offset)
+        runtime: Runtime[R] = Runtime(
+            led.shard,
+            log,
+            clock=self._clock,
+            timers=self._timers,
+            appended_end=loaded.end_offset,
+            reply_timeout_ms=self._reply_timeout_ms,
+        )
         led.runtime = runtime
         led.coordinator_log.watch_high_watermark(lambda _offset: runtime.on_high_watermark())
         runtime.tell(led.shard.on_loaded)
@@ -231,6 +244,8 @@ class Shards(Generic[S, R]):
         """Replay the whole partition; runs in the pool, where no other task sees the shard yet."""
         loaded = _Loaded()
         for chunk in led.coordinator_log.read_batches():
+            if led.is_dropped:
+                break
             for position, header in iterate_headers(chunk):
                 self._replay_batch(led.shard, chunk, position, header, loaded)
                 loaded.end_offset = header.next_offset

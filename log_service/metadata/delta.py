@@ -303,6 +303,8 @@ class MetadataDelta:
         return ConfigsImage(by_resource=changed_map(self.base.configs.by_resource, _none_if_empty(self.changed_configs)))
 
     def _build_features(self) -> Mapping[str, int]:
+        if not self.changed_features:
+            return self.base.features
         return changed_map(self.base.features, {name: level or None for name, level in self.changed_features.items()})
 
     def _build_access(self) -> AccessImage:

@@ -11,11 +11,17 @@ from log_service.protocol.stored.metadata_records import FeatureLevelRecord, Met
 
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 METADATA_VERSION_LEVEL = 30
+TRANSACTION_VERSION = "transaction.version"
+OBSERVERS = "tidelog.observers"
+"""A feature of our own: nodes of Apache Kafka, which do not know it, are refused where it is above 0."""
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
+    ELIGIBLE_LEADER_REPLICAS: (0, 1),
     KRAFT_VERSION: (0, 1),
     METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
+    OBSERVERS: (0, 1),
 }
 """Lowest and highest level of each feature that this software keeps."""
 
@@ -24,6 +30,16 @@ def is_supported(name: str, level: int) -> bool:
     """Whether a finalized level can be served."""
     lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
     return lowest <= level <= highest
+
+
+def keeps_eligible_leaders(levels: Mapping[str, int]) -> bool:
+    """Whether a cluster of those levels keeps eligible leader replicas (KIP-966)."""
+    return levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
+
+
+def has_transactions(ranges: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether a broker that registered with these ranges of feature levels begins and ends transactions, as Apache Kafka does."""
+    return ranges.get(TRANSACTION_VERSION, (0, 0))[1] > 0
 
 
 def first_feature_records() -> list[MetadataRecord]:
@@ -58,6 +74,16 @@ def validate_levels(levels: Mapping[str, int]) -> None:
     for name, level in sorted(levels.items()):
         if not is_supported(name, level):
             raise StorageError(_unsupported(name, level))
+
+
+def unserved_levels(levels: Mapping[str, int]) -> list[str]:
+    """Say of each finalized level that this software does not serve which ones it does."""
+    spans = {name: SUPPORTED_FEATURES.get(name, (0, 0)) for name in sorted(levels)}
+    return [
+        f"feature {name} at level {levels[name]}, this version serves {lowest} to {highest}"
+        for name, (lowest, highest) in spans.items()
+        if not lowest <= levels[name] <= highest
+    ]
 
 
 def _unsupported(name: str, level: int) -> str:

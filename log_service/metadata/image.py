@@ -15,7 +15,7 @@ from uuid import UUID
 
 from log_service.common.types import NO_LEADER_EPOCH, BrokerEpoch, LeaderEpoch, NodeId, ProducerId, TopicId
 from log_service.metadata.access import AclEntry, DelegationToken, QuotaEntity, ScramCredential, ScramUser
-from log_service.metadata.partition import PartitionRegistration
+from log_service.metadata.partition import LOST_DIRECTORY, UNPLACED_DIRECTORIES, PartitionRegistration
 from log_service.protocol.stored.metadata_records import MetadataRecord
 
 FIRST_PRODUCER_ID = ProducerId(0)
@@ -57,6 +57,20 @@ class BrokerRegistration:
     log_dirs: tuple[UUID, ...] = ()
     cordoned_log_dirs: tuple[UUID, ...] | None = None
     is_migrating_zk_broker: bool = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may lead, and be in sync."""
+        return not self.is_fenced and not self.is_in_controlled_shutdown
+
+    def has_online(self, directory_id: UUID) -> bool:
+        """Whether a replica in that log directory can be served.
+
+        A replica that has not chosen one yet can; a broker that has named no directories is believed to have all.
+        """
+        if directory_id in self.log_dirs or directory_id in UNPLACED_DIRECTORIES:
+            return True
+        return directory_id != LOST_DIRECTORY and not self.log_dirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

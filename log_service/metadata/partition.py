@@ -14,6 +14,10 @@ from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord, PartitionRecord
 
 NO_LEADER = NodeId(-1)
+MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY = UUID(int=0), UUID(int=1), UUID(int=2)
+"""Reserved ids (KIP-858): of before directories had ids, of a replica whose broker has not chosen yet, of a directory that is gone."""
+UNPLACED_DIRECTORIES = frozenset({MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY})
+"""The ids of replicas whose broker has not said yet where they are."""
 NO_LEADER_CHANGE = -2
 NO_RECOVERY_STATE_CHANGE = -1
 
@@ -38,6 +42,13 @@ class PartitionRegistration:
     def has_leader(self) -> bool:
         """Whether some broker leads it."""
         return self.leader != NO_LEADER
+
+    def directory_of(self, node_id: NodeId) -> UUID | None:
+        """Return the log directory that holds a broker's replica, None where it has none; a reserved id where that is not known."""
+        if node_id not in self.replicas:
+            return None
+        position = self.replicas.index(node_id)
+        return self.directories[position] if position < len(self.directories) else MIGRATING_DIRECTORY
 
 
 def _ids(numbers: "list[int] | None") -> tuple[NodeId, ...]:

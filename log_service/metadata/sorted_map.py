@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -61,11 +61,14 @@ def changed_map(base: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K
 
 
 def _changed_chunk(chunk: Mapping[K, V], changes: Mapping[K, V | None]) -> dict[K, V]:
-    merged = cast("dict[K, V | None]", chunk.copy() if isinstance(chunk, dict) else dict(chunk.items()))
+    merged: dict[Any, Any] = chunk.copy() if isinstance(chunk, dict) else dict(chunk.items())
     merged.update(changes)
-    if len(merged) == len(chunk) and None not in changes.values():
-        return cast("dict[K, V]", merged)  # no key is new or gone, so that the order is right
-    return {key: value for key, value in sorted(merged.items(), key=_key_of) if value is not None}
+    if None in changes.values():
+        merged = {key: value for key, value in merged.items() if value is not None}
+    elif len(merged) == len(chunk):
+        return merged  # no key is new, so that the order is right
+    keys = sorted(merged)
+    return dict(zip(keys, map(merged.__getitem__, keys), strict=True))
 
 
 class ChunkedMap(Mapping[K, V]):

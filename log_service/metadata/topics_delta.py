@@ -142,6 +142,8 @@ class TopicsDelta:
 
     def build(self) -> TopicsImage:
         """Return the topics after the last record."""
+        if not self._topics and not self.deleted:
+            return self.base
         by_name: dict[str, TopicImage | None] = {topic.name: None for topic in self.deleted.values()}
         names: dict[int, str | None] = {topic_id.int: None for topic_id in self.deleted}
         by_key: dict[str, str | None] = {key: None for topic in self.deleted.values() if (key := colliding_key(topic.name))}

@@ -39,6 +39,8 @@ class ConnectionContext:
     """Name and version of the client, once it has told them."""
     muted_until_s: float = 0.0
     """When frames are handled again, in trio's time; 0 is now."""
+    on_closed: Callable[[], None] | None = None
+    """Told once when the connection has ended, for whatever reason."""
 
     def mute(self, pause_ms: int) -> None:
         """Have no further frame handled for so long; responses are still sent (KIP-219)."""
@@ -103,7 +105,7 @@ Response = list[Chunk] | PendingResponse | None
 
 
 class FrameHandler(Protocol):
-    """What stands above the network: responses frames, and is told when a connection has gone."""
+    """What stands above the network: it responds to frames, and is told when a connection has gone."""
 
     def handle_frame(self, context: ConnectionContext, frame: memoryview) -> Response:
         """Respond to one frame, given without its size; the view is writable and valid only during the call.

@@ -111,7 +111,7 @@ class Server:
             self._listener.close()
 
     async def drain(self, deadline_ms: int) -> None:
-        """Stop accepting, response what was received, close; what is not done after ``deadline_ms`` is closed as it is."""
+        """Stop accepting, respond to what was received, close; what is not done after ``deadline_ms`` is closed as it is."""
         self._is_draining = True
         if self._listener is not None:
             self._listener.close()

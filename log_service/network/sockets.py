@@ -254,11 +254,15 @@ async def _bind(host: str, port: int, backlog: int) -> socket.socket:
 
 
 def _plain_error(error: OSError, where: str) -> OSError:
-    """Return what went wrong at the first address of several that were tried, as the system would have said it."""
+    """Return what went wrong at one of the addresses that were tried, as the system would have said it.
+
+    A name is refused only where all of its addresses refuse: else another failure is told, for a process may be there.
+    """
     tried = error.__cause__
     if not isinstance(tried, BaseExceptionGroup):
         return error
-    first = tried.exceptions[0]
+    others = (each for each in tried.exceptions if not isinstance(each, ConnectionRefusedError))
+    first = next(others, tried.exceptions[0])
     return OSError(first.errno, f"{where}: {first.strerror}") if isinstance(first, OSError) else error
 
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId, TopicId
 from log_service.controller.rules.brokers import registered_broker
-from log_service.controller.rules.partitions import is_active
-from log_service.controller.rules.reassignments import Placement, change_record, finished_if_done
-from log_service.metadata.image import MetadataImage
-from log_service.metadata.partition import PartitionRegistration, changed_partition
+from log_service.controller.rules.partition_change import RECOVERED, RECOVERING, unchanged
+from log_service.controller.rules.partitions import Partitions, is_active
+from log_service.metadata.image import MetadataImage, TopicImage
+from log_service.metadata.partition import NO_LEADER_CHANGE, PartitionRegistration
 from log_service.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -24,60 +24,65 @@ from log_service.protocol.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from log_service.protocol.stored.metadata_records import MetadataRecord, PartitionChangeRecord
+from log_service.protocol.stored.metadata_records import MetadataRecord
 
-RECOVERED, RECOVERING = 0, 1
 ANY_EPOCH = -1
 """What a leader says of a follower that it has not heard of since it leads, and of all in version 2."""
 
 
-def alter_partition(image: MetadataImage, request: AlterPartitionRequest) -> tuple[list[MetadataRecord], AlterPartitionResponse]:
-    """Decide on every partition of the request; errors are per partition.
+def alter_partition(partitions: Partitions, request: AlterPartitionRequest) -> tuple[list[MetadataRecord], AlterPartitionResponse]:
+    """Decide on every partition of the request, one after the other; errors are per partition.
 
     Raises:
         KafkaError: STALE_BROKER_EPOCH.
     """
-    leader_id = registered_broker(image, request.broker_id, request.broker_epoch).node_id
-    records: list[MetadataRecord] = []
+    leader_id = registered_broker(partitions.image, request.broker_id, request.broker_epoch).node_id
     response = AlterPartitionResponse()
     for topic in request.topics:
         responded = ResponseTopicData(topic_id=topic.topic_id)
         for asked in topic.partitions:
             try:
-                partition_response, changes = _alter(image, leader_id, TopicId(topic.topic_id), asked)
-                records += changes
+                partition_response = _alter(partitions, leader_id, TopicId(topic.topic_id), asked)
             except KafkaError as error:
                 partition_response = ResponsePartitionData(partition_index=asked.partition_index, error_code=error.code)
             responded.partitions.append(partition_response)
         response.topics.append(responded)
-    return records, response
+    return [*partitions.records], response
 
 
-def _alter(
-    image: MetadataImage, leader_id: NodeId, topic_id: TopicId, asked: RequestPartitionData
-) -> tuple[ResponsePartitionData, list[PartitionChangeRecord]]:
-    partition = _existing(image, topic_id, asked.partition_index)
-    isr = asked.new_isr_with_epochs or [BrokerState(broker_id=node_id) for node_id in asked.new_isr]
+def _alter(partitions: Partitions, leader_id: NodeId, topic_id: TopicId, asked: RequestPartitionData) -> ResponsePartitionData:
+    index = asked.partition_index
+    topic, partition = _existing(partitions, topic_id, index)
+    members = asked.new_isr_with_epochs or [BrokerState(broker_id=node_id) for node_id in asked.new_isr]
+    isr = tuple(NodeId(each.broker_id) for each in members)
     _check_epochs(partition, leader_id, asked)
-    _check_isr(partition, [NodeId(each.broker_id) for each in isr], asked.leader_recovery_state)
-    _check_eligible(image, isr)
-    record = _change(image, partition, tuple(NodeId(each.broker_id) for each in isr), asked.leader_recovery_state)
-    if record is None:
-        return _told(asked.partition_index, partition, ErrorCode.NONE), []
-    record.topic_id, record.partition_id = topic_id, asked.partition_index
-    after = changed_partition(partition, record)
-    code = ErrorCode.NONE if after.leader == leader_id else ErrorCode.NEW_LEADER_ELECTED
-    return _told(asked.partition_index, after, code), [record]
+    _check_isr(partition, isr, asked.leader_recovery_state)
+    _check_eligible(partitions.image, members)
+    _check_observers(partitions, topic, partition, isr)
+    wanted = partition.isr if set(isr) == set(partition.isr) else isr
+    record = partitions.change(topic, index, unchanged(partition, isr=wanted, recovery_state=asked.leader_recovery_state))
+    if record is not None and record.leader not in (NO_LEADER_CHANGE, leader_id):
+        return ResponsePartitionData(partition_index=index, error_code=ErrorCode.NEW_LEADER_ELECTED)
+    after = partitions.find(topic, index)
+    assert after is not None
+    return ResponsePartitionData(
+        partition_index=index,
+        leader_id=after.leader,
+        leader_epoch=after.leader_epoch,
+        isr=list(after.isr),
+        leader_recovery_state=after.leader_recovery_state,
+        partition_epoch=after.partition_epoch,
+    )
 
 
-def _existing(image: MetadataImage, topic_id: TopicId, index: int) -> PartitionRegistration:
-    topic = image.topics.by_id.get(topic_id)
+def _existing(partitions: Partitions, topic_id: TopicId, index: int) -> tuple[TopicImage, PartitionRegistration]:
+    topic = partitions.image.topics.by_id.get(topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id}")
-    partition = topic.partitions.get(index)
+    partition = partitions.find(topic, index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic.name}-{index}")
-    return partition
+    return topic, partition
 
 
 def _check_epochs(partition: PartitionRegistration, leader_id: NodeId, asked: RequestPartitionData) -> None:
@@ -112,6 +117,14 @@ def _check_isr(partition: PartitionRegistration, isr: Sequence[NodeId], recovery
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"the in-sync set {list(isr)} {fault}")
 
 
+def _check_observers(partitions: Partitions, topic: TopicImage, partition: PartitionRegistration, isr: Sequence[NodeId]) -> None:
+    """Refuse an observer that comes in sync without need."""
+    observers = partitions.observers
+    joining = [node_id for node_id in isr if node_id in observers.node_ids and node_id not in partition.isr]
+    if joining and not observers.are_needed(isr, partitions.policy_of(topic).min_isr):
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {joining[0]} is an observer, and enough others are in sync")
+
+
 def _check_eligible(image: MetadataImage, isr: Sequence[BrokerState]) -> None:
     for each in isr:
         node_id = NodeId(each.broker_id)
@@ -121,30 +134,3 @@ def _check_eligible(image: MetadataImage, isr: Sequence[BrokerState]) -> None:
         if each.broker_epoch not in (ANY_EPOCH, epoch):
             text = f"broker {node_id} is registered with epoch {epoch}, the leader heard of epoch {each.broker_epoch}"
             raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, text)
-
-
-def _change(
-    image: MetadataImage, partition: PartitionRegistration, isr: tuple[NodeId, ...], recovery_state: int
-) -> PartitionChangeRecord | None:
-    """Return the record from the partition as it is to the new in-sync set, None where nothing changes."""
-    wanted = partition.isr if set(isr) == set(partition.isr) else isr
-    placement = Placement(replicas=partition.replicas, isr=wanted, adding=partition.adding_replicas, removing=partition.removing_replicas)
-    if partition.adding_replicas or partition.removing_replicas:
-        placement = finished_if_done(placement)
-    record = change_record(image, partition, placement)
-    if recovery_state != partition.leader_recovery_state:
-        record = record or PartitionChangeRecord()
-        record.leader_recovery_state = recovery_state
-    return record
-
-
-def _told(index: int, partition: PartitionRegistration, code: ErrorCode) -> ResponsePartitionData:
-    return ResponsePartitionData(
-        partition_index=index,
-        error_code=code,
-        leader_id=partition.leader,
-        leader_epoch=partition.leader_epoch,
-        isr=list(partition.isr),
-        leader_recovery_state=partition.leader_recovery_state,
-        partition_epoch=partition.partition_epoch,
-    )

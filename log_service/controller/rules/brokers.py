@@ -1,20 +1,24 @@
-"""Brokers: registration, heartbeats, fencing, leaving (KIP-631).
+"""Brokers: registration, heartbeats, fencing, leaving (KIP-631, KIP-841, KIP-858, KIP-966, KIP-1066).
 
 Decides which brokers are members and which may lead, and which partitions change because of it. Knows no clock: whether a broker has a live
-session is an argument.
+session, and how far others are, are arguments.
 
-Invariants: a registration's epoch is the offset of its record, so that every start of a broker has one of its own; a broker is unfenced
-only after it has seen its own registration; each partition that a fenced broker led gets another leader or none, and a new leader epoch
-when it returns. That is how a restart, clean or not, never writes into an epoch that it wrote into before.
+Invariants: each process of a broker has an epoch of its own, the next offset of the metadata log when it registered; the records that clean
+up after the process before come first, so that a controller that dies between them leaves a broker that registers again; a broker is
+unfenced only after it has applied its own registration; each partition that it led gets another leader or none, and a new leader epoch when
+it returns. That is how a restart, clean or not, never writes into an epoch that it wrote into before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple
+from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import BrokerEpoch, NodeId
-from log_service.controller.rules.partitions import changes_when_fenced, changes_when_unfenced
-from log_service.metadata.delta import MetadataDelta
-from log_service.metadata.features import METADATA_VERSION
+from log_service.controller.rules.partitions import Partitions
+from log_service.metadata.features import METADATA_VERSION, keeps_eligible_leaders
 from log_service.metadata.image import BrokerRegistration, Endpoint, MetadataImage
 from log_service.metadata.snapshot import register_broker_record
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -24,32 +28,55 @@ from log_service.protocol.stored.metadata_records import BrokerRegistrationChang
 
 FENCED = 1
 UNFENCED = -1
+IN_CONTROLLED_SHUTDOWN = 1
+RESERVED_DIRECTORIES = 100
+"""Directory ids below this number have a meaning of their own."""
+
+
+# Registration
 
 
 def register_broker(
-    image: MetadataImage, request: BrokerRegistrationRequest, *, cluster_id: str, has_live_session: bool
+    partitions: Partitions, request: BrokerRegistrationRequest, *, cluster_id: str, has_live_session: bool
 ) -> tuple[list[MetadataRecord], BrokerRegistrationResponse]:
-    """Return the records of a registration, and its epoch.
+    """Return the records of a registration, and its epoch. The same process that registers again keeps its epoch, and may lead on.
 
     Raises:
-        KafkaError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION, another process is alive under this id; UNSUPPORTED_VERSION, it
-            cannot keep a finalized feature.
+        KafkaError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION, another process is alive under this id; INVALID_REGISTRATION,
+            its directories cannot be, or it does not say which metadata versions it keeps; UNSUPPORTED_VERSION, it cannot keep a
+            finalized feature; BROKER_ID_NOT_REGISTERED, it comes from ZooKeeper.
     """
-    node_id = NodeId(request.broker_id)
+    image, node_id = partitions.image, NodeId(request.broker_id)
     if request.cluster_id != cluster_id:
         text = f"broker {node_id} is of cluster {request.cluster_id}, this is cluster {cluster_id}"
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
     known = image.cluster.brokers.get(node_id)
-    if known is not None and has_live_session and known.incarnation_id != request.incarnation_id:
+    is_same_process = known is not None and known.incarnation_id == request.incarnation_id
+    if has_live_session and not is_same_process:
         text = f"another process is alive as broker {node_id}; stop it, or give this one another node.id"
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
+    if request.is_migrating_zk_broker:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {node_id} comes from ZooKeeper, from which this cluster takes none")
+    _check_directories(image, node_id, request.log_dirs)
     features = {feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features}
     _check_features(image, node_id, features)
-    records = list(_lose_leadership(image, known))
-    epoch = BrokerEpoch(image.offset + 1 + len(records))
-    registration = BrokerRegistration(
-        node_id=node_id,
-        epoch=epoch,
+    registration = _registration(request, features, BrokerEpoch(image.offset + 1), known if is_same_process else None)
+    if not is_same_process:
+        _clean_up(partitions, node_id, is_clean=known is not None and known.epoch == request.previous_broker_epoch)
+    records: list[MetadataRecord] = [*partitions.records, register_broker_record(registration)]
+    return records, BrokerRegistrationResponse(broker_epoch=registration.epoch)
+
+
+def _registration(
+    request: BrokerRegistrationRequest,
+    features: Mapping[str, tuple[int, int]],
+    next_epoch: BrokerEpoch,
+    known: BrokerRegistration | None,
+) -> BrokerRegistration:
+    """Return the registration; ``known`` is the one that the same process made before."""
+    return BrokerRegistration(
+        node_id=NodeId(request.broker_id),
+        epoch=next_epoch if known is None else known.epoch,
         incarnation_id=request.incarnation_id,
         endpoints={
             listener.name: Endpoint(host=listener.host, port=listener.port, security_protocol=listener.security_protocol)
@@ -58,73 +85,189 @@ def register_broker(
         features=features,
         rack=request.rack,
         log_dirs=tuple(request.log_dirs),
-        cordoned_log_dirs=(),
+        is_fenced=known is None or known.is_fenced,
+        is_in_controlled_shutdown=known is not None and known.is_in_controlled_shutdown,
     )
-    return [*records, register_broker_record(registration)], BrokerRegistrationResponse(broker_epoch=epoch)
+
+
+def _check_directories(image: MetadataImage, node_id: NodeId, log_dirs: Sequence[UUID]) -> None:
+    """Refuse directories that a broker cannot have. Two brokers with one directory id would break every controller that replays it."""
+    owners = {directory_id: broker.node_id for broker in image.cluster.brokers.values() for directory_id in broker.log_dirs}
+    taken = [directory_id for directory_id in log_dirs if owners.get(directory_id, node_id) != node_id]
+    if not log_dirs:
+        fault = "names no log directory"
+    elif any(directory_id.int < RESERVED_DIRECTORIES for directory_id in log_dirs):
+        fault = "names a log directory by a reserved id"
+    elif len(set(log_dirs)) != len(log_dirs):
+        fault = "names a log directory twice"
+    elif taken:
+        fault = f"names log directory {taken[0]}, which is broker {owners[taken[0]]}'s; was the directory copied from that node?"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"broker {node_id} {fault}")
 
 
 def _check_features(image: MetadataImage, node_id: NodeId, features: Mapping[str, tuple[int, int]]) -> None:
-    for name, level in image.features.items():
+    for name in {**features, METADATA_VERSION: None, **image.features}:
+        level = image.features.get(name, 0)
         lowest, highest = features.get(name, (0, 0))
-        if not lowest <= level <= highest and (name == METADATA_VERSION or name in features or level > 0):
+        if not lowest <= level <= highest:
             text = f"broker {node_id} serves feature {name} from {lowest} to {highest}, the cluster has {level}"
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+            if name in features:
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+            raise KafkaError(
+                _missing(name), f"broker {node_id} does not say that it serves feature {name}, which the cluster has at {level}"
+            )
 
 
-def _lose_leadership(image: MetadataImage, known: BrokerRegistration | None) -> list[MetadataRecord]:
-    """A broker that registers while it counts as alive stopped without a word: what it led loses its leader first."""
-    if known is None or known.is_fenced:
-        return []
-    return fence_broker(image, known)
+def _missing(feature: str) -> ErrorCode:
+    return ErrorCode.INVALID_REGISTRATION if feature == METADATA_VERSION else ErrorCode.UNSUPPORTED_VERSION
 
 
-def fence_broker(image: MetadataImage, broker: BrokerRegistration, *, is_leaving: bool = False) -> list[MetadataRecord]:
-    """Return the records that fence a broker; ``is_leaving`` notes that it asked for it."""
-    fenced = BrokerRegistrationChangeRecord(
-        broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCED, in_controlled_shutdown=1 if is_leaving else 0
-    )
-    return [fenced, *changes_when_fenced(image, broker.node_id)]
+def _clean_up(partitions: Partitions, node_id: NodeId, *, is_clean: bool) -> None:
+    """Take what the process before had: it stopped, and where it did so uncleanly, it may have lost records."""
+    if keeps_eligible_leaders(partitions.image.features) and not is_clean:
+        partitions.take_from_unclean(node_id)
+    else:
+        partitions.take_from(node_id)
 
 
-def unfence_broker(image: MetadataImage, broker: BrokerRegistration) -> list[MetadataRecord]:
-    """Return the records that let a broker lead, and that give back what waited for it, each partition in a new epoch."""
-    unfenced = BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=UNFENCED)
-    after = MetadataDelta(image)
-    after.replay(unfenced)
-    return [unfenced, *changes_when_unfenced(after.build(offset=image.offset, epoch=image.epoch), broker.node_id)]
+# Fencing
 
 
-def heartbeat(image: MetadataImage, request: BrokerHeartbeatRequest) -> tuple[list[MetadataRecord], BrokerHeartbeatResponse]:
+def fence_broker(partitions: Partitions, broker: BrokerRegistration) -> list[MetadataRecord]:
+    """Return the records that fence a broker: what it has goes to others first."""
+    partitions.take_from(broker.node_id)
+    fenced = BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCED)
+    return [*partitions.records, fenced]
+
+
+# Heartbeats
+
+
+class BrokerState(Enum):
+    """Where a broker stands. ``MAY_STOP`` is fenced, and the broker is told that it may stop."""
+
+    FENCED = auto()
+    UNFENCED = auto()
+    LEAVING = auto()
+    MAY_STOP = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far brokers are in the metadata log: where the sender's registration lies, and how far the furthest behind of the active ones is.
+
+    ``leaves_at`` is the offset that those have to reach before the sender may stop, None where it is not leaving.
+    """
+
+    registered_at: int
+    lowest_active: int
+    leaves_at: int | None = None
+
+
+class HeartbeatDecision(NamedTuple):
+    """What a heartbeat leads to."""
+
+    records: list[MetadataRecord]
+    response: BrokerHeartbeatResponse
+    state: BrokerState
+
+
+def heartbeat(partitions: Partitions, request: BrokerHeartbeatRequest, progress: Progress) -> HeartbeatDecision:
     """Return what a heartbeat changes, and what to tell the broker: it may serve when it is not fenced.
 
     Raises:
         KafkaError: STALE_BROKER_EPOCH, the broker is not registered, or a later start of it is.
     """
-    broker = registered_broker(image, request.broker_id, request.broker_epoch)
-    is_caught_up = request.current_metadata_offset >= broker.epoch
-    wants_out = request.want_fence or request.want_shut_down
-    if not broker.is_fenced and wants_out:
-        records = fence_broker(image, broker, is_leaving=request.want_shut_down)
-    elif broker.is_fenced and is_caught_up and not wants_out:
-        records = unfence_broker(image, broker)
-    else:
-        records = []
-    is_fenced = wants_out or (broker.is_fenced and not is_caught_up)
-    response = BrokerHeartbeatResponse(is_caught_up=is_caught_up, is_fenced=is_fenced, should_shut_down=request.want_shut_down)
-    return records, response
+    broker = registered_broker(partitions.image, request.broker_id, request.broker_epoch)
+    is_caught_up = request.current_metadata_offset >= progress.registered_at
+    present = _present_state(broker, progress)
+    state = _next_state(present, partitions, request, progress, is_caught_up=is_caught_up)
+    records = _moves(partitions, broker, state) if state is not present else []
+    records += _note_directories(partitions, broker, request)
+    response = BrokerHeartbeatResponse(
+        is_caught_up=is_caught_up,
+        is_fenced=state in (BrokerState.FENCED, BrokerState.MAY_STOP),
+        should_shut_down=state is BrokerState.MAY_STOP,
+    )
+    return HeartbeatDecision(records, response, state)
 
 
-def unregister_broker(image: MetadataImage, request: UnregisterBrokerRequest) -> tuple[list[MetadataRecord], UnregisterBrokerResponse]:
+def _present_state(broker: BrokerRegistration, progress: Progress) -> BrokerState:
+    if broker.is_fenced:
+        return BrokerState.FENCED
+    return BrokerState.UNFENCED if progress.leaves_at is None else BrokerState.LEAVING
+
+
+def _next_state(
+    present: BrokerState, partitions: Partitions, request: BrokerHeartbeatRequest, progress: Progress, *, is_caught_up: bool
+) -> BrokerState:
+    node_id = NodeId(request.broker_id)
+    if present is BrokerState.FENCED:
+        if request.want_shut_down:
+            return BrokerState.MAY_STOP
+        return BrokerState.UNFENCED if is_caught_up and not request.want_fence else BrokerState.FENCED
+    if present is BrokerState.UNFENCED:
+        if request.want_fence:
+            return BrokerState.MAY_STOP if request.want_shut_down else BrokerState.FENCED
+        if not request.want_shut_down:
+            return BrokerState.UNFENCED
+        return BrokerState.LEAVING if partitions.leads_any(node_id) else BrokerState.MAY_STOP
+    assert progress.leaves_at is not None, "a broker that leaves was told when it may stop"
+    may_stop = not partitions.leads_any(node_id) and progress.leaves_at <= progress.lowest_active
+    return BrokerState.MAY_STOP if may_stop else BrokerState.LEAVING
+
+
+def _moves(partitions: Partitions, broker: BrokerRegistration, state: BrokerState) -> list[MetadataRecord]:
+    """Return the records that bring a broker to another state. A fenced one that may stop is fenced once more, which changes nothing."""
+    node_id = broker.node_id
+    if state is BrokerState.UNFENCED:
+        partitions.lead_again(node_id)
+        unfenced = BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker.epoch, fenced=UNFENCED)
+        return [unfenced, *partitions.records]
+    if state is not BrokerState.LEAVING:
+        return fence_broker(partitions, broker)
+    partitions.take_from(node_id)
+    if broker.is_in_controlled_shutdown:
+        return [*partitions.records]
+    leaving = BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)
+    return [leaving, *partitions.records]
+
+
+def _note_directories(partitions: Partitions, broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> list[MetadataRecord]:
+    """Return the records of log directories that went offline (KIP-858), and of those that take no new partitions (KIP-1066)."""
+    records: list[MetadataRecord] = []
+    lost = [directory_id for directory_id in broker.log_dirs if directory_id in set(request.offline_log_dirs)]
+    if lost:
+        before = len(partitions.records)
+        for directory_id in lost:
+            partitions.take_directory(broker.node_id, directory_id)
+        left = [directory_id for directory_id in broker.log_dirs if directory_id not in lost]
+        records += partitions.records[before:]
+        records.append(BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, log_dirs=left))
+    cordoned = request.cordoned_log_dirs
+    if cordoned is not None and (broker.cordoned_log_dirs is None or set(cordoned) != set(broker.cordoned_log_dirs)):
+        noted = BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned))
+        records.append(noted)
+    return records
+
+
+# Leaving for good
+
+
+def unregister_broker(partitions: Partitions, request: UnregisterBrokerRequest) -> tuple[list[MetadataRecord], UnregisterBrokerResponse]:
     """Return the records that end a broker's membership; what it leads loses its leader first. It comes back when it registers again.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED.
     """
-    broker = image.cluster.brokers.get(NodeId(request.broker_id))
+    broker = partitions.image.cluster.brokers.get(NodeId(request.broker_id))
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered")
+    partitions.take_from(broker.node_id)
     gone = UnregisterBrokerRecord(broker_id=broker.node_id, broker_epoch=broker.epoch)
-    return [*_lose_leadership(image, broker), gone], UnregisterBrokerResponse()
+    return [*partitions.records, gone], UnregisterBrokerResponse()
 
 
 def registered_broker(image: MetadataImage, node_id: int, broker_epoch: int) -> BrokerRegistration:

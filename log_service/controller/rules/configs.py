@@ -14,9 +14,11 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_NODE
 from log_service.config.broker import BrokerChange, validate_broker_change
 from log_service.config.definition import ConfigKey, ConfigType
 from log_service.config.describe import format_value
+from log_service.config.dynamic_keys import OBSERVER_KEYS
 from log_service.config.resolve import Layers, holding
 from log_service.config.resource_keys import (
     CLIENT_METRICS_KEYS,
@@ -28,7 +30,9 @@ from log_service.config.resource_keys import (
 from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.topic import validate_topic_configs
 from log_service.config.topic_keys import TOPIC_KEYS
+from log_service.controller.rules.partitions import MIN_ISR, Partitions
 from log_service.controller.rules.topic_names import validate_topic_name
+from log_service.metadata.features import keeps_eligible_leaders
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from log_service.protocol.messages.alter_configs import AlterConfigsResourceResponse as AlterResourceResponse
@@ -37,7 +41,7 @@ from log_service.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord
+from log_service.protocol.stored.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
 
 MAX_VALUE_BYTES = 2**15 - 1
 
@@ -129,7 +133,18 @@ def _decide(
         except KafkaError as error:
             code, text = error.code, str(error)
         responses.append(respond(error_code=code, error_message=text, resource_type=each.resource.type, resource_name=each.resource.name))
+    if keeps_eligible_leaders(image.features):
+        records += [ClearElrRecord(topic_name=name) for name in _topics_with_another_min_isr(records)]
     return records, responses
+
+
+def _topics_with_another_min_isr(records: Sequence[MetadataRecord]) -> list[str]:
+    """Return the topics whose ELR were chosen by another min.insync.replicas than holds now; the empty name is all topics."""
+    return [
+        record.resource_name if record.resource_type == ResourceType.TOPIC else ""
+        for record in records
+        if isinstance(record, ConfigRecord) and record.name == MIN_ISR
+    ]
 
 
 def _alter(image: MetadataImage, asked: _Asked, static_texts: Mapping[str, str]) -> list[MetadataRecord]:
@@ -143,11 +158,18 @@ def _alter(image: MetadataImage, asked: _Asked, static_texts: Mapping[str, str])
     changed: dict[str, str | None] = dict.fromkeys(present) if asked.replaces else {}
     changed |= {change.name: _new_text(resource, change, present, static_texts) for change in asked.changes}
     _check_name(resource)
+    if resource.type == ResourceType.BROKER and MIN_ISR in changed and keeps_eligible_leaders(image.features):
+        _check_min_isr(resource, changed[MIN_ISR])
     result = {name: text for name, text in {**present, **changed}.items() if text is not None}
     set_names = frozenset(name for name, text in changed.items() if text is not None)
     _validate(image, resource, result, set_names, static_texts)
     if resource.type == ResourceType.TOPIC and resource.name not in image.topics.by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name}")
+    if resource.type == ResourceType.BROKER and not changed.keys().isdisjoint(OBSERVER_KEYS):
+        from log_service.controller.rules.observers import validate_observer_change  # noqa: PLC0415 - few clusters have observers
+
+        partitions = Partitions(image, node_id=NO_NODE, static_texts=static_texts)
+        validate_observer_change(partitions, resource.name, changed)
     return [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=text)
         for name, text in changed.items()
@@ -173,6 +195,17 @@ def _check_broker(image: MetadataImage, name: str) -> None:
         raise _invalid_request(f"a broker is named by its number, not {name!r}")
     if name and int(name) not in image.cluster.brokers:
         raise _invalid_request(f"broker {name} is not this broker, nor one that is registered")
+
+
+def _check_min_isr(resource: Resource, text: str | None) -> None:
+    """Refuse what would let controllers disagree on a topic's min.insync.replicas, by which they choose ELR (KIP-966)."""
+    if resource.name:
+        text = f"{MIN_ISR} of one broker cannot be changed while the cluster keeps eligible leader replicas; set it for topic or cluster"
+    elif text is None:
+        text = f"{MIN_ISR} of the cluster cannot be removed while it keeps eligible leader replicas; set another value"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
 
 def _check_name(resource: Resource) -> None:

@@ -1,19 +1,32 @@
 """ControllerRegistration: a controller of the quorum says where it listens and which feature levels it keeps (KIP-919).
 
-Decides nothing but the record: the active controller takes every registration, and a later one replaces the one before.
+The active controller takes every registration that the cluster's metadata.version can hold; a later one replaces the one before.
 """
 
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
+from log_service.metadata.features import METADATA_VERSION
 from log_service.metadata.image import ControllerRegistration, Endpoint, MetadataImage
 from log_service.metadata.snapshot import register_controller_record
 from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from log_service.protocol.stored.metadata_records import MetadataRecord
 
+FIRST_LEVEL = 15
+"""The metadata.version (3.7-IV0) from which on the metadata may hold registrations of controllers."""
+
 
 def register_controller(
-    _image: MetadataImage, request: ControllerRegistrationRequest
+    image: MetadataImage, request: ControllerRegistrationRequest
 ) -> tuple[list[MetadataRecord], ControllerRegistrationResponse]:
-    """Return the record of a registration."""
+    """Return the record of a registration.
+
+    Raises:
+        KafkaError: UNSUPPORTED_VERSION, nodes of the cluster's metadata.version could not read it.
+    """
+    level = image.features.get(METADATA_VERSION, 0)
+    if level < FIRST_LEVEL:
+        text = f"metadata.version is {level}; controllers register from {FIRST_LEVEL} on"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     registration = ControllerRegistration(
         node_id=NodeId(request.controller_id),
         incarnation_id=request.incarnation_id,

@@ -64,14 +64,11 @@ def _create(image: MetadataImage, asked: CreatePartitionsTopic, left_count: int)
 
 
 def _placed(image: MetadataImage, topic: TopicImage, added_count: int) -> list[tuple[NodeId, ...]]:
-    active, fenced = placeable_brokers(image)
     return place_replicas(
-        active,
-        fenced,
+        placeable_brokers(image),
         partition_count=added_count,
         replication_factor=_factor(topic),
-        first_broker=topic.topic_id.int,
-        first_partition=len(topic.partitions),
+        seed=topic.topic_id.int + len(topic.partitions),
     )
 
 

@@ -2,17 +2,21 @@
 
 The controller decides for each partition by itself. It reads no log: an in-sync replica has all acknowledged records. KIP-460.
 
-Invariants: a preferred election never takes a replica that is not in sync; an unclean one happens only where no in-sync replica is there,
-leaves the new leader alone in the in-sync set, and marks the partition as recovering, because records may be gone.
+The controller holds elections by itself, too: now and then it gives partitions back to their preferred leaders, and where a topic's
+configuration allows it, elects uncleanly for partitions that have no leader. Each such run makes a bounded number of elections.
+
+Invariants: a preferred election never takes a replica that has not every committed record, while the topic has such a one; an unclean one
+happens only where none is there, leaves the new leader alone in the in-sync set, and marks the partition as recovering, because records may
+be gone.
 """
 
 from collections.abc import Iterator
 from enum import IntEnum
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NodeId, TopicId
-from log_service.controller.rules.partitions import is_active
-from log_service.metadata.image import MetadataImage, TopicImage
+from log_service.controller.rules.partition_change import Election, unchanged
+from log_service.controller.rules.partitions import Partitions
+from log_service.metadata.image import MetadataImage
 from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -21,9 +25,9 @@ from log_service.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
     TopicPartitions,
 )
-from log_service.protocol.stored.metadata_records import MetadataRecord, PartitionChangeRecord
+from log_service.protocol.stored.metadata_records import MetadataRecord
 
-RECOVERING = 1
+MAX_ELECTIONS_PER_RUN = 1_000
 
 
 class ElectionType(IntEnum):
@@ -33,25 +37,20 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-def elect_leaders(image: MetadataImage, request: ElectLeadersRequest) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
+def elect_leaders(partitions: Partitions, request: ElectLeadersRequest) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
     """Decide on every partition of the request; on all where it names none, leaving out those that need no election."""
     if request.topic_partitions == []:
         return [], ElectLeadersResponse()
     if request.election_type not in tuple(ElectionType):
         return [], _all_refused(request)
     election = ElectionType(request.election_type)
-    records: list[MetadataRecord] = []
     results: list[ReplicaElectionResult] = []
-    for topic in _asked(image, request):
-        told: list[PartitionResult] = []
-        for index in topic.partitions:
-            result, record = _elect(image, topic.topic, index, election)
-            if record is not None:
-                records.append(record)
-            if request.topic_partitions is not None or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
-                told.append(result)
+    for topic in _asked(partitions.image, request):
+        told = [_elect(partitions, topic.topic, index, election) for index in topic.partitions]
+        if request.topic_partitions is None:
+            told = [result for result in told if result.error_code != ErrorCode.ELECTION_NOT_NEEDED]
         results.append(ReplicaElectionResult(topic=topic.topic, partition_result=told))
-    return records, ElectLeadersResponse(replica_election_results=results)
+    return [*partitions.records], ElectLeadersResponse(replica_election_results=results)
 
 
 def _all_refused(request: ElectLeadersRequest) -> ElectLeadersResponse:
@@ -77,44 +76,54 @@ def _asked(image: MetadataImage, request: ElectLeadersRequest) -> Iterator[Topic
         yield TopicPartitions(topic=name, partitions=sorted(topic.partitions))
 
 
-def _elect(image: MetadataImage, name: str, index: int, election: ElectionType) -> tuple[PartitionResult, PartitionChangeRecord | None]:
-    topic = image.topics.by_name.get(name)
+def _elect(partitions: Partitions, name: str, index: int, election: ElectionType) -> PartitionResult:
     try:
-        record = _election(image, _existing(topic, name, index), election)
+        _elect_or_refuse(partitions, name, index, election)
     except KafkaError as error:
-        return PartitionResult(partition_id=index, error_code=error.code, error_message=str(error)), None
-    assert topic is not None
-    record.topic_id, record.partition_id = TopicId(topic.topic_id), index
-    return PartitionResult(partition_id=index, error_message=None), record
+        return PartitionResult(partition_id=index, error_code=error.code, error_message=str(error))
+    return PartitionResult(partition_id=index, error_message=None)
 
 
-def _existing(topic: TopicImage | None, name: str, index: int) -> PartitionRegistration:
-    partition = topic.partitions.get(index) if topic is not None else None
-    if partition is None:
+def _elect_or_refuse(partitions: Partitions, name: str, index: int, election: ElectionType) -> None:
+    topic = partitions.image.topics.by_name.get(name)
+    partition = None if topic is None else partitions.find(topic, index)
+    if topic is None or partition is None:
         text = f"there is no topic {name}" if topic is None else f"there is no partition {name}-{index}"
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    return partition
-
-
-def _election(image: MetadataImage, partition: PartitionRegistration, election: ElectionType) -> PartitionChangeRecord:
-    """Return the change that gives the partition its leader, without its name."""
-    is_led_well = partition.has_leader and (election is ElectionType.UNCLEAN or partition.leader == partition.replicas[0])
-    if is_led_well:
+    is_preferred = election is ElectionType.PREFERRED
+    if has_preferred_leader(partition) if is_preferred else partition.has_leader:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the partition has the leader that it should have")
-    in_sync = [node_id for node_id in partition.replicas if node_id in partition.isr and is_active(image, node_id)]
-    if election is ElectionType.PREFERRED:
-        return _preferred(partition, in_sync)
-    if in_sync:
-        return PartitionChangeRecord(leader=in_sync[0])
-    active = [node_id for node_id in partition.replicas if is_active(image, node_id)]
-    if not active:
-        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no broker that has a replica is active")
-    return PartitionChangeRecord(leader=active[0], isr=[active[0]], leader_recovery_state=RECOVERING)
+    if partitions.change(topic, index, unchanged(partition), election=Election.PREFERRED if is_preferred else Election.UNCLEAN) is not None:
+        return
+    if is_preferred:
+        text = f"broker {partition.replicas[0]}, the preferred leader, is not active and in sync"
+        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
+    raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no broker that has a replica is active")
 
 
-def _preferred(partition: PartitionRegistration, in_sync: list[NodeId]) -> PartitionChangeRecord:
-    """Elect the first replica if it is in sync; a partition without a leader takes any that is."""
-    if in_sync and (in_sync[0] == partition.replicas[0] or not partition.has_leader):
-        return PartitionChangeRecord(leader=in_sync[0])
-    text = f"broker {partition.replicas[0]}, the preferred leader, is not active and in sync"
-    raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
+def has_preferred_leader(partition: PartitionRegistration) -> bool:
+    """Whether the first replica leads."""
+    return partition.leader == partition.replicas[0]
+
+
+# Elections of the controller's own
+
+
+def balance_leaders(partitions: Partitions, limit: int = MAX_ELECTIONS_PER_RUN) -> bool:
+    """Give partitions back to their preferred leaders, ``limit`` of them at most; whether there may be more to do."""
+    for topic, index, partition in partitions.iterate():
+        if len(partitions.records) >= limit:
+            return True
+        if not has_preferred_leader(partition):
+            partitions.change(topic, index, unchanged(partition), election=Election.PREFERRED)
+    return False
+
+
+def elect_uncleanly(partitions: Partitions, limit: int = MAX_ELECTIONS_PER_RUN) -> bool:
+    """Elect a leader for partitions without one where their topics allow an unclean election; whether there may be more to do."""
+    for topic, index, partition in partitions.iterate():
+        if len(partitions.records) >= limit:
+            return True
+        if not partition.has_leader and partitions.policy_of(topic).election is Election.UNCLEAN:
+            partitions.change(topic, index, unchanged(partition))
+    return False

@@ -2,23 +2,30 @@
 
 Decides on all updates of a request together: all or none. Which levels this software keeps is ``metadata.features``'. KIP-584, KIP-778.
 
-Invariants: a level is written only where every registered broker keeps it; a level goes down only when the request says so; the KRaft
-version, which lives in control records of the metadata log, never changes here.
+Before the cluster begins to keep eligible leader replicas, min.insync.replicas becomes a value of the cluster, and that of single brokers
+goes: controllers of different files would choose different ELR (KIP-966).
+
+Invariants: a level is written only where every registered broker and controller keeps it, because one that does not ends when it reads the
+record; a level goes down only when the request says so. The KRaft version lives in control records of the metadata log: whether it may go
+up is decided here too, the quorum's leader writes it, and it never goes down.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.metadata.features import KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
-from log_service.metadata.image import MetadataImage
+from log_service.config.describe import format_value
+from log_service.config.resolve import Layers, holding
+from log_service.controller.rules.partitions import MIN_ISR
+from log_service.metadata.features import ELIGIBLE_LEADER_REPLICAS, KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
+from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
+from log_service.protocol.stored.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord
 
 
 class UpgradeType(IntEnum):
@@ -29,13 +36,21 @@ class UpgradeType(IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-def update_features(image: MetadataImage, request: UpdateFeaturesRequest) -> tuple[list[MetadataRecord], UpdateFeaturesResponse]:
+def update_features(
+    image: MetadataImage, request: UpdateFeaturesRequest, static_texts: Mapping[str, str]
+) -> tuple[list[MetadataRecord], UpdateFeaturesResponse]:
     """Return the records of all updates; levels that stay are no records. The results per feature are for versions 0 and 1.
+
+    ``static_texts`` are the keys of the controller's file.
 
     Raises:
         KafkaError: INVALID_UPDATE_VERSION, one of them cannot be; none is made.
     """
     records = _decide(image, request.feature_updates)
+    if any(
+        isinstance(record, FeatureLevelRecord) and record.name == ELIGIBLE_LEADER_REPLICAS and record.feature_level for record in records
+    ):
+        records = [*min_isr_records(image, static_texts), *records]
     results = [UpdatableFeatureResult(feature=update.feature, error_message=None) for update in request.feature_updates]
     return ([] if request.validate_only else records), UpdateFeaturesResponse(error_message=None, results=results)
 
@@ -48,7 +63,8 @@ def _decide(image: MetadataImage, updates: Sequence[FeatureUpdateKey]) -> list[M
         _validate(image, update, levels.get(name, 0))
         if level != levels.get(name, 0):
             levels[name] = level
-            records.append(FeatureLevelRecord(name=name, feature_level=level))
+            if name != KRAFT_VERSION:
+                records.append(FeatureLevelRecord(name=name, feature_level=level))
     return records
 
 
@@ -64,19 +80,37 @@ def _validate(image: MetadataImage, update: FeatureUpdateKey, present: int) -> N
         fault = f"this software keeps levels {lowest} to {highest}"
     elif level < present and way == UpgradeType.UPGRADE:
         fault = f"the level is {present}, and the request does not say that it may go down"
-    elif name == KRAFT_VERSION and level != present:
-        fault = f"the level is {present}, and that of a running cluster does not change here"
+    elif level > present and way != UpgradeType.UPGRADE:
+        fault = f"the level is {present}, and a downgrade cannot raise it"
+    elif name == KRAFT_VERSION and level < present:
+        fault = f"the level is {present}, and never goes down"
     else:
-        fault = _brokers_fault(image, name, level)
+        fault = _members_fault(image, name, level)
     if fault:
         text = f"no feature was updated: {name or 'the empty name'} cannot become {level}: {fault}"
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, text)
 
 
-def _brokers_fault(image: MetadataImage, name: str, level: int) -> str:
-    """Say which registered broker does not keep the level, nothing where all do."""
-    for node_id, broker in sorted(image.cluster.brokers.items()):
-        lowest, highest = broker.features.get(name, (0, 0))
+def _members_fault(image: MetadataImage, name: str, level: int) -> str:
+    """Say which registered broker or controller does not keep the level, nothing where all do."""
+    members = [
+        *(("broker", node_id, broker.features) for node_id, broker in sorted(image.cluster.brokers.items())),
+        *(("controller", node_id, controller.features) for node_id, controller in sorted(image.cluster.controllers.items())),
+    ]
+    for kind, node_id, features in members:
+        lowest, highest = features.get(name, (0, 0))
         if not lowest <= level <= highest and (name == METADATA_VERSION or level > 0):
-            return f"broker {node_id} keeps levels {lowest} to {highest}"
+            return f"{kind} {node_id} keeps levels {lowest} to {highest}"
     return ""
+
+
+def min_isr_records(image: MetadataImage, static_texts: Mapping[str, str]) -> list[MetadataRecord]:
+    """Return the records that make min.insync.replicas a value of the cluster, and of no single broker."""
+    records: list[MetadataRecord] = []
+    if MIN_ISR not in image.configs.of(ResourceType.BROKER, ""):
+        text = format_value(holding(MIN_ISR, Layers(static=static_texts)).value)
+        records.append(ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_ISR, value=text))
+    for (resource_type, name), texts in image.configs.by_resource.items():
+        if resource_type == ResourceType.BROKER and name and MIN_ISR in texts:
+            records.append(ConfigRecord(resource_type=resource_type, resource_name=name, name=MIN_ISR, value=None))
+    return records

@@ -1,48 +1,77 @@
-"""Partitions from the controller's side: making them, and giving them leaders as brokers come and go.
+"""The partitions of one decision: which brokers may lead them, what holds for their topics, and the changes made so far.
 
-Decides leaders and in-sync replicas; knows no request. A fenced broker leads nothing and is in no in-sync set, but for the last replica
-that is in sync: it stays, without a leader, because only it has all acknowledged records.
+Decides what becomes of partitions when brokers go and return, and what a new partition is like; ``partition_change`` decides on each single
+change. Knows no request.
 
-Invariants: a change names a leader only when the leader changes or must begin a new epoch; unclean election does not exist.
+Invariants: every change of a decision is seen by the changes after it, so that the records of one decision never contradict each other,
+however often a request names a partition; a broker that is fenced, leaving, or without the partition's log directory leads nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from uuid import UUID
 
 from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch, TopicId
 from log_service.config.definition import split_list
-from log_service.metadata.image import MetadataImage, ResourceType
-from log_service.metadata.partition import NO_LEADER, NO_LEADER_CHANGE, PartitionRegistration
+from log_service.config.resolve import Layers, holding
+from log_service.controller.rules.partition_change import Election, PartitionPolicy, Target, change_of, unchanged
+from log_service.metadata.features import keeps_eligible_leaders
+from log_service.metadata.image import BrokerRegistration, MetadataImage, ResourceType, TopicImage
+from log_service.metadata.observers import Observers, observers_of
+from log_service.metadata.partition import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionRegistration, changed_partition
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord
 
-UNASSIGNED_DIRECTORY = UUID(int=0)
+MIN_ISR, UNCLEAN_ELECTION = "min.insync.replicas", "unclean.leader.election.enable"
 
 
-def placeable_brokers(image: MetadataImage) -> tuple[list[NodeId], list[NodeId]]:
-    """Return the brokers that new replicas may be placed on, active and fenced ones, each by node id."""
-    node_ids = sorted(image.cluster.brokers)
-    open_ids = [node_id for node_id in node_ids if not is_cordoned(image, node_id)]
-    return [node_id for node_id in open_ids if is_active(image, node_id)], [
-        node_id for node_id in open_ids if image.cluster.brokers[node_id].is_fenced
-    ]
+PartitionId = tuple[TopicId, int]
+"""A partition by its topic's id, and its index."""
 
 
-def is_cordoned(image: MetadataImage, node_id: NodeId) -> bool:
-    """Whether ``cordoned.log.dirs`` of a broker, set dynamically, names all of its log directories (KIP-1066)."""
-    directories = split_list(image.configs.of(ResourceType.BROKER, str(node_id)).get("cordoned.log.dirs", ""))
-    log_dir_count = len(image.cluster.brokers[node_id].log_dirs)
-    return "*" in directories or (bool(directories) and len(set(directories)) >= log_dir_count > 0)
+# Brokers
 
 
 def is_active(image: MetadataImage, node_id: NodeId) -> bool:
     """Whether a broker may lead and be in sync."""
     broker = image.cluster.brokers.get(node_id)
-    return broker is not None and not broker.is_fenced and not broker.is_in_controlled_shutdown
+    return broker is not None and broker.is_active
+
+
+def default_directory(image: MetadataImage, node_id: NodeId) -> UUID:
+    """Return the log directory that a new replica goes to: the broker's only one, else unassigned, for the broker to choose."""
+    broker = image.cluster.brokers.get(node_id)
+    if broker is None or len(broker.log_dirs) > 1:
+        return UNASSIGNED_DIRECTORY
+    return broker.log_dirs[0] if broker.log_dirs else MIGRATING_DIRECTORY
+
+
+def placeable_brokers(image: MetadataImage) -> list[BrokerRegistration]:
+    """Return the brokers that new replicas may be placed on, by node id: fenced ones, too, but none that leaves or takes no replicas.
+
+    Observers get replicas only where someone names them.
+    """
+    observers = observers_of(image).node_ids
+    return [
+        broker
+        for node_id, broker in sorted(image.cluster.brokers.items())
+        if (broker.is_fenced or not broker.is_in_controlled_shutdown) and not is_cordoned(image, node_id) and node_id not in observers
+    ]
+
+
+def is_cordoned(image: MetadataImage, node_id: NodeId) -> bool:
+    """Whether all log directories of a broker take no new partitions: it has said so, or its ``cordoned.log.dirs`` do (KIP-1066)."""
+    broker = image.cluster.brokers[node_id]
+    if broker.log_dirs and set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ()):
+        return True
+    directories = split_list(image.configs.of(ResourceType.BROKER, str(node_id)).get("cordoned.log.dirs", ""))
+    log_dir_count = len(broker.log_dirs)
+    return "*" in directories or (bool(directories) and len(set(directories)) >= log_dir_count > 0)
 
 
 def new_partition(image: MetadataImage, replicas: Sequence[NodeId]) -> PartitionRegistration | None:
-    """Return a partition on those brokers, led by the first active one; None where none is active."""
-    isr = tuple(node_id for node_id in replicas if is_active(image, node_id))
+    """Return a partition on those brokers, led by the first active one that is no observer; None where there is none."""
+    observers = observers_of(image).node_ids
+    isr = tuple(node_id for node_id in replicas if is_active(image, node_id) and node_id not in observers)
     if not isr:
         return None
     return PartitionRegistration(
@@ -55,41 +84,158 @@ def new_partition(image: MetadataImage, replicas: Sequence[NodeId]) -> Partition
     )
 
 
-def default_directory(image: MetadataImage, node_id: NodeId) -> UUID:
-    """Return the log directory that a new replica goes to: the broker's only one, else unassigned, for the broker to choose."""
-    broker = image.cluster.brokers.get(node_id)
-    if broker is None or len(broker.log_dirs) != 1:
-        return UNASSIGNED_DIRECTORY
-    return broker.log_dirs[0]
+# Changes
 
 
-def changes_when_fenced(image: MetadataImage, fenced: NodeId) -> Iterator[PartitionChangeRecord]:
-    """Yield what becomes of every partition that a broker leads or is in sync with, once it is gone."""
-    for topic_id, index, partition in _partitions(image):
-        if fenced not in partition.isr and partition.leader != fenced:
-            continue
-        isr = tuple(node_id for node_id in partition.isr if node_id != fenced)
-        leader = NO_LEADER_CHANGE
-        if partition.leader == fenced:
-            leader = next((node_id for node_id in partition.replicas if node_id in isr and is_active(image, node_id)), NO_LEADER)
-        if not isr and leader == NO_LEADER_CHANGE:
-            continue
-        yield PartitionChangeRecord(
-            topic_id=topic_id,
-            partition_id=index,
-            leader=leader,
-            isr=list(isr) if isr else None,
+class Partitions:
+    """The partitions of ``image``, and on top of it the changes of one decision. ``static_texts`` are the keys of the controller's file."""
+
+    def __init__(self, image: MetadataImage, *, node_id: NodeId, static_texts: Mapping[str, str]) -> None:
+        self.image = image
+        self.records: list[PartitionChangeRecord] = []
+        self._node_id = node_id
+        self._static_texts = static_texts
+        self._changed: dict[PartitionId, PartitionRegistration] = {}
+        self._policies: dict[str, PartitionPolicy] = {}
+
+    def __repr__(self) -> str:
+        return f"<Partitions of {self.image!r} changed={len(self._changed)}>"
+
+    def find(self, topic: TopicImage, index: int) -> PartitionRegistration | None:
+        """Return a partition as it is after the changes so far, None where there is none."""
+        return self._changed.get((topic.topic_id, index)) or topic.partitions.get(index)
+
+    def iterate(self) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
+        """Yield every partition with its topic and index, in the order of topic ids."""
+        changed = self._changed
+        for topic in self.image.topics.by_id.values():
+            for index, partition in topic.partitions.items():
+                yield topic, index, changed.get((topic.topic_id, index), partition) if changed else partition
+
+    def policy_of(self, topic: TopicImage) -> PartitionPolicy:
+        """Return what holds for the partitions of a topic."""
+        policy = self._policies.get(topic.name)
+        if policy is None:
+            policy = self._policies[topic.name] = self._new_policy(topic)
+        return policy
+
+    def change(
+        self,
+        topic: TopicImage,
+        index: int,
+        target: Target,
+        *,
+        election: Election | None = None,
+        gone: NodeId | None = None,
+        returned: NodeId | None = None,
+    ) -> PartitionChangeRecord | None:
+        """Change a partition, and return the record of it, None where nothing changes.
+
+        ``election`` says who may lead in place of the topic's configuration. ``gone`` is a broker that leads no more, ``returned`` one that
+        may lead again, whatever the image says of them.
+        """
+        partition = self.find(topic, index)
+        assert partition is not None, "a change is of a partition that exists"
+        policy = self.policy_of(topic)
+        if election is not None and election is not policy.election:
+            policy = PartitionPolicy(min_isr=policy.min_isr, keeps_eligible=policy.keeps_eligible, election=election)
+
+        def may_lead(node_id: NodeId) -> bool:
+            if node_id == gone or not (node_id == returned or node_id in self._active):
+                return False
+            if node_id in self.observers.node_ids and node_id not in (*partition.isr, *partition.eligible_leader_replicas):
+                return False
+            directory_id = target.directories.get(node_id) or partition.directory_of(node_id)
+            return directory_id is not None and self.image.cluster.brokers[node_id].has_online(directory_id)
+
+        record = change_of(
+            partition,
+            target,
+            policy,
+            may_lead=may_lead,
+            default_directory=lambda node_id: default_directory(self.image, node_id),
+            observers=self.observers.node_ids,
         )
+        if record is not None:
+            record.topic_id, record.partition_id = topic.topic_id, index
+            self.records.append(record)
+            self._changed[(topic.topic_id, index)] = changed_partition(partition, record)
+        return record
 
+    # Brokers come and go
 
-def changes_when_unfenced(image: MetadataImage, unfenced: NodeId) -> Iterator[PartitionChangeRecord]:
-    """Yield a new epoch for every partition that waits for that broker to lead it again."""
-    for topic_id, index, partition in _partitions(image):
-        if partition.leader == NO_LEADER and unfenced in partition.isr:
-            yield PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=unfenced)
+    def take_from(self, node_id: NodeId) -> None:
+        """Take a broker that goes out of every in-sync set, and give what it leads to another one. It may stay an ELR."""
+        for topic, index, partition in self.iterate():
+            if node_id in partition.isr or partition.leader == node_id:
+                self._take_out(topic, index, partition, node_id)
 
+    def take_from_unclean(self, node_id: NodeId) -> None:
+        """Take a broker that stopped uncleanly out of every in-sync set and ELR: it may have lost records (KIP-966)."""
+        for topic, index, partition in self.iterate():
+            if node_id in partition.isr or node_id in partition.eligible_leader_replicas or partition.leader == node_id:
+                isr = tuple(each for each in partition.isr if each != node_id)
+                self.change(topic, index, unchanged(partition, isr=isr, unclean_shutdown=node_id), gone=node_id)
 
-def _partitions(image: MetadataImage) -> Iterator[tuple[TopicId, int, PartitionRegistration]]:
-    for topic in image.topics.by_id.values():
-        for index, partition in topic.partitions.items():
-            yield topic.topic_id, index, partition
+    def take_directory(self, node_id: NodeId, directory_id: UUID) -> None:
+        """Take the replicas of one log directory of a broker out of the in-sync sets: it is offline."""
+        for topic, index, partition in self.iterate():
+            if partition.directory_of(node_id) == directory_id:
+                self._take_out(topic, index, partition, node_id)
+
+    def take_replica(self, topic: TopicImage, index: int, node_id: NodeId) -> None:
+        """Take one replica out of its in-sync set."""
+        partition = self.find(topic, index)
+        assert partition is not None, "a replica is of a partition that exists"
+        self._take_out(topic, index, partition, node_id)
+
+    def _take_out(self, topic: TopicImage, index: int, partition: PartitionRegistration, node_id: NodeId) -> None:
+        isr = tuple(each for each in partition.isr if each != node_id)
+        self.change(topic, index, unchanged(partition, isr=isr), gone=node_id)
+
+    def lead_again(self, node_id: NodeId) -> None:
+        """Let a broker that has returned lead partitions that have no leader."""
+        for topic, index, partition in self.iterate():
+            if not partition.has_leader:
+                self.change(topic, index, unchanged(partition), returned=node_id)
+
+    def leads_any(self, node_id: NodeId) -> bool:
+        """Whether a broker leads a partition."""
+        return any(partition.leader == node_id for _, _, partition in self.iterate())
+
+    # What holds for a topic
+
+    @cached_property
+    def _active(self) -> frozenset[NodeId]:
+        return frozenset(node_id for node_id in self.image.cluster.brokers if is_active(self.image, node_id))
+
+    @cached_property
+    def observers(self) -> Observers:
+        """The brokers that are not in sync and lead nothing, but where a partition is in need."""
+        return observers_of(self.image)
+
+    @cached_property
+    def _default_values(self) -> tuple[int, bool]:
+        return self._values({})
+
+    def _values(self, texts: Mapping[str, str]) -> tuple[int, bool]:
+        """Return how many replicas have to be in sync, and whether leaders are elected uncleanly, for a topic with those texts."""
+        configs = self.image.configs
+        layers = Layers(
+            topic=texts,
+            broker=configs.of(ResourceType.BROKER, str(self._node_id)),
+            cluster=configs.of(ResourceType.BROKER, ""),
+            static=self._static_texts,
+        )
+        min_isr, is_unclean = holding(MIN_ISR, layers).value, holding(UNCLEAN_ELECTION, layers).value
+        assert isinstance(min_isr, int)
+        return min_isr, bool(is_unclean)
+
+    def _new_policy(self, topic: TopicImage) -> PartitionPolicy:
+        texts = self.image.configs.of(ResourceType.TOPIC, topic.name)
+        min_isr, is_unclean = self._values(texts) if MIN_ISR in texts or UNCLEAN_ELECTION in texts else self._default_values
+        return PartitionPolicy(
+            min_isr=min(min_isr, len(topic.partitions[0].replicas)),
+            keeps_eligible=keeps_eligible_leaders(self.image.features),
+            election=Election.UNCLEAN if is_unclean else Election.CLEAN,
+        )

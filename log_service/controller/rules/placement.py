@@ -1,46 +1,143 @@
-"""Where the replicas of new partitions go.
+"""Where the replicas of new partitions go: striped over the racks, and over the brokers of each rack (Kafka's placement of KRaft).
 
-Decides by going round the active brokers: each partition begins one broker further than the one before, and its other replicas follow;
-fenced brokers come only where the active ones do not suffice. Knows no racks, and no load.
+Decides by going round: the next partition begins at the next rack. Its leader is the next active broker of the first rack from there that
+has one; the other replicas go round the racks from the same place, in each rack active brokers before fenced ones. After as many partitions
+as there are active brokers all orders are shuffled, so that a third partition does not repeat where the first one went. Knows no load.
 
-Invariants: a partition never has two replicas on one broker; leaders of one topic differ by at most one per active broker; the same
-arguments give the same placement.
+Invariants: a partition never has two replicas on one broker, nor two in one rack while another rack has none; the leader of a new partition
+is active; the same arguments give the same placement.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
+from log_service.metadata.image import BrokerRegistration
+
+_MULTIPLIER, _INCREMENT, _MODULUS = 6364136223846793005, 1442695040888963407, 1 << 64
+_HIGH_BITS = 33
 
 
 def place_replicas(
-    active: Sequence[NodeId],
-    fenced: Sequence[NodeId],
-    *,
-    partition_count: int,
-    replication_factor: int,
-    first_broker: int,
-    first_partition: int = 0,
+    brokers: Sequence[BrokerRegistration], *, partition_count: int, replication_factor: int, seed: int
 ) -> list[tuple[NodeId, ...]]:
     """Return the replicas of ``partition_count`` partitions, the preferred leader of each first.
 
-    ``active`` and ``fenced`` are brokers in a fixed order; ``first_broker`` is any number, so that topics of one partition do not all begin
-    on the same broker; ``first_partition`` is the index of the first new one.
+    ``seed`` is any number: it decides where the first partition goes, and how orders are shuffled.
 
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR, there are fewer brokers than replicas, or none is active.
     """
-    broker_count = len(active) + len(fenced)
-    if replication_factor > broker_count or not active:
-        text = f"replication factor {replication_factor} cannot be reached: {broker_count} broker(s) are registered, {len(active)} active"
+    active_count = sum(not broker.is_fenced for broker in brokers)
+    if replication_factor > len(brokers) or not active_count:
+        text = f"replication factor {replication_factor} cannot be reached: {len(brokers)} broker(s) take replicas, {active_count} active"
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
-    first = first_broker + first_partition
-    return [(*_from(active, first + step), *_from(fenced, first + step))[:replication_factor] for step in range(partition_count)]
+    racks = _Racks(brokers, _Draws(seed))
+    return [racks.place(replication_factor) for _ in range(partition_count)]
 
 
-def _from(brokers: Sequence[NodeId], start: int) -> tuple[NodeId, ...]:
-    """Return all brokers once, going round from ``start``."""
-    if not brokers:
-        return ()
-    turn = start % len(brokers)
-    return (*brokers[turn:], *brokers[:turn])
+class _Draws:
+    """Numbers that look random and follow from a seed (a linear congruential generator)."""
+
+    def __init__(self, seed: int) -> None:
+        self._state = (seed ^ (seed >> 64)) % _MODULUS
+
+    def below(self, limit: int) -> int:
+        """Return a number from 0 to ``limit`` - 1."""
+        self._state = (self._state * _MULTIPLIER + _INCREMENT) % _MODULUS
+        return (self._state >> _HIGH_BITS) % limit
+
+    def shuffle(self, items: list[object]) -> None:
+        """Put items into another order (Fisher and Yates)."""
+        for last in range(len(items) - 1, 0, -1):
+            other = self.below(last + 1)
+            items[last], items[other] = items[other], items[last]
+
+
+@dataclass(slots=True)
+class _Brokers:
+    """Brokers of one rack, all active or all fenced. In each turn they are handed out once, from one further than the turn before."""
+
+    node_ids: list[NodeId] = field(default_factory=list)
+    offset: int = 0
+    turn: int = 0
+    taken_count: int = 0
+
+    def next(self, turn: int) -> NodeId | None:
+        """Return the next broker of this turn, None when there is no more."""
+        if not self.node_ids:
+            return None
+        if turn != self.turn:
+            self.turn, self.taken_count = turn, 0
+            self.offset = (self.offset + 1) % len(self.node_ids)
+        if self.taken_count >= len(self.node_ids):
+            return None
+        node_id = self.node_ids[(self.taken_count + self.offset) % len(self.node_ids)]
+        self.taken_count += 1
+        return node_id
+
+
+@dataclass(slots=True)
+class _Rack:
+    active: _Brokers = field(default_factory=_Brokers)
+    fenced: _Brokers = field(default_factory=_Brokers)
+
+    def next(self, turn: int) -> NodeId | None:
+        """Return the next broker of this turn, an active one while there is one."""
+        found = self.active.next(turn)
+        return self.fenced.next(turn) if found is None else found
+
+
+class _Racks:
+    """All racks in the order of their names; brokers without one are a rack of their own, the first."""
+
+    def __init__(self, brokers: Sequence[BrokerRegistration], draws: _Draws) -> None:
+        by_name: dict[str, _Rack] = {}
+        for broker in sorted(brokers, key=lambda broker: broker.node_id):
+            rack = by_name.setdefault("" if broker.rack is None else f"/{broker.rack}", _Rack())
+            (rack.fenced if broker.is_fenced else rack.active).node_ids.append(broker.node_id)
+        self._draws = draws
+        self._racks = [rack for _, rack in sorted(by_name.items())]
+        for each in self._lists():
+            each.offset = draws.below(len(each.node_ids)) if each.node_ids else 0
+        self._active_count = sum(len(rack.active.node_ids) for rack in self._racks)
+        self._first = draws.below(len(self._racks))
+        self._turn = 0
+
+    def place(self, replication_factor: int) -> tuple[NodeId, ...]:
+        """Return the replicas of the next partition. There are enough brokers, and one of them is active."""
+        if self._turn == self._active_count > 1:
+            self._shuffle()
+        leader_rack, leader = self._next_leader()
+        replicas = [leader]
+        index = self._first
+        while len(replicas) < replication_factor:
+            if index == leader_rack:
+                leader_rack = -1  # this rack's turn was the leader's
+            else:
+                found = self._racks[index].next(self._turn)
+                if found is not None:
+                    replicas.append(found)
+            index = (index + 1) % len(self._racks)
+        self._turn += 1
+        self._first = (self._first + 1) % len(self._racks)
+        return tuple(replicas)
+
+    def _next_leader(self) -> tuple[int, NodeId]:
+        """Return the rack of the next leader, by its place, and the leader."""
+        count = len(self._racks)
+        for index in (*range(self._first, count), *range(self._first)):
+            leader = self._racks[index].active.next(self._turn)
+            if leader is not None:
+                return index, leader
+        raise AssertionError("some broker is active")
+
+    def _shuffle(self) -> None:
+        self._draws.shuffle(self._racks)  # type: ignore[arg-type]
+        for each in self._lists():
+            self._draws.shuffle(each.node_ids)  # type: ignore[arg-type]
+        self._turn = 0
+
+    def _lists(self) -> list[_Brokers]:
+        return [each for rack in self._racks for each in (rack.fenced, rack.active)]

@@ -3,20 +3,20 @@
 The controller decides for each partition by itself. While a partition moves, its replicas are those that it keeps and gets, then those that
 it loses. The move ends once every added replica is in sync. The controller copies no bytes: the brokers fetch. KIP-455, KIP-860.
 
-Invariants: replicas leave only when all that were added are in sync; a leader is never one that leaves while another in-sync one stays;
-a move that is taken back leaves the replicas that were there before it.
+Invariants: replicas leave only when all that were added are in sync (``partition_change`` ends a move inside any later change); a move that
+is taken back leaves the replicas that were there before it, and is refused where none of them is in sync, unless the topic allows unclean
+elections.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
-from log_service.controller.rules.partitions import default_directory, is_active
+from log_service.controller.rules.partition_change import Election, Target, unchanged
+from log_service.controller.rules.partitions import Partitions
 from log_service.controller.rules.topics import validated_replicas
 from log_service.metadata.image import MetadataImage, TopicImage
-from log_service.metadata.partition import NO_LEADER, NO_LEADER_CHANGE, PartitionRegistration
+from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -31,34 +31,22 @@ from log_service.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from log_service.protocol.stored.metadata_records import MetadataRecord, PartitionChangeRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """Where a partition's replicas are, and which of them come and go."""
-
-    replicas: tuple[NodeId, ...]
-    isr: tuple[NodeId, ...]
-    adding: tuple[NodeId, ...] = ()
-    removing: tuple[NodeId, ...] = ()
-
+from log_service.protocol.stored.metadata_records import MetadataRecord
 
 # Changing
 
 
 def alter_partition_reassignments(
-    image: MetadataImage, request: AlterPartitionReassignmentsRequest
+    partitions: Partitions, request: AlterPartitionReassignmentsRequest
 ) -> tuple[list[MetadataRecord], AlterPartitionReassignmentsResponse]:
-    """Decide on every partition of the request."""
-    records: list[MetadataRecord] = []
+    """Decide on every partition of the request, one after the other."""
     responses: list[ReassignableTopicResponse] = []
     for topic in request.topics:
         responded: list[ReassignablePartitionResponse] = []
         for asked in topic.partitions:
             response = ReassignablePartitionResponse(partition_index=asked.partition_index, error_message=None)
             try:
-                records += _alter(image, topic, asked, allows_new_factor=request.allow_replication_factor_change)
+                _alter(partitions, topic, asked, allows_new_factor=request.allow_replication_factor_change)
             except KafkaError as error:
                 response.error_code, response.error_message = error.code, str(error)
             responded.append(response)
@@ -66,96 +54,55 @@ def alter_partition_reassignments(
     if not responses:
         return [], AlterPartitionReassignmentsResponse()
     allowed = request.allow_replication_factor_change
-    return records, AlterPartitionReassignmentsResponse(allow_replication_factor_change=allowed, error_message=None, responses=responses)
+    response_of_all = AlterPartitionReassignmentsResponse(allow_replication_factor_change=allowed, error_message=None, responses=responses)
+    return [*partitions.records], response_of_all
 
 
-def _alter(
-    image: MetadataImage, asked_topic: ReassignableTopic, asked: ReassignablePartition, *, allows_new_factor: bool
-) -> Iterator[PartitionChangeRecord]:
-    topic, partition = _existing(image, asked_topic.name, asked.partition_index)
+def _alter(partitions: Partitions, asked_topic: ReassignableTopic, asked: ReassignablePartition, *, allows_new_factor: bool) -> None:
+    index = asked.partition_index
+    topic, partition = _existing(partitions, asked_topic.name, index)
     if asked.replicas is None:
-        placement = _reverted(partition, f"{topic.name}-{asked.partition_index}")
-    else:
-        target = validated_replicas(image, asked.replicas, asked.partition_index, len(asked.replicas))
-        _check_factor(partition, target, allows_new_factor=allows_new_factor)
-        placement = finished_if_done(_moved(partition, target))
-    record = change_record(image, partition, placement)
-    if record is not None:
-        record.topic_id, record.partition_id = topic.topic_id, asked.partition_index
-        yield record
+        is_unclean_allowed = partitions.policy_of(topic).election is Election.UNCLEAN
+        partitions.change(topic, index, _reverted(partition, f"{topic.name}-{index}", is_unclean_allowed=is_unclean_allowed))
+        return
+    target = validated_replicas(partitions.image, asked.replicas, index, len(asked.replicas))
+    _check_factor(partition, target, allows_new_factor=allows_new_factor)
+    partitions.change(topic, index, _moved(partition, target), election=Election.CLEAN)
 
 
-def _existing(image: MetadataImage, name: str, index: int) -> tuple[TopicImage, PartitionRegistration]:
-    topic = image.topics.by_name.get(name)
+def _existing(partitions: Partitions, name: str, index: int) -> tuple[TopicImage, PartitionRegistration]:
+    topic = partitions.image.topics.by_name.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-    if index not in topic.partitions:
+    partition = partitions.find(topic, index)
+    if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
-    return topic, topic.partitions[index]
+    return topic, partition
 
 
 def _check_factor(partition: PartitionRegistration, target: Sequence[NodeId], *, allows_new_factor: bool) -> None:
-    present_count = len(partition.replicas) - len(partition.adding_replicas)
+    present_count = len(set(partition.replicas) - set(partition.removing_replicas))
     if not allows_new_factor and len(target) != present_count:
         text = f"the partition has {present_count} replica(s), {len(target)} would be another replication factor, which the request forbids"
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
 
 
-def _moved(partition: PartitionRegistration, target: tuple[NodeId, ...]) -> Placement:
-    removing = tuple(sorted(node_id for node_id in partition.replicas if node_id not in target))
-    adding = tuple(sorted(node_id for node_id in target if node_id not in partition.replicas or node_id in partition.adding_replicas))
-    return Placement(replicas=(*target, *removing), isr=partition.isr, adding=adding, removing=removing)
+def _moved(partition: PartitionRegistration, wanted: tuple[NodeId, ...]) -> Target:
+    """Return the begin of a move. One that is under way already goes on with the replicas that it adds, where they are still wanted."""
+    removing = tuple(sorted(set(partition.replicas) - set(wanted)))
+    adding = tuple(sorted(node_id for node_id in wanted if node_id not in partition.replicas or node_id in partition.adding_replicas))
+    return unchanged(partition, replicas=(*wanted, *removing), adding=adding, removing=removing)
 
 
-def finished_if_done(placement: Placement) -> Placement:
-    """Return where the move ends if all replicas that were added are in sync, and one that stays is; else the placement as it is."""
-    staying = tuple(node_id for node_id in placement.replicas if node_id not in placement.removing)
-    isr = tuple(node_id for node_id in placement.isr if node_id in staying)
-    if not isr or any(node_id not in isr for node_id in placement.adding):
-        return placement
-    return Placement(replicas=staying, isr=isr)
-
-
-def _reverted(partition: PartitionRegistration, named: str) -> Placement:
+def _reverted(partition: PartitionRegistration, named: str, *, is_unclean_allowed: bool) -> Target:
     if not (partition.adding_replicas or partition.removing_replicas):
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{named} is not being reassigned")
     replicas = tuple(node_id for node_id in partition.replicas if node_id not in partition.adding_replicas)
     isr = tuple(node_id for node_id in partition.isr if node_id not in partition.adding_replicas)
-    if not isr:
+    if not isr and not is_unclean_allowed:
         text = f"{named} cannot go back: none of the brokers that it was on is in sync any more"
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-    return Placement(replicas=replicas, isr=isr)
-
-
-def change_record(image: MetadataImage, partition: PartitionRegistration, placement: Placement) -> PartitionChangeRecord | None:
-    """Return the record from the partition as it is to the placement, None where nothing changes."""
-    record = PartitionChangeRecord(leader=_leader_change(image, partition, placement))
-    is_changed = record.leader != NO_LEADER_CHANGE
-    if placement.replicas != partition.replicas:
-        record.replicas = list(placement.replicas)
-        record.directories = _directories(image, partition, placement)
-        is_changed = True
-    if placement.isr != partition.isr:
-        record.isr, is_changed = list(placement.isr), True
-    if placement.adding != partition.adding_replicas:
-        record.adding_replicas, is_changed = list(placement.adding), True
-    if placement.removing != partition.removing_replicas:
-        record.removing_replicas, is_changed = list(placement.removing), True
-    return record if is_changed else None
-
-
-def _leader_change(image: MetadataImage, partition: PartitionRegistration, placement: Placement) -> int:
-    """Return the next leader. Where a replica leaves, the same leader begins a new epoch, which ends what it sends to that replica."""
-    if partition.leader in placement.isr:
-        return NO_LEADER_CHANGE if set(partition.replicas) <= set(placement.replicas) else partition.leader
-    found = (node_id for node_id in placement.replicas if node_id in placement.isr and is_active(image, node_id))
-    leader = next(found, NO_LEADER)
-    return NO_LEADER_CHANGE if leader == partition.leader else leader
-
-
-def _directories(image: MetadataImage, partition: PartitionRegistration, placement: Placement) -> list[UUID]:
-    known = dict(zip(partition.replicas, partition.directories, strict=False))
-    return [known.get(node_id) or default_directory(image, node_id) for node_id in placement.replicas]
+    return unchanged(partition, replicas=replicas, isr=isr or replicas[:1], adding=(), removing=())
 
 
 # Listing

@@ -1,7 +1,8 @@
 """THE table of what the controller decides: one row for each message that it takes.
 
-A row says which rule decides, and what becomes of the sender's session where the message is a broker's own. The rules are plain functions
-in the other modules of this package; a row only passes them what they ask for. A message that is not here is not the controller's.
+A row says which rule decides. The rules are plain functions in the other modules of this package; a row only passes them what they ask for.
+A message that is not here is not the controller's; a heartbeat of a broker is, but the controller itself passes it to its rule, with what
+it knows of the broker's session.
 
 Rules about brokers and topics are imported with the node. The others are imported, with their messages, when they are first asked: a node
 starts and serves without most of them.
@@ -17,7 +18,8 @@ from uuid import UUID
 
 from log_service.common.types import NodeId
 from log_service.config.views import TopicDefaults
-from log_service.controller.rules.brokers import heartbeat, register_broker, unregister_broker
+from log_service.controller.rules.brokers import register_broker, unregister_broker
+from log_service.controller.rules.partitions import Partitions
 from log_service.controller.rules.topics import TopicRules, create_topics, delete_topics
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.api_versions import ApiKey
@@ -28,12 +30,21 @@ from log_service.protocol.stored.metadata_records import MetadataRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """What the controller has to know of its node. ``static_texts`` are the keys of its file, by name."""
+    """What the controller has to know of its node. ``static_texts`` are the keys of its file, by name.
+
+    ``leader_balance_interval_ms`` is how often partitions go back to their preferred leaders, ``unclean_election_interval_ms`` how often
+    partitions without a leader get one uncleanly where their topics allow it; None is never. ``death_grace_ms`` is for how long a broker
+    whose connection has ended has to refuse others until it counts as dead; 0 or less: its session alone decides.
+    """
 
     node_id: NodeId
     cluster_id: str
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     broker_session_timeout_ms: int = 9_000
+    death_grace_ms: int = 0
+    max_idle_interval_ms: int = 0
+    leader_balance_interval_ms: int | None = None
+    unclean_election_interval_ms: int | None = None
     static_texts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -44,6 +55,10 @@ class Surroundings:
     config: ControllerConfig
     new_id: Callable[[], UUID]
     has_live_session: Callable[[NodeId], bool]
+
+    def partitions(self, image: MetadataImage) -> Partitions:
+        """Return the partitions of a decision on ``image``."""
+        return Partitions(image, node_id=self.config.node_id, static_texts=self.config.static_texts)
 
     @property
     def topic_rules(self) -> TopicRules:
@@ -57,14 +72,9 @@ Decided = tuple[Sequence[MetadataRecord], Message]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One row. ``decide`` raises KafkaError where the request is refused as a whole.
-
-    ``session_of`` names the broker whose session the message is about; ``keeps_session`` says whether the message renews or ends it.
-    """
+    """One row. ``decide`` raises KafkaError where the request is refused as a whole."""
 
     decide: Callable[[MetadataImage, Any, Surroundings], Decided]
-    session_of: Callable[[Any], NodeId] | None = None
-    keeps_session: Callable[[Any], bool] = lambda _: True
 
 
 @cache
@@ -78,17 +88,18 @@ def _on_demand(module: str, name: str, pick: Callable[[Surroundings], tuple[Any,
     return Rule(lambda image, request, around: _imported(module, name)(image, request, *pick(around)))
 
 
+def _on_partitions(module: str, name: str) -> Rule:
+    """Return the row of a rule that changes partitions, and is imported when it is first asked."""
+    return Rule(lambda image, request, around: _imported(module, name)(around.partitions(image), request))
+
+
 def _register_broker(image: MetadataImage, request: BrokerRegistrationRequest, around: Surroundings) -> Decided:
     is_alive = around.has_live_session(NodeId(request.broker_id))
-    return register_broker(image, request, cluster_id=around.config.cluster_id, has_live_session=is_alive)
+    return register_broker(around.partitions(image), request, cluster_id=around.config.cluster_id, has_live_session=is_alive)
 
 
 def _list_reassignments(image: MetadataImage, request: Any, _: Surroundings) -> Decided:
     return (), _imported("reassignments", "list_partition_reassignments")(image, request)
-
-
-def _broker(request: Any) -> NodeId:
-    return NodeId(request.broker_id)
 
 
 def _static_texts(around: Surroundings) -> tuple[Mapping[str, str]]:
@@ -98,22 +109,15 @@ def _static_texts(around: Surroundings) -> tuple[Mapping[str, str]]:
 RULES: Mapping[int, Rule] = MappingProxyType(
     {
         # What brokers and controllers say of themselves
-        ApiKey.BROKER_REGISTRATION: Rule(_register_broker, session_of=_broker),
-        ApiKey.BROKER_HEARTBEAT: Rule(
-            lambda image, request, _: heartbeat(image, request),
-            session_of=_broker,
-            keeps_session=lambda request: not request.want_shut_down,
-        ),
-        ApiKey.UNREGISTER_BROKER: Rule(
-            lambda image, request, _: unregister_broker(image, request), session_of=_broker, keeps_session=lambda _: False
-        ),
+        ApiKey.BROKER_REGISTRATION: Rule(_register_broker),
+        ApiKey.UNREGISTER_BROKER: Rule(lambda image, request, around: unregister_broker(around.partitions(image), request)),
         ApiKey.CONTROLLER_REGISTRATION: _on_demand("controllers", "register_controller"),
         ApiKey.ALLOCATE_PRODUCER_IDS: _on_demand("producer_ids", "allocate_producer_ids"),
         # Partitions
-        ApiKey.ALTER_PARTITION: _on_demand("alter_partition", "alter_partition"),
-        ApiKey.ASSIGN_REPLICAS_TO_DIRS: _on_demand("directories", "assign_replicas"),
-        ApiKey.ELECT_LEADERS: _on_demand("elections", "elect_leaders"),
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: _on_demand("reassignments", "alter_partition_reassignments"),
+        ApiKey.ALTER_PARTITION: _on_partitions("alter_partition", "alter_partition"),
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: _on_partitions("directories", "assign_replicas"),
+        ApiKey.ELECT_LEADERS: _on_partitions("elections", "elect_leaders"),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: _on_partitions("reassignments", "alter_partition_reassignments"),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: Rule(_list_reassignments),
         # Topics
         ApiKey.CREATE_TOPICS: Rule(lambda image, request, around: create_topics(image, request, around.topic_rules)),
@@ -122,7 +126,7 @@ RULES: Mapping[int, Rule] = MappingProxyType(
         # Configuration and features
         ApiKey.ALTER_CONFIGS: _on_demand("configs", "alter_configs", _static_texts),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: _on_demand("configs", "incremental_alter_configs", _static_texts),
-        ApiKey.UPDATE_FEATURES: _on_demand("feature_levels", "update_features"),
+        ApiKey.UPDATE_FEATURES: _on_demand("feature_levels", "update_features", _static_texts),
     }
 )
 """The rows by the API key of the request."""

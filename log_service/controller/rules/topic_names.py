@@ -1,16 +1,12 @@
-"""Which names topics may have.
+"""Whether a new topic may have its name.
 
-Decides by Kafka's rules: letters, digits, dot, underscore and dash, at most 249 of them, because a partition's directory is named after its
-topic; and no two names that differ only in dots and underscores, because metrics write both as an underscore.
+Decides by Kafka's rules: the name is one that a topic can have, and no two names differ only in dots and underscores, because metrics write
+both as an underscore.
 """
 
-import re
-
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.topic_names import topic_name_fault
 from log_service.metadata.image import TopicsImage, colliding_key
-
-MAX_NAME_LENGTH = 249
-NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def validate_topic_name(name: str) -> None:
@@ -19,17 +15,9 @@ def validate_topic_name(name: str) -> None:
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION.
     """
-    if not name:
-        fault = "a topic's name must not be empty"
-    elif name in {".", ".."}:
-        fault = f"a topic must not be named {name!r}"
-    elif len(name) > MAX_NAME_LENGTH:
-        fault = f"the name has {len(name)} characters, at most {MAX_NAME_LENGTH} are allowed"
-    elif NAME.fullmatch(name) is None:
-        fault = f"{name!r} holds other characters than ASCII letters, digits, '.', '_' and '-'"
-    else:
-        return
-    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    fault = topic_name_fault(name)
+    if fault is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
 
 
 class TakenNames:

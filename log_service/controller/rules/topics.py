@@ -18,9 +18,10 @@ from log_service.config.describe import describe_new_topic
 from log_service.config.resolve import Layers
 from log_service.config.topic import validate_topic_configs
 from log_service.config.views import TopicDefaults
-from log_service.controller.rules.partitions import new_partition, placeable_brokers
+from log_service.controller.rules.partitions import MIN_ISR, new_partition, placeable_brokers
 from log_service.controller.rules.placement import place_replicas
 from log_service.controller.rules.topic_names import TakenNames, validate_topic_name
+from log_service.metadata.features import keeps_eligible_leaders
 from log_service.metadata.image import MetadataImage, ResourceType, TopicImage
 from log_service.metadata.partition import PartitionRegistration, partition_record
 from log_service.protocol.messages.create_topics import (
@@ -37,7 +38,7 @@ from log_service.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord, RemoveTopicRecord, TopicRecord
+from log_service.protocol.stored.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord, RemoveTopicRecord, TopicRecord
 
 UNSET = -1
 
@@ -124,6 +125,8 @@ def _create_topic(image: MetadataImage, topic: CreatableTopic, rules: TopicRules
     records += (
         ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value) for name, value in texts.items()
     )
+    if MIN_ISR in texts and keeps_eligible_leaders(image.features):
+        records.append(ClearElrRecord(topic_name=topic.name))
     records += (partition_record(topic_id, index, partition) for index, partition in enumerate(partitions))
     result = CreatableTopicResult(
         name=topic.name,
@@ -143,13 +146,11 @@ def _placed(image: MetadataImage, topic: CreatableTopic, defaults: TopicDefaults
     if topic.replication_factor == 0 or topic.replication_factor < UNSET:
         text = f"a replication factor cannot be {topic.replication_factor}; ask for at least 1, or -1 for the default"
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
-    active, fenced = placeable_brokers(image)
     placed = place_replicas(
-        active,
-        fenced,
+        placeable_brokers(image),
         partition_count=_count_or(topic.num_partitions, defaults.partition_count),
         replication_factor=_count_or(topic.replication_factor, defaults.replication_factor),
-        first_broker=topic_id.int,
+        seed=topic_id.int,
     )
     return [registered(image, replicas, index) for index, replicas in enumerate(placed)]
 

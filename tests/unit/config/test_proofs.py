@@ -24,7 +24,8 @@ CLEANER = "unit/storage/cleaner/test_cleaner.py"
 COMPACTION = "unit/storage/cleaner/test_compaction.py"
 LISTENERS = "unit/broker/test_listeners.py"
 FILE = "unit/config/test_server_properties.py"
-REFUSED = (FILE, "test_what_cannot_be_honoured_is_refused_by_name")
+QUORUM = "unit/config/test_quorum.py"
+TIMES_OF_QUORUM = (QUORUM, "test_times_and_sizes_of_the_quorum_reach_their_view")
 TOLD = (BROKERS, "test_node_id_rack_and_cluster_id_are_told")
 ADDRESSES = (LISTENERS, "test_a_client_is_told_the_addresses_of_the_listener_it_came_through")
 LIVE_CLEANER = (RESOURCES, "test_the_cleaner_is_told_at_once_what_changes")
@@ -32,9 +33,18 @@ DIRECTORIES = (BROKERS, "test_log_dirs_metadata_log_dir_and_log_dir_hold_the_fil
 KEPT_FROM_CLEANING = (RESOURCES, "test_what_keeps_the_cleaner_from_cleaning")
 COUNTS = (BROKERS, "test_limits_of_connections")
 OFFSETS_TOPIC = (BROKERS, "test_the_topic_of_groups_is_made_as_configured")
+REPLICATION = "unit/replication/test_replication_keys.py"
+THROTTLES = "unit/replication/test_throttles.py"
+MEMBERSHIP = ("unit/broker/test_membership_of_a_broker.py", "test_keys_of_membership_and_elections_reach_their_view")
+DEATHS = "unit/broker/test_cluster_deaths.py"
 CHECKPOINTS = (LOGS, "test_checkpoints_are_written_in_their_intervals")
 
 PROOFS = {
+    "auto.leader.rebalance.enable": MEMBERSHIP,
+    "initial.broker.registration.timeout.ms": MEMBERSHIP,
+    "leader.imbalance.check.interval.seconds": MEMBERSHIP,
+    "log.dir.failure.timeout.ms": MEMBERSHIP,
+    "unclean.leader.election.interval.ms": MEMBERSHIP,
     "advertised.listeners": ADDRESSES,
     "auto.create.topics.enable": (BROKERS, "test_auto_create_topics_enable_and_num_partitions"),
     "broker.heartbeat.interval.ms": (BROKERS, "test_a_broker_that_is_not_heard_of_is_fenced"),
@@ -47,8 +57,16 @@ PROOFS = {
     "compression.zstd.level": (LOGS, "test_levels_of_compression_act_in_the_file_and_live"),
     "connections.max.idle.ms": (BROKERS, "test_connections_max_idle_ms"),
     "controller.listener.names": (LISTENERS, "test_the_controllers_listener_answers_admin_clients_alone"),
-    "controller.quorum.bootstrap.servers": REFUSED,
-    "controller.quorum.voters": REFUSED,
+    "controller.quorum.auto.join.enable": TIMES_OF_QUORUM,
+    "controller.quorum.bootstrap.servers": (QUORUM, "test_servers_whose_ids_are_not_known_are_numbered_as_kafka_numbers_them"),
+    "controller.quorum.election.backoff.max.ms": TIMES_OF_QUORUM,
+    "controller.quorum.election.timeout.ms": TIMES_OF_QUORUM,
+    "controller.quorum.fetch.max.bytes": TIMES_OF_QUORUM,
+    "controller.quorum.fetch.snapshot.max.bytes": TIMES_OF_QUORUM,
+    "controller.quorum.fetch.timeout.ms": TIMES_OF_QUORUM,
+    "controller.quorum.request.timeout.ms": TIMES_OF_QUORUM,
+    "controller.quorum.retry.backoff.ms": TIMES_OF_QUORUM,
+    "controller.quorum.voters": (QUORUM, "test_voters_are_read_in_the_order_of_their_ids"),
     "cordoned.log.dirs": (BROKERS, "test_cordoned_log_dirs_take_no_new_partitions_from_the_file_and_live"),
     "default.replication.factor": (BROKERS, "test_default_replication_factor"),
     "delete.topic.enable": ("unit/broker/test_admin_apis.py", "test_topics_are_not_deleted_where_that_is_switched_off"),
@@ -91,26 +109,39 @@ PROOFS = {
     "metadata.log.max.snapshot.interval.ms": (BROKERS, "test_snapshots_of_the_metadata"),
     "metadata.log.segment.bytes": (RESOURCES, "test_metadata_log_segment_bytes_reaches_the_metadata_log"),
     "metadata.log.segment.ms": (BROKERS, "test_the_metadata_log_rolls_at_its_age"),
+    "metadata.max.idle.interval.ms": TIMES_OF_QUORUM,
     "metrics.listener": (RESOURCES, "test_the_metrics_page_is_where_metrics_listener_says"),
+    "node.death.grace.ms": (DEATHS, "test_without_a_grace_the_session_alone_tells"),
     "node.id": TOLD,
     "num.io.threads": (BROKERS, "test_num_io_threads_changes_live"),
     "num.partitions": (BROKERS, "test_auto_create_topics_enable_and_num_partitions"),
+    "min.insync.replicas": (REPLICATION, "test_min_insync_replicas"),
+    "unclean.leader.election.enable": ("unit/broker/test_cluster_replication.py", "test_unclean_leader_election_enable"),
+    "num.replica.fetchers": (REPLICATION, "test_num_replica_fetchers"),
     "num.recovery.threads.per.data.dir": (
         RESOURCES,
         "test_num_recovery_threads_per_data_dir_is_how_many_logs_are_opened_at_once",
     ),
     "offset.metadata.max.bytes": (BROKERS, "test_offset_metadata_max_bytes"),
+    "offsets.commit.timeout.ms": ("unit/broker/test_group_failover.py", "test_a_commit_that_stays_unsafe_is_given_up_and_may_still_count"),
     "offsets.retention.check.interval.ms": (BROKERS, "test_offsets_retention_minutes_and_its_check_interval"),
     "offsets.retention.minutes": (BROKERS, "test_offsets_retention_minutes_and_its_check_interval"),
     "offsets.topic.compression.codec": OFFSETS_TOPIC,
     "offsets.topic.num.partitions": OFFSETS_TOPIC,
     "offsets.topic.replication.factor": (BROKERS, "test_offsets_topic_replication_factor_has_to_be_reachable"),
     "offsets.topic.segment.bytes": OFFSETS_TOPIC,
-    "process.roles": REFUSED,
+    "process.roles": (QUORUM, "test_a_controller_without_a_broker_has_no_listener_for_clients"),
     "producer.id.expiration.check.interval.ms": (BROKERS, "test_producer_id_expiration_ms_and_its_check_interval"),
     "producer.id.expiration.ms": (BROKERS, "test_producer_id_expiration_ms_and_its_check_interval"),
     "queued.max.request.bytes": (RESOURCES, "test_queued_max_request_bytes_lets_large_requests_wait_for_each_other"),
+    "replica.fetch.backoff.ms": (REPLICATION, "test_replica_fetch_backoff_ms"),
+    "replica.fetch.max.bytes": (REPLICATION, "test_replica_fetch_max_bytes"),
+    "replica.fetch.min.bytes": (REPLICATION, "test_replica_fetch_min_bytes"),
+    "replica.fetch.response.max.bytes": (REPLICATION, "test_replica_fetch_response_max_bytes"),
+    "replica.fetch.wait.max.ms": (REPLICATION, "test_replica_fetch_wait_max_ms"),
+    "replica.lag.time.max.ms": (REPLICATION, "test_replica_lag_time_max_ms"),
     "replica.high.watermark.checkpoint.interval.ms": CHECKPOINTS,
+    "replica.selector.class": ("unit/replication/test_nearest_replicas.py", "test_a_consumer_is_sent_to_the_replica_in_its_rack"),
     "security.inter.broker.protocol": ("unit/config/test_listeners.py", "test_a_listener_that_cannot_be_is_refused_by_name"),
     "socket.listen.backlog.size": (RESOURCES, "test_socket_listen_backlog_size_bounds_who_waits_to_be_accepted"),
     "socket.receive.buffer.bytes": (RESOURCES, "test_buffers_of_sockets_have_the_size_that_the_file_says"),
@@ -124,9 +155,13 @@ PROOFS_OF_TOPIC_KEYS = {
     "compression.lz4.level": (LOGS, "test_levels_of_compression_are_a_topics_own"),
     "compression.zstd.level": (LOGS, "test_levels_of_compression_are_a_topics_own"),
     "delete.retention.ms": (RESOURCES, "test_delete_retention_ms_of_a_topic_reaches_its_log"),
+    "follower.replication.throttled.replicas": (THROTTLES, "test_a_follower_that_lags_fetches_no_faster_than_its_rate"),
+    "leader.replication.throttled.replicas": (THROTTLES, "test_a_leader_gives_a_follower_out_of_sync_no_more_than_its_rate"),
     "max.compaction.lag.ms": TOPICS_CLEANER,
     "min.cleanable.dirty.ratio": TOPICS_CLEANER,
     "min.compaction.lag.ms": TOPICS_CLEANER,
+    "min.insync.replicas": (REPLICATION, "test_min_insync_replicas"),
+    "unclean.leader.election.enable": ("unit/broker/test_cluster_replication.py", "test_unclean_leader_election_enable"),
     "remote.storage.enable": ("unit/config/test_topic_config.py", "test_a_value_that_a_topic_cannot_have_is_invalid_config"),
 }
 

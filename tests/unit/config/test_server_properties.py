@@ -167,13 +167,8 @@ def test_a_single_voter_that_is_this_node_is_accepted() -> None:
         ("", "node.id is missing"),
         ("node.id=one", "node.id"),
         ("node.id=-1", "at least 0"),
-        ("node.id=1\nprocess.roles=controller", "lacks broker"),
-        ("node.id=1\nprocess.roles=broker", "lacks controller"),
         ("node.id=1\nprocess.roles=broker,dancer", "dancer"),
-        ("node.id=1\ncontroller.quorum.voters=1@a:1,2@b:2", "several voters"),
-        ("node.id=1\ncontroller.quorum.bootstrap.servers=a:1,b:2", "several voters"),
         ("node.id=1\ncontroller.quorum.voters=2@a:1", "names node 2, but this is node 1"),
-        ("node.id=1\ncontroller.quorum.voters=a:1", "not id@host:port"),
         ("node.id=1\nauthorizer.class.name=org.example.Authorizer", "access control"),
         ("node.id=1\nremote.log.storage.system.enable=true", "remote storage"),
         ("node.id=1\nlog.dirs=a,a", "twice"),
@@ -216,3 +211,8 @@ def test_keys_without_meaning_are_named_in_one_warning_when_they_are_set_to_some
 def test_what_is_not_there_and_what_is_no_value_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(text.partition("=")[0].rpartition(".name.plaintext.")[2])):
         parse_server_properties(f"node.id=1\n{text}")
+
+
+def test_a_replica_selector_of_java_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigError, match=r"replica\.selector\.class is 'com\.example\.Mine'; it must be one of RackAware"):
+        parse_server_properties({"node.id": "1", "replica.selector.class": "com.example.Mine"})

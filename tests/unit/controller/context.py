@@ -1,6 +1,7 @@
 """A controller without a log: what it decides is replayed at once, as if every append went well."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -67,7 +68,13 @@ def new_topic(
 class ControllerContext:
     """A controller, a clock that only moves when told, and the records that were written."""
 
-    def __init__(self, *, defaults: TopicDefaults | None = None, static_texts: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        defaults: TopicDefaults | None = None,
+        static_texts: Mapping[str, str] | None = None,
+        bootstrap: Sequence[MetadataRecord] = (),
+    ) -> None:
         ids = count(1000)
         self.config = ControllerConfig(
             node_id=NodeId(OWN_NODE), cluster_id=CLUSTER, topics=defaults or TopicDefaults(), static_texts=static_texts or {}
@@ -76,7 +83,7 @@ class ControllerContext:
         self.now_ms = 0
         self.records: list[MetadataRecord] = []
         self.timers: dict[Any, int] = {}
-        self.perform(lambda decision: self.controller.activate((), decision))
+        self.perform(lambda decision: self.controller.activate(bootstrap, decision))
 
     # Brokers
 
@@ -106,6 +113,11 @@ class ControllerContext:
             self.register(node_id, incarnation=incarnation)
             self.beat(node_id)
         return self
+
+    def leave(self, node_id: int = OWN_NODE) -> None:
+        """Stop a broker in order: it says so until it may."""
+        while not self.beat(node_id, want_shut_down=True).should_shut_down:
+            pass
 
     def pass_ms(self, duration_ms: int) -> None:
         """Move the clock and fire what became due."""
@@ -190,9 +202,10 @@ class ControllerContext:
     def is_fenced(self, node_id: int = OWN_NODE) -> bool:
         return self.controller.image.cluster.brokers[NodeId(node_id)].is_fenced
 
-    def new_epoch(self) -> "ControllerContext":
+    def new_epoch(self, **config: Any) -> "ControllerContext":
         """Have another controller begin to lead, which knows what the log holds and nothing else."""
         self.timers.clear()
+        self.config = replace(self.config, **config)
         self.controller = Controller(self.config, self.controller.image, LeaderEpoch(1), lambda: UUID(int=1))
         self.perform(lambda decision: self.controller.activate((), decision))
         return self

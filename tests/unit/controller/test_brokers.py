@@ -21,7 +21,7 @@ from log_service.protocol.stored.metadata_records import (
     TopicRecord,
 )
 from log_service.state_machine.decision import Decision, ReplayContext
-from tests.unit.controller.context import CLUSTER, ControllerContext
+from tests.unit.controller.context import CLUSTER, ControllerContext, new_topic
 
 SESSION_MS = 9_000
 
@@ -118,16 +118,20 @@ def test_a_second_process_under_a_live_brokers_number_is_refused() -> None:
     context.register(2, incarnation=9)
 
 
-def test_the_same_process_may_register_again() -> None:
+def test_the_same_process_that_registers_again_keeps_its_epoch_and_what_it_leads() -> None:
     context = ControllerContext().start(1, 2)
-    assert context.register(2) > context.controller.image.cluster.brokers[NodeId(1)].epoch
+    context.create(new_topic("orders", assignments={0: (2, 1)}))
+    epoch = context.controller.image.cluster.brokers[NodeId(2)].epoch
+    assert context.register(2, rack="south") == epoch
+    assert (context.is_fenced(2), context.controller.image.cluster.brokers[NodeId(2)].rack) == (False, "south")
+    assert (context.partition("orders").leader, context.partition("orders").leader_epoch) == (2, 0)
 
 
 def test_a_clean_stop_fences_and_the_next_start_leads_in_a_new_epoch() -> None:
     context = ControllerContext().start()
     context.created("orders", 2)
-    reply = context.beat(want_shut_down=True)
-    assert (reply.should_shut_down, context.is_fenced()) == (True, True)
+    context.leave()
+    assert context.is_fenced()
     assert (context.partition("orders").leader, context.partition("orders").isr) == (-1, (1,))
     context.start(incarnation=2)
     assert [(context.partition("orders", index).leader, context.partition("orders", index).leader_epoch) for index in (0, 1)] == [
@@ -147,7 +151,8 @@ def test_after_an_unclean_stop_every_led_partition_begins_a_new_epoch() -> None:
     assert (min(epochs) > 0, leaders) == (True, {1})
     kinds = [type(record) for record in context.records[before:]]
     assert kinds.count(PartitionChangeRecord) == 6
-    assert kinds.count(BrokerRegistrationChangeRecord) == 2
+    assert kinds.count(BrokerRegistrationChangeRecord) == 1
+    assert kinds.index(RegisterBrokerRecord) == 3, "what the process before led is given up first"
 
 
 def test_a_silent_broker_is_fenced_when_its_session_ends() -> None:
@@ -169,7 +174,7 @@ def test_a_broker_that_is_heard_of_again_is_unfenced_again() -> None:
 def test_leaders_move_to_another_replica_in_sync() -> None:
     context = ControllerContext().start(1, 2)
     context.created("orders", 2, 2)
-    context.beat(2, want_shut_down=True)
+    context.leave(2)
     for partition in context.topic("orders").partitions.values():
         assert (partition.leader, partition.isr) == (1, (1,))
     led_before = [partition.leader_epoch for partition in context.topic("orders").partitions.values()]
@@ -178,17 +183,17 @@ def test_leaders_move_to_another_replica_in_sync() -> None:
 
 def test_a_replica_that_returns_does_not_lead_before_it_is_in_sync() -> None:
     context = ControllerContext().start(1, 2)
-    context.created("orders", 1, 2)
-    context.beat(1, want_shut_down=True)
+    context.create(new_topic("orders", assignments={0: (1, 2)}))
+    context.leave(1)
     context.start(1, incarnation=2)
     assert (context.partition("orders").leader, context.partition("orders").isr) == (2, (2,))
 
 
 def test_the_last_replica_in_sync_is_waited_for() -> None:
     context = ControllerContext().start(1, 2)
-    context.created("orders", 1, 2)
-    context.beat(1, want_shut_down=True)
-    context.beat(2, want_shut_down=True)
+    context.create(new_topic("orders", assignments={0: (1, 2)}))
+    context.leave(1)
+    context.leave(2)
     assert (context.partition("orders").leader, context.partition("orders").isr) == (-1, (2,))
     context.start(1, incarnation=2)
     assert context.partition("orders").leader == -1
@@ -202,8 +207,21 @@ def test_brokers_that_count_as_alive_get_one_session_from_a_new_controller() -> 
     with pytest.raises(KafkaError) as raised:
         context.register(2, incarnation=9)
     assert refusal(raised) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    context.pass_ms(SESSION_MS)
+    context.pass_ms(SESSION_MS - 1)
+    context.beat(1)
+    context.pass_ms(1)
     assert (context.is_fenced(1), context.is_fenced(2)) == (False, True)
+
+
+def test_the_next_process_of_the_controllers_own_node_is_no_duplicate() -> None:
+    """Its directories are locked: when a node's controller begins, what the metadata shows of its broker is the process before."""
+    context = ControllerContext().start(1, 2)
+    context.new_epoch()
+    context.register(1, incarnation=9)
+    context.beat(1)
+    with pytest.raises(KafkaError) as raised:
+        context.register(1, incarnation=10)
+    assert refusal(raised) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
 def test_producer_ids_come_in_blocks_that_no_other_broker_gets() -> None:

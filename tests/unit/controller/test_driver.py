@@ -51,7 +51,14 @@ class Process:
         self.loader = MetadataLoader()
         self.raft.subscribe(self.loader)
         config = ControllerConfig(node_id=NODE, cluster_id=self.cluster_id)
-        self.controller = ControllerDriver(self.env, self.raft, self.timers, config)
+        self.controller = ControllerDriver(
+            self.env,
+            self.raft,
+            self.timers,
+            config,
+            image=lambda: self.loader.image,
+            bootstrap=read_bootstrap_records(machine.files, DIRECTORY),
+        )
         self.broker_epoch = BrokerEpoch(-1)
 
     @property
@@ -93,7 +100,6 @@ async def started(machine: Machine) -> AsyncIterator[Process]:
     await process.raft.open()
     async with trio.open_nursery() as nursery:
         await nursery.start(process.raft.run, lambda: snapshot_records(process.image))
-        await process.controller.activate(process.image, read_bootstrap_records(machine.files, DIRECTORY))
         await process.register()
         assert await process.beat() is False
         yield process

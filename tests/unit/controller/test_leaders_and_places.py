@@ -71,7 +71,7 @@ def placed(partition: PartitionRegistration) -> tuple[tuple[int, ...], tuple[int
 
 def test_the_preferred_leader_gets_its_partition_back() -> None:
     context = cluster()
-    context.beat(1, want_shut_down=True)
+    context.leave(1)
     assert context.partition("a").leader == 2
     context.start(1, incarnation=2)
     assert elect(context) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "it is not in sync yet"
@@ -84,8 +84,8 @@ def test_the_preferred_leader_gets_its_partition_back() -> None:
 def test_an_unclean_election_is_for_partitions_without_leader() -> None:
     context = cluster()
     assert elect(context, UNCLEAN) is ErrorCode.ELECTION_NOT_NEEDED
-    context.beat(2, want_shut_down=True)
-    context.beat(1, want_shut_down=True)
+    context.leave(2)
+    context.leave(1)
     assert not context.partition("a").has_leader
     assert elect(context, UNCLEAN) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     context.start(2, incarnation=2)
@@ -177,14 +177,14 @@ def test_a_partition_stays_where_it_is_told_to_be() -> None:
 
 
 def assign(context: ControllerContext, *, broker_id: int = 1, topic_id: UUID | None = None, partition: int = 0, **fields: Any) -> ErrorCode:
-    """Say that a replica is in directory 77, and return the partition's error."""
+    """Say that a replica is in a directory, 77 unless it is given, and return the partition's error."""
     known = context.controller.image.cluster.brokers.get(NodeId(broker_id))
     one = RequestPartitionData(partition_index=partition)
     topic = RequestTopicData(topic_id=topic_id or context.topic("a").topic_id, partitions=[one])
     request = AssignReplicasToDirsRequest(
         broker_id=broker_id,
         broker_epoch=fields.pop("broker_epoch", known.epoch if known else 0),
-        directories=[RequestDirectoryData(id=UUID(int=77), topics=[topic])],
+        directories=[RequestDirectoryData(id=fields.pop("directory_id", UUID(int=77)), topics=[topic])],
     )
     response = context.ask(request)
     return ErrorCode(response.directories[0].topics[0].partitions[0].error_code)
@@ -197,6 +197,15 @@ def test_a_broker_tells_where_its_replica_is() -> None:
     count = len(context.records)
     assign(context)
     assert len(context.records) == count
+
+
+def test_a_replica_that_is_told_to_be_in_a_directory_that_is_there_leads_at_once() -> None:
+    """The broker has a new disk: the directory of before is gone, and with it the leader, until the broker says where the replica is."""
+    context = cluster()
+    change(context, isr=[1], leader=-1, directories=[UUID(int=999), UUID(int=502)])
+    assert elect(context) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assign(context, directory_id=context.controller.image.cluster.brokers[NodeId(1)].log_dirs[0])
+    assert (context.partition("a").leader, context.partition("a").isr) == (1, (1,))
 
 
 @pytest.mark.parametrize("fields", [{"broker_epoch": 10**6}, {"broker_id": 9}], ids=str)

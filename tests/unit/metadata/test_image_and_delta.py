@@ -5,10 +5,11 @@ from uuid import UUID
 
 import pytest
 
+from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.errors import MetadataError
 from log_service.metadata.image import EMPTY_IMAGE, ResourceType
-from log_service.metadata.partition import NO_LEADER
+from log_service.metadata.partition import LOST_DIRECTORY, MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY, PartitionRegistration
 from log_service.protocol.stored.metadata_records import (
     AbortTransactionRecord,
     BrokerRegistrationChangeRecord,
@@ -90,6 +91,39 @@ def test_changes_of_one_partition_in_one_delta_add_up() -> None:
 def test_a_partition_without_a_leader_says_so() -> None:
     image = image_of(*topic("orders", 1), PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, leader=NO_LEADER))
     assert not image.topics.by_name["orders"].partitions[0].has_leader
+
+
+def test_a_partition_knows_the_log_directory_of_each_replica() -> None:
+    first, second, third = NodeId(1), NodeId(2), NodeId(3)
+    known = PartitionRegistration(
+        replicas=(first, second),
+        isr=(first,),
+        leader=first,
+        leader_epoch=LeaderEpoch(0),
+        partition_epoch=PartitionEpoch(0),
+        directories=(DIRECTORY, LOST_DIRECTORY),
+    )
+    assert [known.directory_of(node_id) for node_id in (first, second, third)] == [DIRECTORY, LOST_DIRECTORY, None]
+    assert replace(known, directories=()).directory_of(second) == MIGRATING_DIRECTORY
+
+
+@pytest.mark.parametrize(
+    ("directory_id", "is_online"),
+    [(DIRECTORY, True), (UUID(int=777), False), (UNASSIGNED_DIRECTORY, True), (MIGRATING_DIRECTORY, True), (LOST_DIRECTORY, False)],
+)
+def test_a_broker_can_serve_a_replica_in_a_directory_that_it_has_and_in_one_that_is_not_chosen(
+    directory_id: UUID, *, is_online: bool
+) -> None:
+    registered = image_of(broker()).cluster.brokers[NODE_1]
+    assert replace(registered, log_dirs=(DIRECTORY,)).has_online(directory_id) is is_online
+    assert replace(registered, log_dirs=()).has_online(directory_id) is (directory_id != LOST_DIRECTORY)
+
+
+def test_a_broker_is_active_unless_it_is_fenced_or_leaves() -> None:
+    registered = image_of(broker()).cluster.brokers[NODE_1]
+    assert replace(registered, is_fenced=False).is_active
+    assert not replace(registered, is_fenced=True).is_active
+    assert not replace(registered, is_fenced=False, is_in_controlled_shutdown=True).is_active
 
 
 def test_a_delta_tells_what_is_new_and_what_changed() -> None:

@@ -1,0 +1,69 @@
+"""The keys of Kafka's server properties about the metadata quorum: who is in it, and its times and sizes.
+
+Decides names, types, defaults and bounds; ``config.quorum`` decides what a combination means. The defaults are Kafka's: voters of both
+products in one quorum must agree on what is late.
+"""
+
+import re
+
+from log_service.config.definition import BOOLEAN, INT, ConfigKey, ConfigType, Importance, Validator, Value, at_least
+
+VOTER = re.compile(r"(?P<id>\d{1,10})@(?P<host>.+):(?P<port>\d{1,5})")
+BOOTSTRAP_SERVER = re.compile(r"(?P<host>.+):(?P<port>\d{1,5})")
+
+
+def _each(pattern: re.Pattern[str], shape: str) -> Validator:
+    """Accept lists whose every item has a shape."""
+
+    def validate(value: Value) -> str | None:
+        assert isinstance(value, tuple)
+        strange = [item for item in value if not pattern.fullmatch(item)]
+        return f"it names {strange[0]!r}, which is not {shape}" if strange else None
+
+    return validate
+
+
+def _number(name: str, default: str, lowest: int, documentation: str, reason: str) -> ConfigKey:
+    return ConfigKey(name=name, type=INT, default=default, documentation=documentation, reason=reason, validator=at_least(lowest))
+
+
+QUORUM_KEYS = (
+    ConfigKey(
+        name="controller.quorum.voters",
+        type=ConfigType.LIST,
+        default="",
+        documentation="Voters of the metadata quorum, id@host:port, the same on every node; not used once the metadata names them.",
+        reason="this node alone is the quorum",
+        validator=_each(VOTER, "id@host:port"),
+        importance=Importance.HIGH,
+    ),
+    ConfigKey(
+        name="controller.quorum.bootstrap.servers",
+        type=ConfigType.LIST,
+        default="",
+        documentation="Controllers that a node asks who leads the metadata quorum, host:port.",
+        reason="this node alone is the quorum",
+        validator=_each(BOOTSTRAP_SERVER, "host:port"),
+        importance=Importance.HIGH,
+    ),
+    _number("controller.quorum.election.timeout.ms", "1000", 0, "A voter that knows no leader waits between one and two times this "
+            "before it stands for election.", "as in Apache Kafka"),
+    _number("controller.quorum.fetch.timeout.ms", "2000", 0, "A voter whose leader is silent for so long stands for election; a leader "
+            "without a majority for one and a half times this resigns.", "as in Apache Kafka"),
+    _number("controller.quorum.election.backoff.max.ms", "1000", 0, "The longest wait before an election where a leader has resigned.",
+            "as in Apache Kafka"),
+    _number("controller.quorum.request.timeout.ms", "2000", 0, "How long a request to another controller may take.",
+            "as in Apache Kafka"),
+    _number("controller.quorum.retry.backoff.ms", "20", 0, "How long a controller that failed is left alone.", "as in Apache Kafka"),
+    _number("controller.quorum.fetch.max.bytes", "1048576", 1, "Bytes of metadata in one response.", "as in Apache Kafka"),
+    _number("controller.quorum.fetch.snapshot.max.bytes", "1048576", 1, "Bytes of a snapshot in one response.", "as in Apache Kafka"),
+    ConfigKey(
+        name="controller.quorum.auto.join.enable",
+        type=BOOLEAN,
+        default="false",
+        documentation="Whether a controller that is no voter asks to become one; needs kraft.version 1.",
+        reason="as in Apache Kafka",
+    ),
+    _number("metadata.max.idle.interval.ms", "500", 0, "How often the active controller of a quorum of several writes a record that says "
+            "nothing, so that all nodes know that they are up to date; 0 is never.", "as in Apache Kafka"),
+)  # fmt: skip

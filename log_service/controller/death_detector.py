@@ -1,0 +1,122 @@
+"""Finds out at once that a broker has died: watches the connections of heartbeats, and probes brokers whose connection has ended.
+
+Decides nothing: ``death_watch`` says when to probe and when to fence. Here are the probes, and a task for each suspected broker. A probe
+connects to all addresses that the broker has registered; one connection that gets a response to ApiVersions ends it. It knows no TLS and no
+login: any byte that comes back is a response.
+
+Invariants: what this controller suspected in an earlier epoch is forgotten with that epoch; a probe takes a bounded time.
+"""
+
+import errno
+import logging
+from collections.abc import Callable, Iterable
+
+import trio
+
+from log_service.common.env import NodeEnv
+from log_service.common.types import BrokerEpoch, NodeId
+from log_service.controller.death_watch import Action, DeathWatch, Fence, Finding, Probe
+from log_service.metadata.image import BrokerRegistration, Endpoint, MetadataImage
+from log_service.protocol.api_versions import ApiKey
+from log_service.protocol.frames import RequestHeader, encode_request
+from log_service.protocol.messages.api_versions import ApiVersionsRequest
+
+PROBE_TIMEOUT_MS = 1_000
+CLIENT_ID = "controller-probe"
+
+logger = logging.getLogger(__name__)
+
+
+class DeathDetector:
+    """The brokers' connections as the controller of this node sees them. ``fence`` is called with a broker that is dead."""
+
+    def __init__(
+        self,
+        env: NodeEnv,
+        nursery: trio.Nursery,
+        *,
+        own_id: NodeId,
+        grace_ms: int,
+        image: Callable[[], MetadataImage],
+        fence: Callable[[NodeId, BrokerEpoch], None],
+    ) -> None:
+        self._env = env
+        self._nursery = nursery
+        self._own_id = own_id
+        self._grace_ms = grace_ms
+        self._image = image
+        self._fence = fence
+        self._watch = DeathWatch(grace_ms)
+
+    def __repr__(self) -> str:
+        return f"<DeathDetector of={self._own_id} {self._watch!r}>"
+
+    def begin_epoch(self) -> None:
+        """Forget what was suspected, and look after every broker that the metadata shows alive: none of them has a connection to here."""
+        self._watch = DeathWatch(self._grace_ms)
+        for broker in self._image().cluster.unfenced():
+            if broker.node_id != self._own_id:
+                self._perform(self._watch, broker.node_id, broker.epoch, self._watch.suspect(broker.node_id, broker.epoch))
+
+    def hear_of(self, node_id: NodeId, epoch: BrokerEpoch, connection_id: int) -> Callable[[], None] | None:
+        """Take note of a heartbeat, and return what to call when its connection has ended; None where it is not a registered broker's."""
+        if self._registered(node_id, epoch) is None or node_id == self._own_id:
+            return None
+        watch = self._watch
+        watch.heard_of(node_id, epoch, connection_id)
+
+        def on_closed() -> None:
+            if watch is self._watch:
+                self._perform(watch, node_id, epoch, watch.connection_ended(node_id, epoch, connection_id))
+
+        return on_closed
+
+    def _registered(self, node_id: NodeId, epoch: BrokerEpoch) -> BrokerRegistration | None:
+        broker = self._image().cluster.brokers.get(node_id)
+        return broker if broker is not None and broker.epoch == epoch else None
+
+    def _perform(self, watch: DeathWatch, node_id: NodeId, epoch: BrokerEpoch, action: Action) -> None:
+        if action is not None:
+            self._nursery.start_soon(self._examine, watch, node_id, epoch, action)
+
+    async def _examine(self, watch: DeathWatch, node_id: NodeId, epoch: BrokerEpoch, action: Action) -> None:
+        """Probe a broker until it is dead, or is suspected no more."""
+        while isinstance(action, Probe):
+            await trio.sleep(action.pause_ms / 1_000)
+            broker = self._registered(node_id, epoch)
+            if watch is not self._watch or broker is None or not watch.is_suspected(node_id, epoch):
+                return
+            finding = await probe(self._env, broker.endpoints.values())
+            if watch is not self._watch:
+                return
+            action = watch.probed(node_id, epoch, finding, self._env.clock.monotonic_ms())
+        if isinstance(action, Fence):
+            self._fence(node_id, epoch)
+
+
+async def probe(env: NodeEnv, endpoints: Iterable[Endpoint]) -> Finding:
+    """Find out whether a process listens at any of these addresses."""
+    findings = set()
+    for endpoint in endpoints:
+        finding = await _probe_one(env, endpoint)
+        if finding is not Finding.REFUSED:
+            return finding
+        findings.add(finding)
+    return Finding.REFUSED if findings else Finding.UNKNOWN
+
+
+async def _probe_one(env: NodeEnv, endpoint: Endpoint) -> Finding:
+    header = RequestHeader(ApiKey.API_VERSIONS, 0, 0, CLIENT_ID)
+    with trio.move_on_after(PROBE_TIMEOUT_MS / 1_000):
+        try:
+            connection = await env.network.connect(endpoint.host, endpoint.port)
+        except OSError as error:
+            return Finding.REFUSED if error.errno == errno.ECONNREFUSED else Finding.UNKNOWN
+        try:
+            await connection.send_gathered([b"".join(encode_request(header, ApiVersionsRequest()))])  # type: ignore[arg-type]  # no file slices
+            return Finding.RESPONDED if await connection.receive_into(bytearray(64)) else Finding.BROKEN_OFF
+        except OSError:
+            return Finding.BROKEN_OFF
+        finally:
+            connection.close()
+    return Finding.UNKNOWN

@@ -1,0 +1,216 @@
+"""One change of one partition: the only place where a record about leaders, in-sync sets and replicas of an existing partition is made.
+
+A rule says in a ``Target`` what it wants of the partition. This module ends a reassignment that has become complete, counts the eligible
+leader replicas, elects a leader, and returns the record of all that, or None where nothing changes. It knows one partition, no cluster: who
+may lead is an argument.
+
+Eligible leader replicas (ELR, KIP-966) left the in-sync set while it was smaller than ``min_isr``. The high watermark does not move then,
+so that they hold every committed record, and may lead once the in-sync set is empty. A broker that stopped uncleanly may have lost records,
+and leaves both sets.
+
+Invariants: a leader is in the in-sync set after the change, or there is none; the in-sync set and the ELR share no member; the leader epoch
+rises with a new leader and when a replica leaves the partition, and only then; the last known leader is kept while there is no leader.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from uuid import UUID
+
+from log_service.common.types import NodeId
+from log_service.metadata.partition import NO_LEADER, PartitionRegistration
+from log_service.protocol.stored.metadata_records import PartitionChangeRecord
+
+RECOVERED, RECOVERING = 0, 1
+NO_CHANGE = PartitionChangeRecord()
+
+
+class Election(Enum):
+    """Who may become leader. ``UNCLEAN`` loses records where no replica has them all; ``PREFERRED`` tries the first replica first."""
+
+    PREFERRED = auto()
+    CLEAN = auto()
+    UNCLEAN = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPolicy:
+    """What holds for the partitions of a topic: how many replicas have to be in sync, whether ELR are kept, and who may lead."""
+
+    min_isr: int
+    keeps_eligible: bool
+    election: Election = Election.CLEAN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a partition shall be like. ``directories`` names the log directories of replicas that are elsewhere by now.
+
+    ``unclean_shutdown`` is the broker that has just stopped without writing everything down.
+    """
+
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
+    recovery_state: int = RECOVERED
+    directories: Mapping[NodeId, UUID] = field(default_factory=dict)
+    unclean_shutdown: NodeId | None = None
+
+
+def unchanged(partition: PartitionRegistration, **changes: object) -> Target:
+    """Return the target that is the partition as it is, but for ``changes``."""
+    fields: dict[str, object] = {
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "adding": partition.adding_replicas,
+        "removing": partition.removing_replicas,
+        "recovery_state": partition.leader_recovery_state,
+    }
+    return Target(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class _Elected:
+    leader: NodeId
+    is_unclean: bool = False
+
+
+def change_of(
+    partition: PartitionRegistration,
+    target: Target,
+    policy: PartitionPolicy,
+    *,
+    may_lead: Callable[[NodeId], bool],
+    default_directory: Callable[[NodeId], UUID],
+    observers: frozenset[int] = frozenset(),
+) -> PartitionChangeRecord | None:
+    """Return the record from the partition as it is to ``target``, without its name; None where nothing changes."""
+    placement = finished_if_done(target, observers)
+    isr = placement.isr
+    eligible = _eligible(partition, placement, target.unclean_shutdown, policy) if policy.keeps_eligible else ()
+    elected = _elect(partition, placement, eligible, policy, may_lead)
+    record = PartitionChangeRecord()
+    recovery_state = target.recovery_state
+    if elected.leader != partition.leader:
+        record.leader = elected.leader
+        if elected.is_unclean:
+            isr, eligible, recovery_state = (elected.leader,), (), RECOVERING
+    elif not set(partition.replicas) <= set(placement.replicas):
+        record.leader = partition.leader  # the same leader begins an epoch, which ends what it sends to replicas that leave
+    if elected.leader in eligible:
+        isr, eligible = (elected.leader,), tuple(node_id for node_id in eligible if node_id != elected.leader)
+    if recovery_state != partition.leader_recovery_state:
+        record.leader_recovery_state = recovery_state
+    _note_isr(record, partition, isr, eligible, policy)
+    _note_placement(record, partition, placement, target.directories, default_directory)
+    return None if record == NO_CHANGE else record
+
+
+# Reassignments
+
+
+def finished_if_done(target: Target, observers: frozenset[int] = frozenset()) -> Target:
+    """Return where a reassignment ends if it is complete by now, else the target as it is (KIP-455).
+
+    It is complete once every added replica is in sync, and one that stays is; where the factor shrinks, once all that stay are in sync.
+    Those of ``observers``, which are never in sync, are not waited for.
+    """
+    if not (target.adding or target.removing):
+        return target
+    staying = tuple(node_id for node_id in target.replicas if node_id not in target.removing)
+    isr = tuple(node_id for node_id in target.isr if node_id not in target.removing)
+    is_shrinking = len(target.adding) < len(target.removing)
+    if (target.removing and not (isr and staying)) or not set(target.adding) - observers <= set(isr):
+        return target
+    if is_shrinking and not set(staying) - observers <= set(isr):
+        return target
+    return Target(replicas=staying, isr=isr)
+
+
+# Eligible leader replicas
+
+
+def _eligible(
+    partition: PartitionRegistration, placement: Target, unclean_shutdown: NodeId | None, policy: PartitionPolicy
+) -> tuple[NodeId, ...]:
+    """Return who holds every committed record without being in sync: all that were in sync since the set became too small."""
+    if len(placement.isr) >= policy.min_isr:
+        return ()
+    candidates = {*partition.eligible_leader_replicas, *partition.isr} - set(placement.isr)
+    return tuple(sorted(node_id for node_id in candidates if node_id in placement.replicas and node_id != unclean_shutdown))
+
+
+# Elections
+
+
+def _elect(
+    partition: PartitionRegistration,
+    placement: Target,
+    eligible: tuple[NodeId, ...],
+    policy: PartitionPolicy,
+    may_lead: Callable[[NodeId], bool],
+) -> _Elected:
+    """Return the leader, the present one where it may stay; ``NO_LEADER`` where no broker that may lead is there."""
+    electable = placement.isr or eligible
+    candidates = (partition.leader, *placement.replicas)
+    if policy.election is Election.PREFERRED:
+        candidates = (placement.replicas[0], *candidates)
+    leader = _first(node_id for node_id in candidates if node_id in electable and may_lead(node_id))
+    if leader is not None:
+        return _Elected(leader)
+    last_known = partition.last_known_elr
+    if policy.keeps_eligible and not electable and len(last_known) == 1 and may_lead(last_known[0]):
+        return _Elected(last_known[0], is_unclean=True)
+    if policy.election is Election.UNCLEAN:
+        leader = _first(filter(may_lead, placement.replicas))
+        if leader is not None:
+            return _Elected(leader, is_unclean=True)
+    return _Elected(NO_LEADER)
+
+
+def _first(node_ids: Iterable[NodeId]) -> NodeId | None:
+    return next(iter(node_ids), None)
+
+
+# The record
+
+
+def _note_isr(
+    record: PartitionChangeRecord,
+    partition: PartitionRegistration,
+    isr: tuple[NodeId, ...],
+    eligible: tuple[NodeId, ...],
+    policy: PartitionPolicy,
+) -> None:
+    """Note the in-sync set, the ELR and the last known leader. Without ELR the last member stays in the set when it is gone."""
+    if isr != partition.isr and (isr or policy.keeps_eligible):
+        record.isr = list(isr)
+    if set(eligible) != set(partition.eligible_leader_replicas):
+        record.eligible_leader_replicas = list(eligible)
+    if not policy.keeps_eligible:
+        return
+    if record.leader == NO_LEADER and partition.has_leader and not partition.last_known_elr:
+        record.last_known_elr = [partition.leader]
+    elif record.leader >= 0 and partition.last_known_elr:
+        record.last_known_elr = []
+
+
+def _note_placement(
+    record: PartitionChangeRecord,
+    partition: PartitionRegistration,
+    placement: Target,
+    moved: Mapping[NodeId, UUID],
+    default_directory: Callable[[NodeId], UUID],
+) -> None:
+    """Note replicas, where they are, and which of them come and go."""
+    known = {**dict(zip(partition.replicas, partition.directories, strict=False)), **moved}
+    directories = [known[node_id] if node_id in known else default_directory(node_id) for node_id in placement.replicas]
+    if tuple(directories) != partition.directories:
+        record.directories = directories
+    if placement.replicas != partition.replicas:
+        record.replicas = list(placement.replicas)
+    if placement.removing != partition.removing_replicas:
+        record.removing_replicas = list(placement.removing)
+    if placement.adding != partition.adding_replicas:
+        record.adding_replicas = list(placement.adding)
