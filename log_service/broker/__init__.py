@@ -8,6 +8,10 @@
   request that failed as a whole is answered. ``node``: what handlers may use.
 - ``metrics``: the metrics page: its families, and the endpoint that serves it.
 - ``handlers``: one module per API, or per family of APIs.
+- ``listeners``: the sockets of one side of the node. ``peers``: its connections to other nodes.
+- ``directory_reports``, ``controller_registration``: what this node tells the active controller of itself, beside ``lifecycle``.
+- ``live``, ``loggers``: what changes while the node runs. ``storage_format``: directories before the first start.
+- ``time_slice``: how long one piece of work may hold up the others.
 - ``fetch_session``, ``cluster_view``, ``auto_creation``, ``producer_ids``: what several handlers share.
 - ``offsets_log``, ``offsets_leadership``: the offsets topic as the group coordinator sees it.
 """

@@ -1,54 +1,119 @@
 """Topics that are created because a client asked for them: user topics by Metadata, the offsets topic by FindCoordinator.
 
-Decides which names may become topics and how such a topic is configured; the controller decides everything else.
+Decides which names may become topics, what this broker asks for, and that a topic is asked for once at a time: the requests that need it
+meanwhile wait for the same response. The controller decides everything else. The response of a controller on another node may be here
+before the topic is in this broker's image; then clients ask again.
+
+Users' topics get what this broker's file says, else the controller's defaults (KIP-464). The topic of groups gets what this broker's
+configuration says; a node alone makes one replica, unless its file asks for more. Where the cluster has too few brokers for that, the
+broker says so in its log, and clients try again.
 """
 
-import re
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from log_service.broker.node import Node
+import trio
+
+from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import GROUP_METADATA_TOPIC
+from log_service.config.views import NodeConfig
+from log_service.controller.channel import ControllerChannel
+from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 
-CREATE_TIMEOUT_MS = 30_000
+CREATE_TIMEOUT_MS = 10_000
+"""How long the clients that asked for a topic wait for the controller: less than they wait for a response."""
 
-_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _IS_THERE_NOW = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 
-
-def is_valid_topic_name(name: str) -> bool:
-    """Whether a topic may have that name; it is a directory's name too."""
-    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+logger = logging.getLogger(__name__)
 
 
-async def create_missing_topics(node: Node, names: list[str]) -> dict[str, ErrorCode]:
-    """Create topics with the broker's defaults and return what went wrong, by name. One that exists by now went well."""
-    request = CreateTopicsRequest(topics=[_topic(node, name) for name in names], timeout_ms=CREATE_TIMEOUT_MS)
-    try:
-        response = await node.controller.request(request, CreateTopicsResponse)
-    except KafkaError as error:
-        return dict.fromkeys(names, error.code)
-    codes = {topic.name: ErrorCode.of(topic.error_code) for topic in response.topics}
-    return {name: code for name, code in codes.items() if code not in _IS_THERE_NOW}
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A topic that the controller was asked for, and what came of it once ``is_done`` is set."""
+
+    is_done: trio.Event = field(default_factory=trio.Event)
+    code: ErrorCode = ErrorCode.REQUEST_TIMED_OUT
 
 
-def _topic(node: Node, name: str) -> CreatableTopic:
-    if name == GROUP_METADATA_TOPIC:
-        return _offsets_topic(node)
-    defaults = node.config.topics
-    return CreatableTopic(name=name, num_partitions=defaults.partition_count, replication_factor=defaults.replication_factor)
+class TopicCreation:
+    """Asks the controller for topics that this broker's clients miss."""
+
+    def __init__(self, controller: ControllerChannel, config: NodeConfig, clock: Clock, image: Callable[[], MetadataImage]) -> None:
+        self._controller = controller
+        self._image = image
+        self._config = config
+        self._quiet = QuietLogger(logger, clock.monotonic_ms)
+        self._asked: dict[str, _Asked] = {}
+
+    def __repr__(self) -> str:
+        return f"<TopicCreation asked={sorted(self._asked)}>"
+
+    async def create(self, names: list[str]) -> dict[str, ErrorCode]:
+        """Create topics and return what went wrong, by name. One that exists by now went well."""
+        new = [name for name in names if name not in self._asked]
+        asked = {name: self._asked.setdefault(name, _Asked()) for name in names}
+        if new:
+            await self._ask({name: asked[name] for name in new})
+        for each in asked.values():
+            await each.is_done.wait()
+        return {name: each.code for name, each in asked.items() if each.code not in _IS_THERE_NOW}
+
+    async def _ask(self, asked: dict[str, _Asked]) -> None:
+        request = CreateTopicsRequest(topics=[self._topic(name) for name in asked], timeout_ms=CREATE_TIMEOUT_MS)
+        try:
+            response = await self._controller.request(request, CreateTopicsResponse)
+        except KafkaError as error:
+            for name, each in asked.items():
+                self._settle(name, each, error.code, str(error))
+        else:
+            told = {topic.name: topic for topic in response.topics}
+            for name, each in asked.items():
+                topic = told.get(name)
+                if topic is None:
+                    self._settle(name, each, ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's response does not name it")
+                else:
+                    self._settle(name, each, ErrorCode.of(topic.error_code), topic.error_message or "")
+        finally:
+            for name, each in asked.items():
+                del self._asked[name]
+                each.is_done.set()
+
+    def _settle(self, name: str, asked: _Asked, code: ErrorCode, reason: str) -> None:
+        asked.code = code
+        if code in _IS_THERE_NOW:
+            return
+        if code is ErrorCode.INVALID_REPLICATION_FACTOR:
+            text = "topic %s cannot be created, because %s: start more brokers, or set %s to what the cluster has"
+            self._quiet.warning((name, code), text, name, reason, _factor_key(name))
+        else:
+            self._quiet.warning((name, code), "topic %s could not be created (%s): %s", name, code.name, reason)
+
+    def _topic(self, name: str) -> CreatableTopic:
+        if name == GROUP_METADATA_TOPIC:
+            return self._offsets_topic()
+        topics = self._config.topics
+        return CreatableTopic(name=name, num_partitions=topics.asked_partition_count, replication_factor=topics.asked_replication_factor)
+
+    def _offsets_topic(self) -> CreatableTopic:
+        groups = self._config.groups
+        is_alone = len(self._image().cluster.brokers) == 1
+        configs = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(groups.offsets_topic_segment_bytes),
+            "compression.type": "producer",
+        }
+        return CreatableTopic(
+            name=GROUP_METADATA_TOPIC,
+            num_partitions=groups.offsets_topic_partitions,
+            replication_factor=groups.lone_offsets_topic_replication_factor if is_alone else groups.offsets_topic_replication_factor,
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+        )
 
 
-def _offsets_topic(node: Node) -> CreatableTopic:
-    groups = node.config.groups
-    configs = {
-        "cleanup.policy": "compact",
-        "segment.bytes": str(groups.offsets_topic_segment_bytes),
-        "compression.type": "producer",
-    }
-    return CreatableTopic(
-        name=GROUP_METADATA_TOPIC,
-        num_partitions=groups.offsets_topic_partitions,
-        replication_factor=groups.offsets_topic_replication_factor,
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
-    )
+def _factor_key(name: str) -> str:
+    return "offsets.topic.replication.factor" if name == GROUP_METADATA_TOPIC else "default.replication.factor"

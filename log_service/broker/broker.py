@@ -1,9 +1,9 @@
 """The composition root of a node: puts the rooms together, starts them in order, and stops them in order.
 
-Decides only the order. Start: identity, logs, metadata log, controller, bound listeners, registration, partitions, coordinators, and at
-last connections. A graceful stop goes back: no new connections, requests that wait are answered, the broker is fenced, coordinators give
-up their shards, high watermarks are written, logs are closed in order, then the metadata log. Cancelling ``run`` instead writes nothing
-more, as a crash would.
+Decides only the order. Start: identity, logs, the controller's listeners bound, the controller made, the metadata log opened, the broker's
+listeners bound, registration, partitions and coordinators, and at last connections of clients. A graceful stop goes back: other brokers
+lead what this one led, no new connections, requests that wait are answered, coordinators give up their shards, high watermarks are written,
+logs are closed in order, then the metadata log. Cancelling ``run`` instead writes nothing more, as a crash would.
 
 Invariants: nothing is served before the controller has let the broker in; a task that fails takes the whole node down, because its room
 cannot be trusted any more, and the connections with it at once, however long a disk holds up the rest.
@@ -11,29 +11,30 @@ cannot be trusted any more, and the connections with it at once, however long a 
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 import trio
 
 from log_service.broker.call import Side
-from log_service.broker.lifecycle import BrokerLifecycle
+from log_service.broker.lifecycle import NOT_REGISTERED, BrokerLifecycle
+from log_service.broker.listeners import Listeners
 from log_service.broker.live import LiveSettings
 from log_service.broker.metrics.endpoint import MetricsEndpoint, bind_metrics
 from log_service.broker.metrics.page import page
 from log_service.broker.metrics.sources import MetricsSources
+from log_service.broker.node import QuorumNode
 from log_service.broker.one_error import one_error
+from log_service.broker.peers import Peers
 from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.registry import REGISTRY
-from log_service.broker.rooms import Ground, Rooms, build_rooms, new_controller
+from log_service.broker.rooms import Ground, Rooms, build_rooms, new_controller, new_raft, quorum_node
 from log_service.broker.timer_task import TimerTask
 from log_service.broker.warm_up import warm_up
 from log_service.common.env import Listener, NodeEnv
 from log_service.common.errors import StorageError, TidelogError
 from log_service.common.timers import TimerQueue
-from log_service.common.types import NodeId
-from log_service.config.views import ListenerConfig, NodeConfig
+from log_service.config.views import NodeConfig
 from log_service.controller.driver import ControllerDriver
 from log_service.metadata.features import first_feature_records
 from log_service.metadata.image import Endpoint, MetadataImage
@@ -41,11 +42,13 @@ from log_service.metadata.loader import MetadataLoader
 from log_service.metrics.exposition import rendered
 from log_service.network.server import Server, ServerBudget
 from log_service.raft.driver import RaftDriver
-from log_service.raft.format import identify, random_id, read_bootstrap_records
+from log_service.raft.format import NodeIdentity, identify, random_id, read_bootstrap_records
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.log_manager import LogManager
 
 DRAIN_DEADLINE_MS = 5_000
+HAND_OVER_DEADLINE_MS = 2_000
+"""How long the leader of the quorum waits for its successor, which stands for election at once; where all stop together there is none."""
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 logger = logging.getLogger(__name__)
@@ -61,23 +64,26 @@ class Broker:
         self.env = env
         self._config = config
         self._static_texts = static_texts
+        self._meters = new_meters(REGISTRY, env.clock.monotonic_ms())
         self._timers = TimerQueue()
         self._timer_task = TimerTask(self._timers, env.clock)
         self._loader = MetadataLoader()
-        self._raft = RaftDriver(env, config.metadata_log_dir, node_id=NodeId(config.node_id), config=config.metadata_log)
-        self._raft.subscribe(self._loader)
+        self._peers = Peers(env, config)
+        self._raft: RaftDriver | None = None
+        self._logs: LogManager | None = None
         self._budget = ServerBudget(config.limits)
-        self._servers: list[Server] = []
-        self._listeners: list[Listener] = []
-        self._controller_listener: Listener | None = None
+        self._listeners = Listeners(env, config.listeners, config.limits, self._budget)
+        self._controller_listeners = Listeners(env, config.controller_listeners, config.limits, self._budget)
         self._metrics_listener: Listener | None = None
         self._ground: Ground | None = None
         self._rooms: Rooms | None = None
         self._stop_requested = trio.Event()
+        self._starting = trio.CancelScope()
         self._stopped = trio.Event()
         self._background_ended = trio.Event()
         self._is_diskless = trio.Event()
         self._disk_failure: StorageError | None = None
+        self.is_started = False
         self.is_stopped_gracefully = False
 
     def __repr__(self) -> str:
@@ -87,6 +93,12 @@ class Broker:
     def image(self) -> MetadataImage:
         """The newest committed metadata."""
         return self._loader.image
+
+    @property
+    def raft(self) -> RaftDriver:
+        """The metadata log of this node; only once the directories are found to be this node's."""
+        assert self._raft is not None, "the node has not begun to start"
+        return self._raft
 
     @property
     def ground(self) -> Ground:
@@ -113,10 +125,12 @@ class Broker:
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
         """Host and port of each listener by name, as clients are told."""
-        return {
-            config.name: (config.advertised_host, config.advertised_port or listener.port)
-            for config, listener in zip(self._config.listeners, self._listeners, strict=True)
-        }
+        return self._listeners.addresses
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """What serves the listeners: those of the broker in the order of the file, then those of the controller."""
+        return (*self._listeners.servers, *self._controller_listeners.servers)
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
@@ -125,14 +139,15 @@ class Broker:
 
     @property
     def controller_address(self) -> tuple[str, int] | None:
-        """Host and port of the listener of the controller, as admin clients are told; None where there is none."""
-        config, listener = self._config.controller_listener, self._controller_listener
-        return None if config is None or listener is None else (config.advertised_host, config.advertised_port or listener.port)
+        """Host and port of the listener of the controller, as others are told; None where there is none."""
+        return next(iter(self._controller_listeners.addresses.values()), None)
 
     # Running
 
     async def run(self, *, task_status: trio.TaskStatus["Broker"] = trio.TASK_STATUS_IGNORED) -> None:
         """Start, tell ``task_status`` once connections are answered, and serve until stopped or cancelled.
+
+        A node that is stopped while it starts tells it, too, and is not ``is_started``.
 
         Raises:
             StorageError: a directory is in use, of another node, or damaged; or a disk failed that the node cannot do without.
@@ -141,26 +156,33 @@ class Broker:
         try:
             with one_error():
                 async with trio.open_nursery() as nursery:
-                    await self._start(nursery)
-                    task_status.started(self)
-                    await self._stop_requested.wait()
-                    await self._stop()
+                    with self._starting:
+                        await self._start(nursery)
+                    if self._starting.cancelled_caught:
+                        task_status.started(self)
+                        await self._give_up_start()
+                    else:
+                        self.is_started = True
+                        task_status.started(self)
+                        await self._stop_requested.wait()
+                        await self._stop()
                     self.is_stopped_gracefully = True
                     nursery.cancel_scope.cancel()
         finally:
-            for listener in (*self._listeners, self._controller_listener):
-                if listener is not None:
-                    listener.close()
+            self._listeners.close()
+            self._controller_listeners.close()
             if self._metrics_listener is not None:
                 self._metrics_listener.close()
-            if self._ground is not None:
-                self._ground.logs.release()
-            self._raft.release()
+            if self._logs is not None:
+                self._logs.release()
+            if self._raft is not None:
+                self._raft.release()
             self._stopped.set()
 
     async def stop(self) -> None:
-        """Stop gracefully, and return when everything is closed."""
+        """Stop gracefully, and return when everything is closed. A start that is under way ends: it may wait for other nodes."""
         self._stop_requested.set()
+        self._starting.cancel()
         await self._stopped.wait()
 
     async def wait_stopped(self) -> None:
@@ -170,28 +192,34 @@ class Broker:
     # Starting
 
     async def _start(self, nursery: trio.Nursery) -> None:
-        ground = self._ground = await self._prepare_ground()
-        self._watch_directories(ground.logs)
-        await ground.logs.load()
+        env, config = self.env, self._config
+        identity = await identify(env, config, first_feature_records())
+        logs = self._logs = LogManager(env, config.log_manager, config.log, node_id=config.node_id, cluster_id=identity.cluster_id)
+        self._watch_directories(logs)
+        await logs.load()
         if self._disk_failure is not None:
             raise self._disk_failure
-        controller = new_controller(ground)
-        await self._raft.open()
+        await self._controller_listeners.bind()
+        ground = self._ground = self._new_ground(identity, logs)
+        files, directory = env.files, config.metadata_log_dir
+        controller = new_controller(ground, await files.run_in_pool(lambda: read_bootstrap_records(files, directory)))
+        await ground.raft.open()
         await nursery.start(self._hold_background, ground, controller)
         nursery.start_soon(warm_up, REGISTRY)
 
-    async def _prepare_ground(self) -> Ground:
-        env, config = self.env, self._config
-        identity = await identify(env, config, first_feature_records())
+    def _new_ground(self, identity: NodeIdentity, logs: LogManager) -> Ground:
+        raft = self._raft = new_raft(self.env, self._config, self._peers, self._controller_listeners.addresses)
+        raft.subscribe(self._loader)
         return Ground(
-            env=env,
-            config=config,
+            env=self.env,
+            config=self._config,
             static_texts=self._static_texts,
             identity=identity,
             timers=self._timers,
             loader=self._loader,
-            raft=self._raft,
-            logs=LogManager(env, config.log_manager, config.log, node_id=config.node_id, cluster_id=identity.cluster_id),
+            raft=raft,
+            logs=logs,
+            peers=self._peers.pool,
         )
 
     async def _hold_background(self, ground: Ground, controller: ControllerDriver, *, task_status: trio.TaskStatus[None]) -> None:
@@ -202,6 +230,7 @@ class Broker:
         """
         try:
             async with trio.open_nursery() as background:
+                self._peers.nursery = background
                 self._rooms = build_rooms(ground, controller, background)
                 await self._start_background(ground, self._rooms)
                 task_status.started()
@@ -213,14 +242,32 @@ class Broker:
         start = rooms.background.start
         rooms.background.start_soon(self._end_without_directories)
         await start(self._timer_task.run)
-        await start(self._raft.run, self._loader.snapshot_records)
-        await self._activate_controller(rooms.controller)
-        await self._bind()
-        await self._join(ground, rooms.lifecycle)
+        await start(ground.raft.run, self._loader.snapshot_records)
+        rooms.controller.watch_brokers_in(rooms.background)
+        await self._serve_controller(ground, rooms)
+        if not self._config.is_broker:
+            await self._serve_metrics(ground, rooms)
+        if self._config.is_controller and not self._config.is_alone:
+            self._register_controller(ground, rooms)
+        if self._config.is_broker:
+            await self._start_broker(ground, rooms)
+
+    async def _start_broker(self, ground: Ground, rooms: Rooms) -> None:
+        start = rooms.background.start
+        await self._listeners.bind()
+        await self._bind_metrics()
+        await self._register(ground, rooms.lifecycle)
+        is_only_broker = rooms.controller.is_active and set(self.image.cluster.brokers) == {ground.node_id}
+        if is_only_broker:  # no other broker could be told of it, and its partitions get their leader before they are opened
+            await rooms.lifecycle.unfence()
+        else:
+            await rooms.lifecycle.catch_up()
         await start(rooms.groups.run)
         await start(rooms.replicas.run)
         self._publish(ground, rooms)
         await start(ground.logs.run)
+        if not is_only_broker:
+            await rooms.lifecycle.unfence()
         await self._serve(ground, rooms)
         await start(rooms.lifecycle.run)
 
@@ -233,8 +280,15 @@ class Broker:
                 self._disk_failure = StorageError(f"log directory {path} failed: {error}; look at the disk, then start again")
                 self._disk_failure.__cause__ = error
                 token.run_sync_soon(self._is_diskless.set)
+            else:
+                token.run_sync_soon(self._tell_of_directory)
 
         logs.on_directory_failed = on_failed
+
+    def _tell_of_directory(self) -> None:
+        """Have the controller hear of a directory that failed at once: it moves the leaders that are there."""
+        if self._rooms is not None:
+            self._rooms.lifecycle.hurry()
 
     async def _end_without_directories(self) -> None:
         """End the node: it could only refuse, or not keep its metadata, and the operator has to look at the disk."""
@@ -242,23 +296,7 @@ class Broker:
         assert self._disk_failure is not None, "it is noted before the event is set"
         raise self._disk_failure
 
-    async def _activate_controller(self, controller: ControllerDriver) -> None:
-        files, directory = self.env.files, self._config.metadata_log_dir
-        bootstrap = await files.run_in_pool(lambda: read_bootstrap_records(files, directory))
-        await controller.activate(self.image, bootstrap)
-
-    async def _bind(self) -> None:
-        for listener in self._config.listeners:
-            self._listeners.append(await self._listen(listener))
-        if self._config.controller_listener is not None:
-            self._controller_listener = await self._listen(self._config.controller_listener)
-        if self._config.metrics_listener is not None:
-            self._metrics_listener = await bind_metrics(self.env.network, *self._config.metrics_listener)
-
-    async def _listen(self, listener: ListenerConfig) -> Listener:
-        return await self.env.network.listen(listener.host, listener.port, backlog=self._config.limits.backlog)
-
-    async def _join(self, ground: Ground, lifecycle: BrokerLifecycle) -> None:
+    async def _register(self, ground: Ground, lifecycle: BrokerLifecycle) -> None:
         endpoints = {name: Endpoint(host=host, port=port) for name, (host, port) in self.addresses.items()}
         await lifecycle.register(
             cluster_id=ground.identity.cluster_id,
@@ -266,7 +304,20 @@ class Broker:
             endpoints=endpoints,
             log_dirs=tuple(sorted(ground.identity.directory_ids.values())),
         )
-        await lifecycle.unfence()
+
+    def _register_controller(self, ground: Ground, rooms: Rooms) -> None:
+        """Have the metadata name this node's controller, with where it listens."""
+        from log_service.broker.controller_registration import ControllerRegistrar  # noqa: PLC0415 - a node alone has no one to tell
+
+        registrar = ControllerRegistrar(
+            node_id=ground.node_id,
+            incarnation_id=random_id(self.env.rng.getrandbits),
+            endpoints=self._controller_listeners.addresses,
+            channel=rooms.active_controller,
+            rng=self.env.rng,
+        )
+        self._loader.add_publisher(registrar)
+        rooms.background.start_soon(registrar.run)
 
     def _publish(self, ground: Ground, rooms: Rooms) -> None:
         """Have configuration, partitions and coordinators follow the image, and logs set aside that it does not know."""
@@ -275,49 +326,83 @@ class Broker:
         self._loader.add_publisher(live)
         logs.futures.settle_rivals(ground.is_known)
         self._loader.add_publisher(rooms.replicas)
+        if len(logs.directories) > 1:
+            self._loader.add_publisher(rooms.directory_reports)
         self._loader.add_publisher(rooms.groups)
         logs.set_aside_strays(ground.is_known)
 
-    async def _serve(self, ground: Ground, rooms: Rooms) -> None:
-        """Serve the broker's listeners, the controller's if there is one, and those who ask for metrics."""
-        background, node = rooms.background, rooms.node(ground, self.controller_address)
-        meters = new_meters(REGISTRY, self.env.clock.monotonic_ms())
-        pipeline = Pipeline(node, Side.BROKER, background.start_soon, REGISTRY, meters)
-        for config, listener in zip(self._config.listeners, self._listeners, strict=True):
-            await self._serve_one(pipeline, config, listener, background)
-        if self._config.controller_listener is not None and self._controller_listener is not None:
-            controller_node = replace(node, controller=rooms.controller)  # a request here is for this node alone
-            pipeline = Pipeline(controller_node, Side.CONTROLLER, background.start_soon, REGISTRY, meters)
-            await self._serve_one(pipeline, self._config.controller_listener, self._controller_listener, background)
-        if self._metrics_listener is not None:
-            servers = {server.name: server for server in self._servers}
-            sources = MetricsSources(node=node, meters=meters, servers=servers, logs=node.logs, raft=self._raft)
-            endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)))
-            await background.start(endpoint.run)
+    async def _serve_controller(self, ground: Ground, rooms: Rooms) -> None:
+        """Serve the controller's listeners: other controllers have to reach this one before there is a leader."""
+        node = quorum_node(ground, rooms.controller, self.controller_address)
+        await self._controller_listeners.serve(self._pipeline(node, Side.CONTROLLER, rooms.background), rooms.background)
 
-    async def _serve_one(self, pipeline: Pipeline, config: ListenerConfig, listener: Listener, background: trio.Nursery) -> None:
-        server = Server(env=self.env, listener=config, limits=self._config.limits, handler=pipeline, shared=self._budget, bound=listener)
-        await background.start(server.run)
-        self._servers.append(server)
+    async def _serve(self, ground: Ground, rooms: Rooms) -> None:
+        """Serve the broker's listeners, and those who ask for metrics."""
+        background, node = rooms.background, rooms.node(ground, self.controller_address)
+        await self._listeners.serve(self._pipeline(node, Side.BROKER, background), background)
+        await self._serve_metrics(ground, rooms)
+
+    async def _bind_metrics(self) -> None:
+        if self._config.metrics_listener is not None and self._metrics_listener is None:
+            self._metrics_listener = await bind_metrics(self.env.network, *self._config.metrics_listener)
+
+    async def _serve_metrics(self, ground: Ground, rooms: Rooms) -> None:
+        """Serve the metrics page, where one is configured: a controller without a broker has one, too."""
+        await self._bind_metrics()
+        if self._metrics_listener is not None:
+            node = rooms.node(ground, self.controller_address)
+            servers = {server.name: server for server in self.servers}
+            sources = MetricsSources(node=node, meters=self._meters, servers=servers, logs=node.logs, raft=node.raft)
+            endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)))
+            await rooms.background.start(endpoint.run)
+
+    def _pipeline(self, node: QuorumNode, side: Side, background: trio.Nursery) -> Pipeline:
+        return Pipeline(node, side, background.start_soon, REGISTRY, self._meters)
 
     # Stopping
 
     async def _stop(self) -> None:
+        """Stop in order: others lead what this node led before clients are sent away; a node alone sends them away first."""
         ground, rooms = self.ground, self.rooms
-        async with trio.open_nursery() as draining:
-            for server in self._servers:
-                draining.start_soon(server.drain, DRAIN_DEADLINE_MS)
-            rooms.replicas.delayed_fetches.expire_all()
-            rooms.replicas.delayed_produces.expire_all()
-            rooms.offsets.resign_all()
-        try:
-            await rooms.lifecycle.leave()
-        except TidelogError as error:
-            logger.warning("The controller did not take note that this broker stops: %s", error)
+        if self._config.is_alone:
+            await self._end_connections(rooms)
+            await self._leave(rooms.lifecycle)
+        else:
+            await self._leave(rooms.lifecycle)
+            await self._end_connections(rooms)
+        if not ground.raft.is_only_voter:
+            await ground.raft.hand_over(HAND_OVER_DEADLINE_MS)
+        await self._controller_listeners.drain(DRAIN_DEADLINE_MS)
         rooms.controller.resign()
         rooms.background.cancel_scope.cancel()
         await self._background_ended.wait()
         rooms.replicas.deletions.finish()
         await rooms.replicas.checkpoint_high_watermarks()
         await ground.logs.close(broker_epoch=rooms.lifecycle.broker_epoch)
-        await self._raft.close()
+        await ground.raft.close()
+
+    async def _give_up_start(self) -> None:
+        """Close what a start had opened when it was told to stop; no client was served.
+
+        A broker that was not registered yet has done nothing: if its last stop was clean, that still holds.
+        """
+        if self._rooms is None or self._ground is None:
+            return
+        logs, lifecycle = self._ground.logs, self._rooms.lifecycle
+        is_registered = lifecycle.broker_epoch != NOT_REGISTERED
+        await logs.close(broker_epoch=lifecycle.broker_epoch if is_registered else logs.previous_broker_epoch)
+        await self._ground.raft.close()
+
+    async def _end_connections(self, rooms: Rooms) -> None:
+        """Take no new requests from clients, and answer those that wait."""
+        async with trio.open_nursery() as draining:
+            draining.start_soon(self._listeners.drain, DRAIN_DEADLINE_MS)
+            rooms.replicas.delayed_fetches.expire_all()
+            rooms.replicas.delayed_produces.expire_all()
+            rooms.offsets.resign_all()
+
+    async def _leave(self, lifecycle: BrokerLifecycle) -> None:
+        try:
+            await lifecycle.leave()
+        except TidelogError as error:
+            logger.warning("The controller did not take note that this broker stops: %s", error)

@@ -1,9 +1,8 @@
-"""One request on its way through a broker, the row of the registry that answers it, and what its handler may give back.
+"""One request on its way through a broker, the row of the registry for its API, and what its handler may give back.
 
 A handler returns a ``Reply``: a response message, which the broker sends at once; the frame of a response that the handler has encoded
 itself, where the call has no account to charge; a ``Deferred``, which is completed later; or ``NOTHING``, for the one request that has no
-response (Produce with acks=0). A handler that raises ``KafkaError`` is answered with the error response of
-its API.
+response (Produce with acks=0). A handler that raises ``KafkaError`` gets the error response of its API.
 
 Invariants: a ``Deferred`` is completed once, and what goes wrong in making its response costs the connection of its request and no other.
 """
@@ -12,12 +11,12 @@ import errno
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, Protocol, final
 
-from log_service.broker.node import Node
 from log_service.common.access import Permission
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.controller.caller import Caller
 from log_service.coordinator.group_service import RequestClient
 from log_service.metrics.request_meter import RequestMeter
 from log_service.network.server import Chunk, ConnectionContext, PendingResponse
@@ -65,18 +64,25 @@ class Deferred:
 
     def complete(self, response: Message) -> None:
         """Respond now. A response that cannot be encoded costs the connection of its request; the caller goes on."""
-        self.complete_with(lambda: response)
+        if self.response.is_done:
+            return
+        try:
+            chunks = self._call.respond(response)
+        except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
+            self.fail(error)
+            return
+        self._complete(chunks)
 
     def complete_with(self, make_response: Callable[[], Message]) -> None:
         """Respond with what ``make_response`` returns; a bug in it costs the connection of its request and no other."""
         if self.response.is_done:
             return
         try:
-            chunks = self._call.respond(make_response())
-        except Exception as error:  # noqa: BLE001 - a bug of ours: its own connection pays
+            response = make_response()
+        except Exception as error:  # noqa: BLE001 - as above
             self.fail(error)
             return
-        self._complete(chunks)
+        self.complete(response)
 
     def fail(self, error: Exception) -> None:
         """Close the connection of the request: there is no response, because of a bug."""
@@ -105,14 +111,15 @@ class Deferred:
 Reply = Message | list[Chunk] | Deferred | Nothing
 """What a handler gives back."""
 
-Handler = Callable[[Node, "Call", Any], Reply]
+Handler = Callable[[Any, "Call", Any], Reply]
+"""Answers a request with what the node has: a ``Node`` on the broker's listeners, a ``QuorumNode`` on the controller's."""
 
 Echo = Callable[["Call", KafkaError], Message]
 """Makes the response that answers a request with an error throughout."""
 
 
-class Side(Enum):
-    """Which listeners of a node take an API: those of the broker, that of the controller."""
+class Side(StrEnum):
+    """Which listeners of a node take an API: those of the broker, that of the controller. Strings, because those are hashed fast."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
@@ -133,7 +140,7 @@ class Api:
     """One row of the registry: all that the broker knows of an API but the bytes of its messages.
 
     ``permissions`` are the operations that its requests may ask for; which of them one request needs depends on what is in it. Its
-    versions are those that can be encoded.
+    versions are those that can be encoded. ``controller_handler`` answers on the controller's listeners, where ``handler`` does not.
     """
 
     key: ApiKey
@@ -142,6 +149,11 @@ class Api:
     permissions: tuple[Permission, ...]
     quota: QuotaKind
     echo: Echo
+    controller_handler: Handler | None = None
+
+    def handler_on(self, side: Side) -> Handler:
+        """Return what answers on the listeners of a side."""
+        return self.handler if self.controller_handler is None or side is Side.BROKER else self.controller_handler
 
     @property
     def spec(self) -> ApiSpec:
@@ -160,6 +172,8 @@ class Route:
     response_type: type[Message]
     meter: RequestMeter
     start_task: StartTask
+    answer_forwarded: "Callable[[Outer, ConnectionContext, memoryview], Message | Deferred]"
+    """Answers a request that stands in a request of this route, as if it had come by itself. Raises ProtocolError: it does not parse."""
 
 
 class QuotaAccount(Protocol):
@@ -203,6 +217,16 @@ class Call:
         """Return who asks, as coordinators are told; hosts are written with a slash, as Kafka's tools expect them."""
         return RequestClient(api_version=self.version, client_id=self.client_id or "", client_host=f"/{self.connection.peer_host}")
 
+    def caller(self) -> Caller:
+        """Return who asks, as another node's controller is told."""
+        return Caller(
+            version=self.version,
+            correlation_id=self.correlation_id,
+            client_id=self.client_id,
+            principal=self.connection.principal,
+            host=self.connection.peer_host,
+        )
+
     def respond(self, response: Message) -> list[Chunk]:
         """Charge the request, and return the response as the frame that answers it."""
         if self.account is not None:
@@ -231,6 +255,26 @@ class Call:
         deferred = Deferred(self)
         self.route.start_task(deferred.complete_after, waiting)
         return deferred
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """The call that a forwarded call came in: its response is what ``wrap`` makes of the forwarded call and its response."""
+
+    call: Call
+    wrap: Callable[[Call, Message], Message]
+
+
+@dataclass(slots=True, eq=False)
+class ForwardedCall(Call):
+    """A request that another broker has passed on, in a request of its own (KIP-590)."""
+
+    outer: Outer
+
+    def respond(self, response: Message) -> list[Chunk]:
+        """Charge the request, and return its response as the frame that answers the request around it."""
+        self.charge(response)
+        return self.outer.call.respond(self.outer.wrap(self, response))
 
 
 class _NoResponse:

@@ -1,30 +1,34 @@
 """What clients are told of the image: brokers by listener, topics, partitions, and what they may do with them.
 
 Decides nothing about the cluster: it reads one image and says how it looks from one listener. Shared by Metadata, DescribeCluster,
-DescribeTopicPartitions and FindCoordinator, which differ only in the shapes of their responses.
+DescribeTopicPartitions and FindCoordinator, which differ only in the shapes of their responses. Produce and Fetch take the leader from here
+that they name beside an error (KIP-951).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+from uuid import UUID
 
+from log_service.common.access import AclOperation as Acl
 from log_service.common.errors import ErrorCode
-from log_service.common.types import GROUP_METADATA_TOPIC, NO_NODE, NodeId
+from log_service.common.topic_names import INTERNAL_TOPICS
+from log_service.common.types import NO_NODE, NodeId, TopicId
 from log_service.metadata.image import BrokerRegistration, MetadataImage
 from log_service.metadata.partition import PartitionRegistration
 
-INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, "__transaction_state", "__share_group_state"})
-
 OPERATIONS_NOT_ASKED_FOR = -(2**31)
-
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(3, 13)
 
 
 def _bits(*operations: int) -> int:
     return sum(1 << operation for operation in operations)
 
 
-TOPIC_OPERATIONS = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-GROUP_OPERATIONS = _bits(_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-CLUSTER_OPERATIONS = _bits(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE)
+_CONFIGS = (Acl.DESCRIBE_CONFIGS, Acl.ALTER_CONFIGS)
+TOPIC_OPERATIONS = _bits(Acl.READ, Acl.WRITE, Acl.CREATE, Acl.DELETE, Acl.ALTER, Acl.DESCRIBE, *_CONFIGS)
+GROUP_OPERATIONS = _bits(Acl.READ, Acl.DELETE, Acl.DESCRIBE, *_CONFIGS)
+CLUSTER_OPERATIONS = _bits(Acl.CREATE, Acl.ALTER, Acl.DESCRIBE, Acl.CLUSTER_ACTION, Acl.IDEMPOTENT_WRITE, *_CONFIGS)
 """What every client may do, as bits of Kafka's AclOperation (KIP-430): there is no authorizer."""
 
 
@@ -42,10 +46,25 @@ class BrokerAddress:
 NO_BROKER = BrokerAddress(node_id=NO_NODE, host="", port=-1, rack=None, is_fenced=True)
 
 
-def told_controller(image: MetadataImage, node_id: int) -> int:
-    """Return whom clients are told to ask as the controller: this broker, or none (-1) while it is not a member."""
-    broker = image.cluster.brokers.get(NodeId(node_id))
-    return NO_NODE if broker is None or broker.is_fenced else node_id
+class LeaderHint(NamedTuple):
+    """Who leads a partition, and in which epoch; -1 and -1 where the partition is not known."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+NO_HINT = LeaderHint(-1, -1)
+
+
+def told_controller(image: MetadataImage, rng: Random) -> int:
+    """Return whom clients are told to ask as the controller: any broker that is not fenced, -1 where there is none.
+
+    Brokers pass on what the controller decides, so that each will do (KIP-590); the choice is random to spread the requests.
+    """
+    brokers = [broker.node_id for broker in image.cluster.brokers.values() if not broker.is_fenced]
+    if len(brokers) < 2:
+        return brokers[0] if brokers else NO_NODE
+    return brokers[rng.randrange(len(brokers))]
 
 
 def is_internal(topic: str) -> bool:
@@ -76,15 +95,51 @@ def leader_address(image: MetadataImage, topic: str, partition: int, listener_na
     return address_of(broker, listener_name)
 
 
+def leader_hint(image: MetadataImage, topic: str, topic_id: UUID, index: int) -> LeaderHint:
+    """Return who leads a partition by the image; the topic is named, or, where the name is empty, given by its id."""
+    known = image.topics.by_name.get(topic) if topic else image.topics.by_id.get(TopicId(topic_id))
+    partition = None if known is None else known.partitions.get(index)
+    return NO_HINT if partition is None else LeaderHint(partition.leader, partition.leader_epoch)
+
+
+def hinted_brokers(image: MetadataImage, listener_name: str, leader_ids: Iterable[int]) -> list[BrokerAddress]:
+    """Return where clients of a listener reach the leaders that a response names, each once; those that they cannot reach are left out."""
+    brokers = image.cluster.brokers
+    known = (brokers.get(NodeId(leader_id)) for leader_id in dict.fromkeys(leader_ids))
+    addresses = (address_of(broker, listener_name) for broker in known if broker is not None and not broker.is_fenced)
+    return [address for address in addresses if address is not NO_BROKER]
+
+
 def partition_error(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> ErrorCode:
-    """Say whether clients of a listener can reach the partition's leader."""
+    """Say whether clients of a listener can reach the partition's leader: LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND where they cannot."""
     broker = image.cluster.brokers.get(partition.leader)
     if broker is None or broker.is_fenced:
         return ErrorCode.LEADER_NOT_AVAILABLE
     return ErrorCode.NONE if listener_name in broker.endpoints else ErrorCode.LISTENER_NOT_FOUND
 
 
-def offline_replicas(image: MetadataImage, partition: PartitionRegistration) -> list[int]:
-    """Return the replicas whose brokers are not there."""
+def reached_leader(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> int:
+    """Return the partition's leader, -1 where clients of a listener cannot reach it."""
+    return NO_NODE if partition_error(image, partition, listener_name) else partition.leader
+
+
+def alive_replicas(image: MetadataImage, replicas: Iterable[int], listener_name: str) -> list[int]:
+    """Return those of ``replicas`` whose brokers clients of a listener can reach."""
     brokers = image.cluster.brokers
-    return [node_id for node_id in partition.replicas if node_id not in brokers or brokers[node_id].is_fenced]
+    known = ((node_id, brokers.get(NodeId(node_id))) for node_id in replicas)
+    return [node_id for node_id, broker in known if broker is not None and _is_reached(broker, listener_name)]
+
+
+def offline_replicas(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> list[int]:
+    """Return the replicas that clients of a listener cannot read: their broker or its log directory is not there, or not for them."""
+    offline = []
+    for node_id in partition.replicas:
+        broker, directory_id = image.cluster.brokers.get(node_id), partition.directory_of(node_id)
+        assert directory_id is not None, "each replica is in a directory"
+        if broker is None or not _is_reached(broker, listener_name) or not broker.has_online(directory_id):
+            offline.append(int(node_id))
+    return offline
+
+
+def _is_reached(broker: BrokerRegistration, listener_name: str) -> bool:
+    return not broker.is_fenced and listener_name in broker.endpoints

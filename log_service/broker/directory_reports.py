@@ -1,38 +1,183 @@
-"""Tells the controller in which log directory a replica is, after the replica has moved there (KIP-858).
+"""Tells the controller in which log directory each replica of this broker is (KIP-858).
 
-Decides nothing. A report that the controller does not take is logged, and not sent again.
+The controller knows the directory of a new replica only where the broker has one; of any other it says that it is not assigned, and the
+broker chooses. A replica that has moved is elsewhere than the controller says, too. Until it is told, it takes no leadership from a
+directory that fails. Decides what is told and when: reports that wait go out together, one request at a time, and those that the controller
+did not take go again after a pause.
+
+Invariant: a report says where the replica is when it is sent. One that the metadata has in the meantime is not sent.
 """
 
 import logging
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 import trio
 
-from log_service.broker.lifecycle import BrokerLifecycle
-from log_service.common.errors import KafkaError
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import BrokerEpoch, NodeId, TopicId
+from log_service.controller.channel import ControllerChannel
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaListener
+from log_service.rpc.retry import Backoff
 from log_service.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from log_service.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 
 logger = logging.getLogger(__name__)
 
+MAX_REPLICAS_PER_REQUEST = 2_250
+BACKOFF = Backoff(first_ms=100, max_ms=10_000)
+"""The bound and the pauses of Apache Kafka."""
+
+ReplicaId = tuple[UUID, int]
+"""A replica of this broker by its topic's id, and its partition."""
+
 
 class DirectoryReports(ReplicaListener):
-    """The reports of one broker; each is a task of ``nursery``."""
+    """The reports of one broker. ``find`` returns a partition that is on this node; ``nursery`` holds what sends the reports."""
 
-    def __init__(self, logs: LogManager, lifecycle: BrokerLifecycle, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        logs: LogManager,
+        find: Callable[[ReplicaId], Partition | None],
+        image: Callable[[], MetadataImage],
+        controller: ControllerChannel,
+        broker_epoch: Callable[[], BrokerEpoch],
+        nursery: trio.Nursery,
+        rng: Random,
+    ) -> None:
+        self._node_id = node_id
         self._logs = logs
-        self._lifecycle = lifecycle
+        self._find = find
+        self._image = image
+        self._controller = controller
+        self._broker_epoch = broker_epoch
         self._nursery = nursery
+        self._rng = rng
+        self._waiting: dict[ReplicaId, None] = {}
+        self._is_sending = False
+
+    def __repr__(self) -> str:
+        return f"<DirectoryReports waiting={len(self._waiting)}{' sending' if self._is_sending else ''}>"
+
+    # What there is to tell
+
+    def on_opened(self, partition: Partition) -> None:
+        """Tell where a partition's log is, where the metadata does not say so."""
+        self._look_at((_id_of(partition),))
 
     def on_moved(self, partition: Partition) -> None:
-        """Report where the partition's log is now."""
-        self._nursery.start_soon(self._report, partition)
+        """Tell where the partition's log is now."""
+        self._look_at((_id_of(partition),))
 
-    async def _report(self, partition: Partition) -> None:
-        directory_id = None if partition.log is None else self._logs.directory_ids.get(partition.log.home.path)
-        if directory_id is None:
-            return
+    def on_image(self, delta: MetadataDelta, _image: MetadataImage) -> None:
+        """Look again at what the controller has changed."""
+        for changed in delta.changed_topics.values():
+            self._look_at((changed.topic.topic_id, index) for index in changed.changed_partitions)
+
+    def _look_at(self, replicas: Iterable[ReplicaId]) -> None:
+        for replica in replicas:
+            if self._news_of(replica) is not None:
+                self._waiting[replica] = None
+        if self._waiting and not self._is_sending:
+            self._is_sending = True
+            self._nursery.start_soon(self._send_all)
+
+    def _news_of(self, replica: ReplicaId) -> UUID | None:
+        """Return the directory of a replica; None where the metadata has it there, or it has no log or no place any more."""
+        topic, partition = self._image().topics.by_id.get(TopicId(replica[0])), self._find(replica)
+        registration = None if topic is None else topic.partitions.get(replica[1])
+        log = None if partition is None else partition.log
+        if registration is None or log is None:
+            return None
+        known = registration.directory_of(self._node_id)
+        directory_id = self._logs.directory_ids.get(log.home.path)
+        return None if known in {None, directory_id} else directory_id
+
+    # Telling it
+
+    async def _send_all(self) -> None:
+        failed_count = 0
         try:
-            await self._lifecycle.assign_replica(partition.topic_id, partition.topic_partition.partition, directory_id)
+            while self._waiting:
+                if await self._send_some():
+                    failed_count = 0
+                else:
+                    await trio.sleep(BACKOFF.delay_ms(failed_count, self._rng) / 1_000)
+                    failed_count += 1
+        finally:
+            self._is_sending = False
+
+    async def _send_some(self) -> bool:
+        """Send what waits; says whether the controller took all of it."""
+        from log_service.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse  # noqa: PLC0415 - few nodes need it
+
+        sent = self._take_waiting()
+        if not sent:
+            return True
+        try:
+            response = await self._controller.request(self._message(sent), AssignReplicasToDirsResponse)
         except KafkaError as error:
-            logger.warning("The controller did not take note of where %s is: %s", partition.topic_partition, error)
+            logger.warning("The controller did not take note of the log directories of %d replicas: %s", len(sent), error)
+            self._waiting = {**dict.fromkeys(sent), **self._waiting}
+            return False
+        told = {
+            (topic.topic_id, partition.partition_index): ErrorCode.of(partition.error_code)
+            for directory in response.directories
+            for topic in directory.topics
+            for partition in topic.partitions
+        }
+        refused = {
+            replica: told.get(replica, ErrorCode.UNKNOWN_SERVER_ERROR) for replica in sent if told.get(replica) is not ErrorCode.NONE
+        }
+        if refused:
+            (topic_id, index), code = next(iter(refused.items()))
+            text = "The controller did not take note of the log directories of %d replicas, such as partition %d of topic %s: %s"
+            logger.warning(text, len(refused), index, topic_id, code.name)
+            self._waiting = {**dict.fromkeys(refused), **self._waiting}
+        return not refused
+
+    def _take_waiting(self) -> dict[ReplicaId, UUID]:
+        sent: dict[ReplicaId, UUID] = {}
+        while self._waiting and len(sent) < MAX_REPLICAS_PER_REQUEST:
+            replica = next(iter(self._waiting))
+            del self._waiting[replica]
+            directory_id = self._news_of(replica)
+            if directory_id is not None:
+                sent[replica] = directory_id
+        return sent
+
+    def _message(self, sent: dict[ReplicaId, UUID]) -> "AssignReplicasToDirsRequest":
+        from log_service.protocol.messages import assign_replicas_to_dirs as messages  # noqa: PLC0415 - as above
+
+        directories: dict[UUID, dict[UUID, list[int]]] = {}
+        for (topic_id, index), directory_id in sent.items():
+            directories.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
+        return messages.AssignReplicasToDirsRequest(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[
+                messages.RequestDirectoryData(
+                    id=directory_id,
+                    topics=[
+                        messages.RequestTopicData(
+                            topic_id=topic_id, partitions=[messages.RequestPartitionData(partition_index=index) for index in indexes]
+                        )
+                        for topic_id, indexes in topics.items()
+                    ],
+                )
+                for directory_id, topics in directories.items()
+            ],
+        )
+
+
+def _id_of(partition: Partition) -> ReplicaId:
+    return partition.topic_id, partition.topic_partition.partition

@@ -3,6 +3,9 @@
 Decides which partitions a request asks for, which of them a response must name, and which session makes room for another. Knows neither
 logs nor sockets: positions and sizes are handed in.
 
+Followers' sessions are privileged, as in Apache Kafka: they may take the place of a consumer's at once, and a consumer's never takes theirs
+while it is in use.
+
 Invariants: a session holds partitions by name or by id, never both; its epoch moves by one with every request that it accepts, and how many
 partitions it holds changes then alone, while it is out of the cache; sessions and the partitions that they hold together are bounded, and a
 consumer that gets no session is served all the same.
@@ -36,6 +39,7 @@ class FetchTarget:
         "current_leader_epoch",
         "fetch_offset",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "name",
         "partition",
@@ -51,15 +55,19 @@ class FetchTarget:
         self.partition = wanted.partition
         self.sent_high_watermark = _NEVER_SENT
         self.sent_log_start_offset = _NEVER_SENT
-        self.want(wanted)
-
-    def want(self, wanted: FetchPartition) -> None:
-        """Take over what a request says about this partition."""
+        self.log_start_offset = wanted.log_start_offset
         self.fetch_offset = wanted.fetch_offset
         self.max_bytes = wanted.partition_max_bytes
         epoch = wanted.current_leader_epoch
         self.current_leader_epoch = epoch if epoch >= 0 else NO_LEADER_EPOCH
         self.last_fetched_epoch = wanted.last_fetched_epoch
+
+    def renewed(self, wanted: FetchPartition) -> "FetchTarget":
+        """Return the target of a later request: a request that waits keeps what it asked for."""
+        target = FetchTarget(self.topic, self.topic_id, wanted)
+        target.name = self.name
+        target.sent_high_watermark, target.sent_log_start_offset = self.sent_high_watermark, self.sent_log_start_offset
+        return target
 
     def is_changed(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
         """Whether an incremental response must name this partition; remembers what the consumer is told then.
@@ -90,9 +98,12 @@ def targets_of(topics: Iterable[FetchTopic], *, is_by_id: bool) -> dict[Partitio
 class FetchSession:
     """What one consumer fetches. Partitions that gave records move to the end, so that all get their turn."""
 
-    __slots__ = ("created_ms", "epoch", "is_by_id", "last_used_ms", "session_id", "targets")
+    __slots__ = ("created_ms", "epoch", "is_by_id", "is_privileged", "last_used_ms", "session_id", "targets")
 
-    def __init__(self, session_id: int, targets: dict[PartitionKey, FetchTarget], now_ms: int, *, is_by_id: bool) -> None:
+    def __init__(
+        self, session_id: int, targets: dict[PartitionKey, FetchTarget], now_ms: int, *, is_by_id: bool, is_privileged: bool = False
+    ) -> None:
+        self.is_privileged = is_privileged
         self.session_id = session_id
         self.targets = targets
         self.is_by_id = is_by_id
@@ -119,16 +130,14 @@ class FetchSession:
         for wanted in topic.partitions:
             key: PartitionKey = (name, wanted.partition)
             known = self.targets.get(key)
-            if known is None:
-                self.targets[key] = FetchTarget(topic.topic, topic.topic_id, wanted)
-            else:
-                known.want(wanted)
+            self.targets[key] = FetchTarget(topic.topic, topic.topic_id, wanted) if known is None else known.renewed(wanted)
 
     def move_to_end(self, target: FetchTarget) -> None:
         """Let the others go first next time."""
         key: PartitionKey = (target.topic_id if self.is_by_id else target.topic, target.partition)
-        if self.targets.pop(key, None) is not None:
-            self.targets[key] = target
+        present = self.targets.pop(key, None)
+        if present is not None:
+            self.targets[key] = present
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +180,12 @@ class FetchSessionCache:
         if request.session_id in self._sessions:
             self._take(request.session_id)
         targets = targets_of(request.topics, is_by_id=is_by_id)
-        session = self._maybe_start(targets, now_ms, is_by_id=is_by_id) if request.session_epoch == INITIAL_EPOCH else None
+        is_privileged = request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0)
+        session = (
+            self._maybe_start(targets, now_ms, is_by_id=is_by_id, is_privileged=is_privileged)
+            if request.session_epoch == INITIAL_EPOCH
+            else None
+        )
         return FetchContext(targets=tuple(targets.values()), session=session, is_incremental=False, is_by_id=is_by_id)
 
     def _open_incremental(self, request: FetchRequest, now_ms: int, *, is_by_id: bool) -> FetchContext:
@@ -199,30 +213,40 @@ class FetchSessionCache:
     def _take(self, session_id: int) -> None:
         self.partition_count -= len(self._sessions.pop(session_id).targets)
 
-    def _maybe_start(self, targets: dict[PartitionKey, FetchTarget], now_ms: int, *, is_by_id: bool) -> FetchSession | None:
-        if not self._has_room(len(targets), now_ms):
+    def _maybe_start(
+        self, targets: dict[PartitionKey, FetchTarget], now_ms: int, *, is_by_id: bool, is_privileged: bool
+    ) -> FetchSession | None:
+        if not self._has_room(len(targets), now_ms, is_privileged=is_privileged):
             return None
-        session = FetchSession(self._new_id(), targets, now_ms, is_by_id=is_by_id)
+        session = FetchSession(self._new_id(), targets, now_ms, is_by_id=is_by_id, is_privileged=is_privileged)
         self._put_last(session)
         return session
 
-    def _has_room(self, size: int, now_ms: int) -> bool:
-        if len(self._sessions) >= self._config.max_session_cache_slots and not self._maybe_evict(size, now_ms):
+    def _has_room(self, size: int, now_ms: int, *, is_privileged: bool) -> bool:
+        is_full = len(self._sessions) >= self._config.max_session_cache_slots
+        if is_full and not self._maybe_evict(size, now_ms, is_privileged=is_privileged):
             return False
         return self.partition_count + size <= MAX_CACHED_PARTITION_COUNT
 
-    def _maybe_evict(self, size: int, now_ms: int) -> bool:
-        """Drop the longest unused session if it is stale, else the smallest that has been here long and is smaller than the new one."""
+    def _maybe_evict(self, size: int, now_ms: int, *, is_privileged: bool) -> bool:
+        """Drop the longest unused session if it is stale, else the least of those that have been here long, if it is less than the new one.
+
+        A consumer's is less than a follower's, whatever their sizes, and need not have been here long for a follower.
+        """
         oldest_allowed_ms = now_ms - self._config.min_session_eviction_ms
-        unused = next(iter(self._sessions.values()), None)
-        if unused is None:
+        chosen = next(iter(self._sessions.values()), None)
+        if chosen is None:
             return False
-        if unused.last_used_ms >= oldest_allowed_ms:
-            settled = (session for session in self._sessions.values() if session.created_ms < oldest_allowed_ms)
-            unused = min(settled, key=lambda session: len(session.targets), default=None)
-            if unused is None or len(unused.targets) >= size:
+        if chosen.last_used_ms >= oldest_allowed_ms:
+            evictable = (
+                session
+                for session in self._sessions.values()
+                if session.created_ms < oldest_allowed_ms or (is_privileged and not session.is_privileged)
+            )
+            chosen = min(evictable, key=_rank, default=None)
+            if chosen is None or _rank(chosen) >= (is_privileged, size):
                 return False
-        self._take(unused.session_id)
+        self._take(chosen.session_id)
         self.eviction_count += 1
         return True
 
@@ -231,3 +255,7 @@ class FetchSessionCache:
             session_id = self._rng.randint(1, _LAST_EPOCH)
             if session_id not in self._sessions:
                 return session_id
+
+
+def _rank(session: FetchSession) -> tuple[bool, int]:
+    return session.is_privileged, len(session.targets)

@@ -1,22 +1,31 @@
-"""A broker's membership: it registers with each start, keeps its session alive, and says when it goes.
+"""A broker's membership: it registers with each start, keeps its session alive, and leaves in order (KIP-631).
 
-Decides when the controller is told what. Knows no partitions: what membership means for them comes back through the image.
+Decides when the controller is told what. A start goes: ``register``; ``catch_up``, while the broker asks to stay fenced; then, when the
+broker has taken over the metadata, ``unfence``; then ``run``, until it stops with ``leave``. Knows no partitions: what membership means for
+them comes back through the image.
 
-Invariants: the broker epoch is the controller's, one for each start; the broker is unfenced only after it has replayed its own
-registration.
+Errors that pass are tried again at the pace of heartbeats: registration until ``initial.broker.registration.timeout.ms``, heartbeats for as
+long as the broker runs. What no later attempt can mend ends the node with its reason: another cluster, a directory of another broker,
+another process that has registered under the same id.
+
+Invariants: the broker epoch is the controller's, one for each start; the offset that is told is that of the last record that was applied;
+the broker is unfenced only after it has applied its own registration.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 from uuid import UUID
 
 import trio
 
-from log_service.common.errors import KafkaError
-from log_service.common.types import BrokerEpoch, TopicId
+from log_service.common.errors import ErrorCode, KafkaError, StorageError
+from log_service.common.types import BrokerEpoch, NodeId
 from log_service.config.views import NodeConfig
 from log_service.controller.channel import ControllerChannel
-from log_service.metadata.features import SUPPORTED_FEATURES
+from log_service.metadata.features import SUPPORTED_FEATURES, unserved_levels
 from log_service.metadata.image import Endpoint, MetadataImage
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from log_service.protocol.messages.broker_registration import (
@@ -26,31 +35,77 @@ from log_service.protocol.messages.broker_registration import (
     Listener,
 )
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 NOT_REGISTERED = BrokerEpoch(-1)
+NO_INCARNATION = UUID(int=0)
+STARTING_PAUSE_MS = 10
+"""Between two heartbeats of a broker that waits to be unfenced: it waits for its own metadata log, which takes milliseconds."""
+LEAVING_PAUSE_MS = 20
+"""Before the second heartbeat of a broker that leaves; later pauses double, up to the interval of heartbeats."""
+LEAVING_DEADLINE_MS = 30_000
+"""How long a broker that leaves waits for its leave; then it stops without."""
+LEAVING_SILENCE_MS = 5_000
+"""How long it waits for one response of the controller: longer than an election takes after a controller's process has hung."""
+LOOK_MS, GONE_COUNT = 100, 5
+"""How often a broker that leaves looks whether a majority of the controllers is gone, and how often in a row it has to see that."""
+FATAL = frozenset({ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryStates:
+    """How the log directories of this broker are, by their ids.
+
+    ``previous_broker_epoch`` is that of the last stop, -1 if it was not clean.
+    """
+
+    previous_broker_epoch: int = -1
+    offline: frozenset[UUID] = frozenset()
+    cordoned: frozenset[UUID] = frozenset()
 
 
 class BrokerLifecycle:
-    """This broker, as the controller knows it."""
+    """This broker, as the controller knows it. ``directories`` returns how its log directories are by now.
 
-    def __init__(self, config: NodeConfig, controller: ControllerChannel, image: Callable[[], MetadataImage]) -> None:
+    ``is_quorum_gone`` says that the processes of so many controllers are gone that the others cannot decide.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        controller: ControllerChannel,
+        image: Callable[[], MetadataImage],
+        directories: Callable[[], DirectoryStates] = DirectoryStates,
+        is_quorum_gone: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._config = config
         self._controller = controller
         self._image = image
+        self._directories = directories
+        self._is_quorum_gone = is_quorum_gone
+        self._incarnation_id = NO_INCARNATION
+        self._is_caught_up = False
+        self._told_offline: frozenset[UUID] = frozenset()
+        self._offline_since: float | None = None
+        self._is_hurried = trio.Event()
         self.broker_epoch = NOT_REGISTERED
 
     def __repr__(self) -> str:
         return f"<BrokerLifecycle broker={self._config.node_id} epoch={self.broker_epoch}>"
 
+    # Starting
+
     async def register(
         self, *, cluster_id: str, incarnation_id: UUID, endpoints: Mapping[str, Endpoint], log_dirs: tuple[UUID, ...]
     ) -> None:
-        """Become a member; fenced until ``unfence``.
+        """Become a member; fenced until ``unfence``. ``incarnation_id`` is a new one for each process.
 
         Raises:
-            KafkaError: the controller refuses.
+            KafkaError: the controller refuses, or none was found in time.
         """
+        directories = self._directories()
         request = BrokerRegistrationRequest(
             broker_id=self._config.node_id,
             cluster_id=cluster_id,
@@ -64,10 +119,35 @@ class BrokerLifecycle:
                 for name, (lowest, highest) in SUPPORTED_FEATURES.items()
             ],
             rack=self._config.rack,
-            log_dirs=list(log_dirs),
+            log_dirs=[directory_id for directory_id in log_dirs if directory_id not in directories.offline],
+            previous_broker_epoch=directories.previous_broker_epoch,
         )
-        response = await self._controller.request(request, BrokerRegistrationResponse)
+        response = await self._until_registered(lambda: self._ask_in(request))
+        self._incarnation_id = incarnation_id
         self.broker_epoch = BrokerEpoch(response.broker_epoch)
+
+    async def _ask_in(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+        """Send the registration; where it is refused for a feature level say for which, as far as this broker's metadata knows them.
+
+        Raises:
+            KafkaError: the controller refuses.
+        """
+        try:
+            return await self._controller.request(request, BrokerRegistrationResponse)
+        except KafkaError as error:
+            faults = unserved_levels(self._image().features) if error.code is ErrorCode.UNSUPPORTED_VERSION else ()
+            if not faults:
+                raise
+            text = f"the cluster has {'; '.join(faults)}; lower the level with kafka-features.sh, or start a newer version"
+            raise KafkaError(error.code, text) from error
+
+    async def catch_up(self) -> None:
+        """Wait until the metadata of this broker holds its own registration. It asks to stay fenced meanwhile.
+
+        Raises:
+            KafkaError: the controller refuses.
+        """
+        await self._until_registered(self._catch_up)
 
     async def unfence(self) -> None:
         """Ask until the controller lets this broker lead.
@@ -75,51 +155,151 @@ class BrokerLifecycle:
         Raises:
             KafkaError: the controller refuses.
         """
-        while (await self._beat()).is_fenced:  # noqa: ASYNC110 - the controller is asked, it does not call
-            await trio.sleep(self._config.broker_heartbeat_interval_ms / 1000)
+        await self._until_registered(self._unfence)
+
+    async def _until_registered(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Return what ``attempt`` returns, trying again after errors that may pass, until the time for a registration is over.
+
+        Raises:
+            KafkaError: the last error.
+        """
+        deadline = trio.current_time() + self._config.initial_registration_timeout_ms / 1_000
+        while True:
+            try:
+                return await attempt()
+            except KafkaError as error:
+                if error.code in FATAL or trio.current_time() >= deadline:
+                    raise
+                logger.warning("The controller does not take this broker yet, which tries again: %s", error)
+            await trio.sleep(min(self._interval_s, max(deadline - trio.current_time(), 0)))
+
+    async def _catch_up(self) -> None:
+        while not (await self._beat(wants_fence=True)).is_caught_up:  # noqa: ASYNC110 - the controller is asked, it does not call
+            await trio.sleep(STARTING_PAUSE_MS / 1_000)
+        self._is_caught_up = True
+
+    async def _unfence(self) -> None:
+        while (await self._beat()).is_fenced:  # noqa: ASYNC110 - as above
+            await trio.sleep(STARTING_PAUSE_MS / 1_000)
+        self._is_caught_up = True
+
+    # Running
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep the session alive until cancelled."""
+        """Keep the session alive until cancelled.
+
+        Raises:
+            KafkaError: another process has taken this broker's place.
+            StorageError: a log directory failed, and the controller could not be told in time.
+        """
         task_status.started()
         while True:
-            await trio.sleep(self._config.broker_heartbeat_interval_ms / 1000)
+            with trio.move_on_after(self._interval_s):
+                await self._is_hurried.wait()
+            self._is_hurried = trio.Event()
             try:
                 await self._beat()
             except KafkaError as error:
+                self._check_place()
                 logger.warning("The controller refused a heartbeat: %s", error)
+            self._check_failed_directories()
+
+    def hurry(self) -> None:
+        """Send the next heartbeat now: a log directory has failed, or takes no new partitions any more."""
+        self._is_hurried.set()
+
+    def _check_place(self) -> None:
+        """Raise where another process is registered under this broker's id: it serves what this one served."""
+        registered = self._image().cluster.brokers.get(NodeId(self._config.node_id))
+        if registered is None or registered.epoch <= self.broker_epoch or registered.incarnation_id == self._incarnation_id:
+            return
+        text = (
+            f"another process has registered as broker {self._config.node_id}, with epoch {registered.epoch}; this one, with epoch "
+            f"{self.broker_epoch}, ends. Give each node a node.id of its own"
+        )
+        raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
+
+    def _check_failed_directories(self) -> None:
+        """Raise where a failed directory stays unknown to the controller: this broker counts as leader of what it cannot read."""
+        if self._directories().offline <= self._told_offline:
+            self._offline_since = None
+            return
+        now = trio.current_time()
+        if self._offline_since is None:
+            self._offline_since = now
+        if (now - self._offline_since) * 1_000 >= self._config.log_dir_failure_timeout_ms:
+            raise StorageError("a log directory failed, and the controller could not be told in time; look at the disk, then start again")
+
+    # Stopping
 
     async def leave(self) -> None:
-        """Give up what this broker leads, before it stops.
+        """Give up what this broker leads, and wait until the others know who leads it now.
+
+        Not for longer than a while: less where no controller responds, and less still where it is known that none can.
 
         Raises:
-            KafkaError: the controller refuses.
+            KafkaError: the controller refuses, or does not respond.
         """
-        if self.broker_epoch != NOT_REGISTERED:
-            await self._beat(wants_shut_down=True)
+        if self.broker_epoch == NOT_REGISTERED:
+            return
+        refusal: KafkaError | None = None
+        with trio.move_on_after(LEAVING_DEADLINE_MS / 1_000):
+            async with trio.open_nursery() as nursery:
+                silence = trio.CancelScope()
+                nursery.start_soon(self._watch_quorum, silence)
+                with silence:
+                    try:
+                        await self._leave(silence)
+                    except KafkaError as error:
+                        refusal = error
+                nursery.cancel_scope.cancel()
+            if refusal is not None:
+                raise refusal
+            if not silence.cancelled_caught:
+                return
+            text = (
+                f"no controller has responded for {LEAVING_SILENCE_MS} ms, or too few of them are left to decide; this broker stops without"
+            )
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+        text = f"the controller did not let this broker go within {LEAVING_DEADLINE_MS} ms; it stops without"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
-    async def assign_replica(self, topic_id: TopicId, index: int, directory_id: UUID) -> None:
-        """Tell the controller in which log directory a replica of this broker is.
+    async def _leave(self, silence: trio.CancelScope) -> None:
+        """Ask until the controller lets this broker go; ``silence`` ends that where it does not respond."""
+        pause_s = LEAVING_PAUSE_MS / 1_000
+        while True:
+            silence.deadline = trio.current_time() + LEAVING_SILENCE_MS / 1_000
+            if (await self._beat(wants_shut_down=True)).should_shut_down:
+                return
+            silence.deadline = math.inf
+            await trio.sleep(pause_s)
+            pause_s = min(pause_s * 2, self._interval_s)
 
-        Raises:
-            KafkaError: the controller refuses.
-        """
-        from log_service.protocol.messages import assign_replicas_to_dirs as messages  # noqa: PLC0415 - few nodes move replicas
-        from log_service.rpc.connection import raise_for  # noqa: PLC0415 - as above
+    async def _watch_quorum(self, leaving: trio.CancelScope) -> None:
+        """End the wait for a quorum that is gone; not one that is gone for a moment, as a controller that starts again is."""
+        seen_count = 0
+        while seen_count < GONE_COUNT:
+            await trio.sleep(LOOK_MS / 1_000)
+            seen_count = seen_count + 1 if self._is_quorum_gone() else 0
+        leaving.cancel()
 
-        topic = messages.RequestTopicData(topic_id=topic_id, partitions=[messages.RequestPartitionData(partition_index=index)])
-        request = messages.AssignReplicasToDirsRequest(
-            broker_id=self._config.node_id,
-            broker_epoch=self.broker_epoch,
-            directories=[messages.RequestDirectoryData(id=directory_id, topics=[topic])],
-        )
-        response = await self._controller.request(request, messages.AssignReplicasToDirsResponse)
-        raise_for(response.directories[0].topics[0].partitions[0].error_code, None, "AssignReplicasToDirs")
+    # Heartbeats
 
-    async def _beat(self, *, wants_shut_down: bool = False) -> BrokerHeartbeatResponse:
+    @property
+    def _interval_s(self) -> float:
+        return self._config.broker_heartbeat_interval_ms / 1_000
+
+    async def _beat(self, *, wants_fence: bool = False, wants_shut_down: bool = False) -> BrokerHeartbeatResponse:
+        directories = self._directories()
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._image().offset,
+            want_fence=wants_fence,
             want_shut_down=wants_shut_down,
+            offline_log_dirs=sorted(directories.offline),
+            cordoned_log_dirs=sorted(directories.cordoned) if self._is_caught_up else None,
         )
-        return await self._controller.request(request, BrokerHeartbeatResponse)
+        response = await self._controller.request(request, BrokerHeartbeatResponse)
+        self._told_offline = directories.offline
+        return response

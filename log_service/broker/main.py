@@ -114,12 +114,13 @@ def _decoded(content: bytes) -> str:
 
 
 async def _run(config: NodeConfig, settings: ServerSettings) -> int:
-    broker = Broker(real_env(config), config, static_texts=settings.texts)
+    broker, is_graceful = Broker(real_env(config), config, static_texts=settings.texts), False
     with one_error(), trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch_signals, signals, broker, nursery)
             await nursery.start(broker.run)
-            _announce(config, broker)
+            if broker.is_started:
+                _announce(config, broker)
             await broker.wait_stopped()
             is_graceful = broker.is_stopped_gracefully
             nursery.cancel_scope.cancel()

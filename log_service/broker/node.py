@@ -1,12 +1,14 @@
-"""What the handlers of a broker may use.
+"""What the handlers of a node may use.
 
-Decides nothing: the broker fills a ``Node`` when it starts, and every handler gets it. There is one ``Node`` per broker and no other place
-where handlers find state.
+Decides nothing: the broker fills a ``QuorumNode`` for the controller's listeners and a ``Node`` for its own when it starts, and every
+handler gets one of them. There is no other place where handlers find state.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from random import Random
 
+from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.producer_ids import ProducerIds
 from log_service.common.env import Clock
@@ -21,21 +23,30 @@ from log_service.storage.log_manager import LogManager
 
 
 @dataclass(slots=True, kw_only=True)
-class Node:
-    """The rooms of one running broker, as its handlers see them."""
+class QuorumNode:
+    """What every node has, whatever its role: what handlers of the controller's listeners see."""
 
     config: NodeConfig
     static_texts: Mapping[str, str]
     cluster_id: str
     clock: Clock
+    rng: Random
     image: Callable[[], MetadataImage]
     run_in_pool: RunInPool
     raft: RaftDriver
+    controller: ControllerChannel
+    """On a listener of the controller: this node's own one."""
+    controller_address: tuple[str, int] | None = None
+    """Where admin clients reach the controller of this node, as they are told."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Node(QuorumNode):
+    """The rooms of one running broker, as its handlers see them."""
+
     logs: LogManager
     replicas: ReplicaManager
     groups: GroupService
-    controller: ControllerChannel
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
-    controller_address: tuple[str, int] | None = None
-    """Where admin clients reach the controller, as they are told."""
+    topic_creation: TopicCreation

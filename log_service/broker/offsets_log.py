@@ -7,6 +7,7 @@ from inside its own ``append``: a decision is replayed before its reply leaves.
 
 from collections.abc import Callable, Iterator, Sequence
 
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.records.builder import BatchBuilder
 from log_service.records.compression import Codec
 from log_service.records.validator import accept_own_batches
@@ -37,15 +38,19 @@ class OffsetsLog:
     @property
     def high_watermark(self) -> int:
         """The offset below which records are safe, 0 once this node leads in a later epoch or not at all."""
-        partition = self._partition
-        return partition.high_watermark if partition.leader_epoch == self.leader_epoch and partition.is_leader else 0
+        state = self._partition.state
+        return state.high_watermark if state.leader_epoch == self.leader_epoch and state.is_leader else 0
 
     def append(self, records: Sequence[tuple[bytes, bytes | None]], wall_ms: int) -> int:
         """Append keys and values as one batch and return the log end offset.
 
         Raises:
-            KafkaError: nothing was appended; NOT_ENOUGH_REPLICAS where fewer replicas are in sync than the topic asks for.
+            KafkaError: nothing was appended; NOT_ENOUGH_REPLICAS where fewer replicas are in sync than the topic asks for,
+                NOT_LEADER_OR_FOLLOWER in a later leader epoch: its coordinator has to load what this one does not know.
         """
+        if self._partition.leader_epoch != self.leader_epoch:
+            text = f"{self._partition.topic_partition} is in leader epoch {self._partition.leader_epoch}, not {self.leader_epoch} any more"
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
         builder = BatchBuilder(self._codec)
         for key, value in records:
             builder.append(wall_ms, key, value)

@@ -13,16 +13,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from log_service.broker.call import Api, Authorizer, Call, Deferred, Nothing, Quotas, Reply, Route, Side, StartTask
+from log_service.broker.call import Api, Authorizer, Call, Deferred, ForwardedCall, Nothing, Outer, Quotas, Reply, Route, Side, StartTask
 from log_service.broker.handlers.api_versions import unsupported_version_response
 from log_service.broker.handlers.repeated_produce import FIRST_VERSION, RepeatedProduces
-from log_service.broker.node import Node
+from log_service.broker.node import QuorumNode
 from log_service.common.errors import KafkaError, ProtocolError
 from log_service.metrics.request_meter import RequestMeter
 from log_service.network.server import ConnectionContext, Response
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode
 from log_service.protocol.frames import UnsupportedVersionError, encode_response, parse_request_header
+from log_service.protocol.schema import Message
 
 KEY_POSITION = 1
 """Of the low byte of a request's API key."""
@@ -41,7 +42,7 @@ def new_meters(apis: Mapping[ApiKey, Api], began_ms: int) -> Meters:
 class Pipeline:
     """The frame handler of the broker's listeners, or of the controller's: of one ``side``."""
 
-    def __init__(self, node: Node, side: Side, start_task: StartTask, apis: Mapping[ApiKey, Api], meters: Meters) -> None:
+    def __init__(self, node: QuorumNode, side: Side, start_task: StartTask, apis: Mapping[ApiKey, Api], meters: Meters) -> None:
         self.authorizer: Authorizer | None = None
         self.quotas: Quotas | None = None
         self._node = node
@@ -71,29 +72,7 @@ class Pipeline:
                 call = self._decode(context, frame)
             except UnsupportedVersionError as error:
                 return _step_down(error)
-        try:
-            if self.authorizer is not None:
-                self.authorizer.authorize(call)
-            if self.quotas is not None:
-                call.account = self.quotas.account_of(call, len(frame))
-            reply = call.route.handle(self._node, call, call.request)
-        except KafkaError as error:
-            reply = call.refusal(error)
-        return self._respond(call, reply, started_ns)
-
-    def connection_closed(self, context: ConnectionContext) -> None:
-        """Nothing is kept per connection: promised responses have their own ``on_discard``."""
-
-    def _decode(self, context: ConnectionContext, frame: memoryview) -> Call:
-        header, body = parse_request_header(frame)
-        route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
-        request, _ = decode(route.request_type, header.api_version, frame, body, max_elements=MAX_REQUEST_ELEMENTS)
-        call = Call(route, header.api_version, header.correlation_id, header.client_id, context, request, None)
-        if header.api_key is ApiKey.PRODUCE and header.api_version >= FIRST_VERSION:
-            self._repeated_produces.learn(call, frame)
-        return call
-
-    def _respond(self, call: Call, reply: Reply, started_ns: int) -> Response:
+        reply = self._handle(call, len(frame))
         meter = call.route.meter
         if isinstance(reply, list):
             assert call.account is None, "a request with an account is answered with a message"
@@ -107,6 +86,46 @@ class Pipeline:
             response = call.respond(reply)
         meter.note_at_once(call.version, self._now_ns() - started_ns)
         return response
+
+    def answer_forwarded(self, outer: Outer, context: ConnectionContext, frame: memoryview) -> Message | Deferred:
+        """Answer a request that another broker has passed on, as ``context`` says who asks (KIP-590). Counted with the call that it is in.
+
+        Raises:
+            ProtocolError: it does not parse, or is in a version that is not spoken.
+        """
+        found = self._decode(context, frame)
+        call = ForwardedCall(found.route, found.version, found.correlation_id, found.client_id, context, found.request, None, outer)
+        reply = self._handle(call, len(frame))
+        if isinstance(reply, Deferred):
+            return reply
+        assert not isinstance(reply, list | Nothing), "what is passed on is answered with a message"
+        call.charge(reply)
+        return outer.wrap(call, reply)
+
+    def connection_closed(self, context: ConnectionContext) -> None:
+        """Tell who wants to know; promised responses have their own ``on_discard``."""
+        if context.on_closed is not None:
+            context.on_closed()
+
+    def _decode(self, context: ConnectionContext, frame: memoryview) -> Call:
+        header, body = parse_request_header(frame)
+        route = self._routes.get(header.api_key) or self._find_route(header.api_key, context)
+        request, _ = decode(route.request_type, header.api_version, frame, body, max_elements=MAX_REQUEST_ELEMENTS)
+        call = Call(route, header.api_version, header.correlation_id, header.client_id, context, request, None)
+        if header.api_key is ApiKey.PRODUCE and header.api_version >= FIRST_VERSION:
+            self._repeated_produces.learn(call, frame)
+        return call
+
+    def _handle(self, call: Call, size_bytes: int) -> Reply:
+        """Authorize a request, find its quota and handle it. What is refused becomes the error response of the API."""
+        try:
+            if self.authorizer is not None:
+                self.authorizer.authorize(call)
+            if self.quotas is not None:
+                call.account = self.quotas.account_of(call, size_bytes)
+            return call.route.handle(self._node, call, call.request)
+        except KafkaError as error:
+            return call.refusal(error)
 
     def _respond_later(self, meter: RequestMeter, version: int, deferred: Deferred, started_ns: int) -> Response:
         duration_ns = self._now_ns() - started_ns
@@ -132,11 +151,12 @@ class Pipeline:
         route = self._routes[key] = Route(
             api=api,
             side=self._side,
-            handle=api.handler,
+            handle=api.handler_on(self._side),
             request_type=request_class(key),
             response_type=response_class(key),
             meter=self._meters[key],
             start_task=self._start_task,
+            answer_forwarded=self.answer_forwarded,
         )
         return route
 

@@ -1,52 +1,111 @@
 """Producer ids for idempotent producers, taken one by one from blocks that the controller hands out (KIP-730).
 
-Decides when another block is asked for. Invariants: an id is given once; at most one request for a block is under way, and callers that
-need an id meanwhile wait for it. Ids that were not used when the node stops are lost, which is allowed.
+Decides when another block is asked for: when a tenth of the block is left, so that producers seldom wait. A producer that comes while there
+is no id waits for a while, and is told COORDINATOR_LOAD_IN_PROGRESS then, after which clients ask again.
+
+Invariants: an id is given once; at most one request for a block is under way. Ids that were not used when the node stops are lost, which is
+allowed.
 """
 
+import logging
 from collections.abc import Callable
+from typing import Any
 
 import trio
 
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.channel import ControllerChannel
 from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
+logger = logging.getLogger(__name__)
+
+LEFT_SHARE = 10
+"""The next block is asked for when one of so many parts of a block is left."""
+WAIT_MS = 5_000
+"""How long a producer waits for a block; clients give a request much longer."""
+
 
 class ProducerIds:
-    """The node's current block."""
+    """The node's current block, and the one after it. ``start_task`` runs a request for a block beside the connections."""
 
-    def __init__(self, controller: ControllerChannel, node_id: NodeId, broker_epoch: Callable[[], BrokerEpoch]) -> None:
+    def __init__(
+        self,
+        controller: ControllerChannel,
+        node_id: NodeId,
+        broker_epoch: Callable[[], BrokerEpoch],
+        start_task: Callable[..., Any] | None = None,
+    ) -> None:
         self._controller = controller
         self._node_id = node_id
         self._broker_epoch = broker_epoch
+        self._start_task = start_task
         self._next_id = 0
         self._end_id = 0
+        self._refill_at = 0
+        self._next_block = range(0)
+        self._is_asking = False
         self._lock = trio.Lock()
 
     def __repr__(self) -> str:
-        return f"<ProducerIds next={self._next_id} left={self._end_id - self._next_id}>"
+        return f"<ProducerIds next={self._next_id} left={self._end_id - self._next_id + len(self._next_block)}>"
 
     def next_nowait(self) -> int | None:
-        """Return an id, or None when the block is used up."""
-        if self._next_id >= self._end_id:
+        """Return an id, or None when there is none."""
+        if self._next_id >= self._end_id and not self._take_next_block():
             return None
         self._next_id += 1
+        if self._next_id >= self._refill_at:
+            self._refill_soon()
         return self._next_id - 1
 
     async def next(self) -> int:
         """Return an id; waits for a block when this one is used up.
 
         Raises:
-            KafkaError: the controller gave none.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller gave none in time.
         """
-        while (producer_id := self.next_nowait()) is None:
-            async with self._lock:
-                if self._next_id >= self._end_id:
-                    await self._take_block()
-        return producer_id
+        with trio.move_on_after(WAIT_MS / 1_000):
+            while (producer_id := self.next_nowait()) is None:
+                async with self._lock:
+                    if self._next_id >= self._end_id and not self._next_block:
+                        await self._ask()
+            return producer_id
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the controller gave no producer ids within {WAIT_MS} ms; ask again")
 
-    async def _take_block(self) -> None:
+    def _take_next_block(self) -> bool:
+        block, self._next_block = self._next_block, range(0)
+        if block:
+            self._next_id, self._end_id = block.start, block.stop
+            self._refill_at = block.stop - len(block) // LEFT_SHARE
+        return bool(block)
+
+    def _refill_soon(self) -> None:
+        if self._start_task is not None and not self._is_asking and not self._next_block:
+            self._is_asking = True
+            self._start_task(self._refill)
+
+    async def _refill(self) -> None:
+        """Ask for the next block. Where that fails, the next id that is given asks again."""
+        try:
+            async with self._lock:
+                if not self._next_block:
+                    await self._ask()
+        except KafkaError as error:
+            logger.warning("The controller gave no block of producer ids, which is asked for again: %s", error)
+        finally:
+            self._is_asking = False
+
+    async def _ask(self) -> None:
+        """Get the next block.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, the controller gave none.
+        """
         request = AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
-        block = await self._controller.request(request, AllocateProducerIdsResponse)
-        self._next_id, self._end_id = block.producer_id_start, block.producer_id_start + block.producer_id_len
+        try:
+            block = await self._controller.request(request, AllocateProducerIdsResponse)
+        except KafkaError as error:
+            text = f"the controller gave no producer ids: {error}"
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
+        self._next_block = range(block.producer_id_start, block.producer_id_start + block.producer_id_len)

@@ -20,7 +20,7 @@ from log_service.broker.echo import AT_TOP, Items, echoing
 from log_service.broker.handlers.fetch import handle_fetch
 from log_service.broker.handlers.metadata import handle_metadata
 from log_service.broker.handlers.produce import handle_produce, refuse_produce
-from log_service.broker.node import Node
+from log_service.broker.node import QuorumNode
 from log_service.common.access import AclOperation, AclResource, Permission
 from log_service.common.errors import KafkaError
 from log_service.protocol.api_versions import ApiKey
@@ -46,7 +46,7 @@ class OnDemand:
             self._handler = _imported(self.module, self.name)
         return self._handler
 
-    def __call__(self, node: Node, call: Call, request: Any) -> Reply:
+    def __call__(self, node: QuorumNode, call: Call, request: Any) -> Reply:
         """Answer, as the function does."""
         return (self._handler or self.load())(node, call, request)
 
@@ -101,6 +101,8 @@ def _transaction(*operations: AclOperation) -> tuple[Permission, ...]:
 
 
 BROKER = frozenset({Side.BROKER})
+CONTROLLER = frozenset({Side.CONTROLLER})
+"""What nodes say to the controller; no client asks it, and a broker's listener does not take it."""
 BOTH = frozenset(Side)
 """The controller's listener takes what an admin client asks a controller by itself (``bootstrap.controllers``, KIP-919)."""
 
@@ -113,11 +115,14 @@ def _api(
     echo: Echo = AT_TOP,
     sides: frozenset[Side] = BROKER,
     quota: QuotaKind = QuotaKind.REQUEST,
+    controller_handler: Handler | None = None,
 ) -> Api:
     """Return a row; a handler that is imported on demand is named by its module."""
     if isinstance(handler, str):
         handler = OnDemand(handler, f"handle_{key.name.lower().removeprefix('tidelog_')}")
-    return Api(key=key, handler=handler, sides=sides, permissions=permissions, quota=quota, echo=echo)
+    return Api(
+        key=key, handler=handler, sides=sides, permissions=permissions, quota=quota, echo=echo, controller_handler=controller_handler
+    )
 
 
 _PER_TOPIC = Items(asked="topics", told="topics", named_by=("name",))
@@ -148,7 +153,9 @@ _ROWS = (
             Items(asked="partitions", told="partitions", named_by=(("partition", "partition_index"),)),
             high_watermark=-1,
         ),
+        sides=BOTH,
         quota=QuotaKind.FETCH,
+        controller_handler=OnDemand("raft", "handle_fetch"),
     ),
     _api(ApiKey.LIST_OFFSETS, "list_offsets", _topic(DESCRIBE), echo=echoing(_PER_TOPIC, _PER_PARTITION)),
     _api(
@@ -285,6 +292,21 @@ _ROWS = (
     _api(ApiKey.UNREGISTER_BROKER, "cluster", _cluster(ALTER), sides=BOTH),
     _api(ApiKey.ADD_RAFT_VOTER, "quorum", _cluster(ALTER), sides=BOTH),
     _api(ApiKey.REMOVE_RAFT_VOTER, "quorum", _cluster(ALTER), sides=BOTH),
+    # What nodes say to the controller
+    _api(ApiKey.ALTER_PARTITION, "members", _cluster(CLUSTER_ACTION), sides=CONTROLLER),
+    _api(ApiKey.BROKER_REGISTRATION, "members", _cluster(CLUSTER_ACTION), sides=CONTROLLER),
+    _api(ApiKey.BROKER_HEARTBEAT, "members", _cluster(CLUSTER_ACTION), sides=CONTROLLER),
+    _api(ApiKey.ALLOCATE_PRODUCER_IDS, "members", _cluster(CLUSTER_ACTION), sides=CONTROLLER),
+    _api(ApiKey.CONTROLLER_REGISTRATION, "members", _cluster(CLUSTER_ACTION), sides=CONTROLLER),
+    _api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "members", _cluster(CLUSTER_ACTION), sides=CONTROLLER),
+    _api(ApiKey.ENVELOPE, "envelope", _cluster(CLUSTER_ACTION), sides=CONTROLLER),
+    # What replicas of the metadata log say to each other
+    _api(ApiKey.VOTE, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER),
+    _api(ApiKey.BEGIN_QUORUM_EPOCH, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER),
+    _api(ApiKey.END_QUORUM_EPOCH, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER),
+    _api(ApiKey.FETCH_SNAPSHOT, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER),
+    _api(ApiKey.UPDATE_RAFT_VOTER, "raft", _cluster(CLUSTER_ACTION), sides=CONTROLLER),
+    # Ours
     _api(ApiKey.TIDELOG_MAINTENANCE, "maintenance", (*_cluster(DELETE), *_topic(DELETE))),
 )
 

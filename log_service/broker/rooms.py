@@ -4,23 +4,24 @@ Decides what each room is given. Nothing runs yet when ``Rooms`` is returned: th
 has to be there before: who the node is, and its logs and its metadata log, opened.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import trio
 
+from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.directory_reports import DirectoryReports
 from log_service.broker.fetch_session import FetchSessionCache
-from log_service.broker.lifecycle import BrokerLifecycle
-from log_service.broker.node import Node
+from log_service.broker.lifecycle import BrokerLifecycle, DirectoryStates
+from log_service.broker.node import Node, QuorumNode
 from log_service.broker.offsets_leadership import OffsetsLeadership
+from log_service.broker.peers import Peers
 from log_service.broker.producer_ids import ProducerIds
 from log_service.common.env import NodeEnv
 from log_service.common.timers import TimerQueue
-from log_service.common.types import NodeId, TopicPartition
+from log_service.common.types import GROUP_METADATA_TOPIC, NodeId, TopicPartition
 from log_service.config.resolve import log_defaults
 from log_service.config.views import LogConfig, NodeConfig
 from log_service.controller.channel import ActiveController
@@ -29,9 +30,15 @@ from log_service.controller.rules.table import ControllerConfig
 from log_service.coordinator.group_service import GroupService
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.metadata.loader import MetadataLoader
+from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import NodeIdentity
+from log_service.raft.messages import Peer
+from log_service.raft.transport import RpcTransport
+from log_service.raft.voters import Endpoint as VoterEndpoint
+from log_service.raft.voters import Voter, VoterSet
 from log_service.records.compression import Codec
+from log_service.replication.links import ClusterLinks
 from log_service.replication.replica_manager import ReplicaManager
 from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
@@ -55,6 +62,8 @@ class Ground:
     loader: MetadataLoader
     raft: RaftDriver
     logs: LogManager
+    peers: "Callable[[], ConnectionPool]"
+    """Returns the connections to other nodes; an ``Endpoint`` has a purpose for each use."""
 
     @property
     def node_id(self) -> NodeId:
@@ -70,12 +79,18 @@ class Ground:
         topic = self.image().topics.by_name.get(where.topic)
         return topic is not None and where.partition in topic.partitions and (not topic_id.int or topic.topic_id == topic_id)
 
+    def group_partition_count(self) -> int:
+        """Return how many partitions the topic of groups has, 0 while there is none."""
+        topic = self.loader.image.topics.by_name.get(GROUP_METADATA_TOPIC)
+        return 0 if topic is None else len(topic.partitions)
+
     def is_known(self, log: Log) -> bool:
-        """Whether a log is of a topic that there is. A loss of power may take the file with its topic id, which is then written anew."""
-        if log.topic_id is None:
-            topic, index = log.topic_partition
-            return self.image().topics.partition(topic, index) is not None
-        return log.topic_id in self.image().topics.by_id
+        """Whether a log is of a partition that has a replica here. A loss of power may take the file with its topic id: the name counts."""
+        name, index = log.topic_partition
+        topics = self.image().topics
+        topic = topics.by_name.get(name) if log.topic_id is None else topics.by_id.get(log.topic_id)
+        registration = None if topic is None else topic.partitions.get(index)
+        return registration is not None and self.node_id in registration.replicas
 
     def log_defaults(self, image: MetadataImage) -> LogConfig:
         """Return the configuration of a topic that has none of its own."""
@@ -83,17 +98,25 @@ class Ground:
         own = image.configs.of(ResourceType.BROKER, str(self.config.node_id))
         return log_defaults(self.static_texts, cluster, own) if cluster or own else self.config.log
 
+    def directory_states(self) -> DirectoryStates:
+        """Return how the log directories are by now."""
+        logs = self.logs
+        offline = (logs.directory_ids.get(directory.path) for directory in logs.directories if directory.is_offline)
+        cordoned = (logs.directory_ids.get(path) for path in logs.config.cordoned_log_dirs)
+        return DirectoryStates(
+            previous_broker_epoch=logs.previous_broker_epoch,
+            offline=frozenset(directory_id for directory_id in offline if directory_id is not None),
+            cordoned=frozenset(directory_id for directory_id in cordoned if directory_id is not None),
+        )
+
     def active_controller(self) -> "Endpoint | None":
         """Return where the leader of the quorum listens, None while there is none or it is this node."""
-        leader_id = self.raft.leader_id
-        if leader_id == self.config.node_id:
+        found = self.raft.leader_endpoint
+        if found is None:
             return None
-        endpoints = next((voter.endpoints for voter in self.raft.voters if voter.node_id == leader_id), ())
-        if not endpoints:
-            return None
-        from log_service.rpc.connection import Endpoint  # noqa: PLC0415 - a quorum of one asks no other node
+        from log_service.rpc.connection import Endpoint  # noqa: PLC0415 - a node alone asks no other node
 
-        return Endpoint(host=endpoints[0].host, port=endpoints[0].port)
+        return Endpoint(host=found.host, port=found.port, purpose="to the controller")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +129,7 @@ class Rooms:
     lifecycle: BrokerLifecycle
     groups: GroupService
     replicas: ReplicaManager
+    directory_reports: DirectoryReports
     offsets: OffsetsLeadership
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
@@ -117,6 +141,7 @@ class Rooms:
             static_texts=ground.static_texts,
             cluster_id=ground.identity.cluster_id,
             clock=ground.env.clock,
+            rng=ground.env.rng,
             image=ground.image,
             run_in_pool=ground.env.files.run_in_pool,
             raft=ground.raft,
@@ -126,33 +151,66 @@ class Rooms:
             controller=self.active_controller,
             fetch_sessions=self.fetch_sessions,
             producer_ids=self.producer_ids,
+            topic_creation=TopicCreation(self.active_controller, ground.config, ground.env.clock, ground.image),
             controller_address=controller_address,
         )
 
 
-def new_controller(ground: Ground) -> ControllerDriver:
-    """Return the controller of this node. It is told of the metadata log's records, so that it is made before the log is opened."""
+def new_raft(env: NodeEnv, config: NodeConfig, peers: Peers, own_addresses: Mapping[str, tuple[str, int]]) -> RaftDriver:
+    """Return the metadata log of this node, whose controller listens on ``own_addresses``; none of a node that is no controller.
+
+    A node that is alone and listens nowhere as a controller has no way to others, and needs none.
+    """
+    name = config.quorum.listener_name
+    voters = (
+        Voter(node_id=NodeId(voter.node_id), endpoints=(VoterEndpoint(name, voter.host, voter.port),)) for voter in config.quorum.voters
+    )
+    return RaftDriver(
+        env,
+        config.metadata_log_dir,
+        node_id=NodeId(config.node_id),
+        config=config.metadata_log,
+        quorum=config.quorum,
+        transport=RpcTransport(peers.quorum_pool) if own_addresses or not config.is_alone else None,
+        static_voters=None if config.is_alone else VoterSet(tuple(voters)),
+        bootstrap_servers=tuple(Peer(NodeId(each.node_id), each.host, each.port) for each in config.quorum.bootstrap_servers),
+        endpoints=tuple(VoterEndpoint(own_name, host, port) for own_name, (host, port) in own_addresses.items()),
+    )
+
+
+def quorum_node(ground: Ground, controller: ControllerDriver, controller_address: tuple[str, int] | None) -> QuorumNode:
+    """Return the node as handlers of the controller's listeners see it: a request there is for the controller of this node alone."""
+    return QuorumNode(
+        config=ground.config,
+        static_texts=ground.static_texts,
+        cluster_id=ground.identity.cluster_id,
+        clock=ground.env.clock,
+        rng=ground.env.rng,
+        image=ground.image,
+        run_in_pool=ground.env.files.run_in_pool,
+        raft=ground.raft,
+        controller=controller,
+        controller_address=controller_address,
+    )
+
+
+def new_controller(ground: Ground, bootstrap: Sequence[MetadataRecord]) -> ControllerDriver:
+    """Return the controller of this node. It is told of the metadata log's records, so that it is made before the log is opened.
+
+    ``bootstrap`` are the first records of an empty log.
+    """
     config = ControllerConfig(
         node_id=ground.node_id,
         cluster_id=ground.identity.cluster_id,
         topics=ground.config.topics,
         broker_session_timeout_ms=ground.config.broker_session_timeout_ms,
+        death_grace_ms=ground.config.death_grace_ms,
+        max_idle_interval_ms=ground.config.quorum.max_idle_interval_ms,
+        leader_balance_interval_ms=ground.config.leader_balance_interval_ms,
+        unclean_election_interval_ms=ground.config.unclean_election_interval_ms,
         static_texts=ground.static_texts,
     )
-    return ControllerDriver(ground.env, ground.raft, ground.timers, config)
-
-
-def _pool_on_demand(ground: Ground, background: trio.Nursery) -> "Callable[[], ConnectionPool]":
-    """Return the function that returns the node's connections to other nodes, and makes the pool the first time."""
-
-    @cache
-    def pool() -> "ConnectionPool":
-        from log_service.rpc.connection import RpcSettings  # noqa: PLC0415 - a quorum of one asks no other node
-        from log_service.rpc.pool import ConnectionPool  # noqa: PLC0415 - as above
-
-        return ConnectionPool(ground.env, RpcSettings(client_id=f"broker-{ground.node_id}"), background)
-
-    return pool
+    return ControllerDriver(ground.env, ground.raft, ground.timers, config, image=ground.image, bootstrap=bootstrap)
 
 
 def build_rooms(ground: Ground, controller: ControllerDriver, background: trio.Nursery) -> Rooms:
@@ -161,10 +219,12 @@ def build_rooms(ground: Ground, controller: ControllerDriver, background: trio.N
     active_controller = ActiveController(
         local=controller,
         find=ground.active_controller,
-        pool=_pool_on_demand(ground, background),
+        pool=ground.peers,
         rng=env.rng,
     )
-    lifecycle = BrokerLifecycle(config, active_controller, ground.image)
+    lifecycle = BrokerLifecycle(
+        config, active_controller, ground.image, ground.directory_states, is_quorum_gone=lambda: ground.raft.is_majority_gone
+    )
     groups = GroupService(
         clock=env.clock,
         rng=env.rng,
@@ -172,6 +232,7 @@ def build_rooms(ground: Ground, controller: ControllerDriver, background: trio.N
         timers=ground.timers,
         run_in_pool=env.files.run_in_pool,
         is_there=ground.is_there,
+        partition_count=ground.group_partition_count,
     )
     replicas = ReplicaManager(
         node_id=ground.node_id,
@@ -181,8 +242,25 @@ def build_rooms(ground: Ground, controller: ControllerDriver, background: trio.N
         default_log_config_of=ground.log_defaults,
         checkpoint_interval_ms=config.high_watermark_checkpoint_interval_ms,
         nursery=background,
+        links=ClusterLinks(
+            controller=active_controller,
+            pool=ground.peers,
+            broker_epoch=lambda: lifecycle.broker_epoch,
+            listener_name=config.inter_broker_listener_name,
+            config=config.replication,
+        ),
     )
-    replicas.add_listener(DirectoryReports(ground.logs, lifecycle, background))
+    directory_reports = DirectoryReports(
+        node_id=ground.node_id,
+        logs=ground.logs,
+        find=replicas.partitions_by_id.get,
+        image=ground.image,
+        controller=active_controller,
+        broker_epoch=lambda: lifecycle.broker_epoch,
+        nursery=background,
+        rng=env.rng,
+    )
+    replicas.add_listener(directory_reports)
     return Rooms(
         background=background,
         controller=controller,
@@ -190,7 +268,8 @@ def build_rooms(ground: Ground, controller: ControllerDriver, background: trio.N
         lifecycle=lifecycle,
         groups=groups,
         replicas=replicas,
+        directory_reports=directory_reports,
         offsets=OffsetsLeadership(replicas, groups, Codec(config.groups.offsets_topic_compression_codec)),
         fetch_sessions=FetchSessionCache(config.fetch, env.rng),
-        producer_ids=ProducerIds(active_controller, ground.node_id, lambda: lifecycle.broker_epoch),
+        producer_ids=ProducerIds(active_controller, ground.node_id, lambda: lifecycle.broker_epoch, background.start_soon),
     )

@@ -2,7 +2,8 @@
 
 Codecs are compiled at first use, a millisecond or two each, and most handlers are imported at first use, some milliseconds each, so that a
 node starts quickly. A client would wait for that; so it is done in the background as soon as the listeners are up, a piece at a time:
-first the codecs of what every client asks, the newest version first, then the handlers with their messages.
+first the codecs of what every client asks, the newest version first, then the handlers with their messages. What only
+other nodes ask is left out: a node alone never needs it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +12,7 @@ from functools import partial
 import trio
 import trio.lowlevel
 
-from log_service.broker.call import Api
+from log_service.broker.call import Api, Side
 from log_service.broker.registry import OnDemand
 from log_service.protocol.api_versions import ApiKey, request_class, response_class
 from log_service.protocol.codec import decoder, encoder
@@ -36,6 +37,6 @@ def _codecs(apis: Mapping[ApiKey, Api]) -> Iterator[Callable[[], object]]:
 
 def _imports(apis: Mapping[ApiKey, Api]) -> Iterator[Callable[[], object]]:
     for key, api in apis.items():
-        if isinstance(api.handler, OnDemand):
+        if Side.BROKER in api.sides and isinstance(api.handler, OnDemand):
             yield partial(request_class, key)
             yield api.handler.load

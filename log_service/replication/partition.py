@@ -16,14 +16,15 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_LEADER_EPOCH, NO_TIMESTAMP, TopicId, TopicPartition
+from log_service.common.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Buffer, TopicId, TopicPartition
 from log_service.config.views import LogConfig
 from log_service.metadata.partition import PartitionRegistration
-from log_service.records.batch import TRANSACTIONAL_FLAG
+from log_service.records.batch import HEADER_SIZE, TRANSACTIONAL_FLAG
 from log_service.records.validator import PRODUCER_CODEC, ValidatedBatches, validate_for_append
 from log_service.replication.listeners import Listeners
 from log_service.replication.partition_state import UNKNOWN_OFFSET, Change, Isolation, PartitionState
-from log_service.storage.log import AppendResult, Log
+from log_service.storage.append_result import AppendResult
+from log_service.storage.log import Log
 from log_service.storage.log_reader import LogSlice
 from log_service.storage.retention import RetentionOutcome
 from log_service.storage.segment import Segment
@@ -66,6 +67,7 @@ class Partition:
     """
 
     __slots__ = (
+        "_can_transactions_end",
         "_first_end_offset",
         "append_count",
         "appended_bytes",
@@ -96,6 +98,7 @@ class Partition:
         self.failed_append_count = 0
         self.failed_read_count = 0
         self._first_end_offset = self.state.log_end_offset
+        self._can_transactions_end = False
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic_partition} {'offline ' if self.is_offline else ''}{self.state!r}>"
@@ -143,8 +146,19 @@ class Partition:
     # Leadership
 
     def apply(self, registration: PartitionRegistration, now_ms: int) -> Change:
-        """Lead or follow as the metadata says; ``now_ms`` is monotonic. A replica that is offline never leads."""
-        return self.state.apply(registration, is_online=not self.is_offline, now_ms=now_ms)
+        """Lead or follow as the metadata says; ``now_ms`` is monotonic. A replica that is offline never leads.
+
+        A leader that has followers notes at once where its epoch begins: they may ask before it appends anything.
+        """
+        change = self.state.apply(registration, is_online=not self.is_offline, now_ms=now_ms)
+        if Change.LED in change and self.state.followers and self.log is not None:
+            self.log.leader_epochs.assign(self.state.leader_epoch, self.log.log_end_offset)
+        return change
+
+    def note_offline(self, now_ms: int) -> Change:
+        """Lead no more where the log directory has failed."""
+        registration = self.state.registration
+        return Change.NOTHING if registration is None else self.state.apply(registration, is_online=False, now_ms=now_ms)
 
     def reconfigure(self, config: LogConfig, now_ms: int) -> Change:
         """Go by ``config`` from now on, also for what was appended before."""
@@ -158,9 +172,26 @@ class Partition:
     def use_log(self, log: Log) -> None:
         """Serve another log from now on: a copy in another directory that has taken the place of the old one."""
         self.log = log
+        self._note_transactions()
 
-    def leading_log(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> Log:
+    def expect_transactions(self, *, can_end: bool) -> None:
+        """Take over whether a transaction that is open in this log can ever end; this node begins and ends none.
+
+        Readers of committed records wait for one that can. One that cannot counts as aborted: else they would wait for ever.
+        """
+        if can_end != self._can_transactions_end:
+            self._can_transactions_end = can_end
+            self._note_transactions()
+
+    def _note_transactions(self) -> None:
+        unstable = self.log.producer_state.unstable if self._can_transactions_end and self.log is not None else None
+        if unstable is not self.state.unstable:
+            self.state.hold_stable_by(unstable)
+
+    def served_log(self, current_leader_epoch: int = NO_LEADER_EPOCH, *, is_leader_needed: bool = True) -> Log:
         """Return the log if this node may serve the partition to a client that names ``current_leader_epoch`` (-1: names none).
+
+        Without ``is_leader_needed`` a follower serves it, too (KIP-392).
 
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH (theirs is older), UNKNOWN_LEADER_EPOCH (ours is older),
@@ -172,7 +203,7 @@ class Partition:
         if current_leader_epoch not in (NO_LEADER_EPOCH, state.leader_epoch):
             is_fenced = current_leader_epoch < state.leader_epoch
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if is_fenced else ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if not state.is_leader:
+        if is_leader_needed and not state.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
@@ -196,7 +227,7 @@ class Partition:
             KafkaError: what is wrong with the batch or its producer's sequence; NOT_ENOUGH_REPLICAS; KAFKA_STORAGE_ERROR.
         """
         self.append_count += 1
-        log = self.leading_log()
+        log = self.served_log()
         config = log.config
         if needs_all and self.state.is_under_min_isr:
             raise self._not_enough_replicas()
@@ -222,7 +253,7 @@ class Partition:
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS; this node does not lead the partition; KAFKA_STORAGE_ERROR. Nothing was appended.
         """
-        log = self.leading_log()
+        log = self.served_log()
         if self.state.is_under_min_isr:
             raise self._not_enough_replicas()
         return self._append(log, validated, now_ms)
@@ -251,7 +282,7 @@ class Partition:
         log = self.log
         if log is None or log.home.is_offline or log.is_closed:
             return False
-        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
+        return log.log_end_offset - log.syncs.recovery_point >= log.config.flush_messages
 
     async def sync(self) -> bool:
         """Sync the log and say whether more records are safe: on this replica, or below the high watermark.
@@ -264,7 +295,92 @@ class Partition:
 
     def note_synced(self) -> bool:
         """Take over how far the log is synced, also where another task synced it; returns what ``sync`` returns."""
-        return self.log is not None and self.state.note_sync(self.log.recovery_point)
+        return self.log is not None and self.state.note_sync(self.log.syncs.recovery_point)
+
+    # Following
+
+    def append_as_follower(self, records: Buffer) -> AppendResult:
+        """Append what the leader sent, as it came: whole batches, none of a later epoch than the leader's. A torn last batch is left out.
+
+        An empty log may be given a first batch that begins before its end, because the leader's log starts inside that batch.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR; see ``Log.append_as_follower``.
+        """
+        log, state = self._online_log(), self.state
+        if log.log_end_offset == log.log_start_offset:
+            base_offset = _first_base_offset(records)
+            if base_offset is not None and base_offset < log.log_end_offset:
+                log.restart_at(base_offset)
+        result = log.append_as_follower(records, leader_epoch=state.leader_epoch)
+        self.appended_bytes += len(records)
+        state.note_follower_append(log.log_end_offset)
+        self._note_transactions()
+        return result
+
+    def follow_leader(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Take over the leader's high watermark and log start; says whether records became safe here.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, the leader's log starts above this replica's high watermark.
+        """
+        log, state = self._online_log(), self.state
+        is_moved = state.follow_high_watermark(high_watermark)
+        if log_start_offset > log.log_start_offset:
+            if log_start_offset > state.high_watermark:
+                text = f"the leader's log of {self.topic_partition} starts at {log_start_offset}, above the high watermark here"
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+            log.advance_log_start_offset(log_start_offset)
+        return is_moved
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cut off what this follower has at and above ``offset``; says whether there was anything.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        log = self._online_log()
+        is_cut = log.truncate_to(offset)
+        if is_cut:
+            self.state.note_truncation(log.log_end_offset)
+        return is_cut
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything that this follower has, and begin at ``offset``: the leader has nothing older.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        self._online_log().restart_at(offset)
+        self.state.note_restart(offset)
+
+    # Serving followers
+
+    def read_for_follower(
+        self, broker_id: int, start_offset: int, *, max_bytes: int, current_leader_epoch: int, is_one_batch_guaranteed: bool
+    ) -> LogSlice:
+        """Return whole batches for a follower, up to the log's end.
+
+        Raises:
+            KafkaError: UNKNOWN_LEADER_EPOCH, the broker is no replica as far as this node knows (NOT_LEADER_OR_FOLLOWER where it names no
+                leader epoch); OFFSET_OUT_OF_RANGE; what ``served_log`` raises.
+        """
+        log = self.log_for_follower(broker_id, current_leader_epoch)
+        return log.read(
+            start_offset,
+            max_bytes=max_bytes,
+            upper_offset=log.log_end_offset,
+            is_one_batch_guaranteed=is_one_batch_guaranteed,
+        )
+
+    def log_for_follower(self, broker_id: int, current_leader_epoch: int) -> Log:
+        """Return the log for a fetch of one of this leader's followers. Raises as ``read_for_follower``."""
+        log = self.served_log(current_leader_epoch)
+        if broker_id not in self.state.followers:
+            text = f"broker {broker_id} is no replica of {self.topic_partition} in leader epoch {self.leader_epoch}"
+            names_epoch = current_leader_epoch != NO_LEADER_EPOCH
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+        return log
 
     # Reading
 
@@ -274,16 +390,25 @@ class Partition:
         return UNKNOWN_OFFSET if self.log is None else self.log.log_start_offset
 
     def read(
-        self, start_offset: int, *, isolation: Isolation, max_bytes: int, current_leader_epoch: int, is_one_batch_guaranteed: bool
+        self,
+        start_offset: int,
+        *,
+        isolation: Isolation,
+        max_bytes: int,
+        current_leader_epoch: int,
+        is_one_batch_guaranteed: bool,
+        is_leader_needed: bool = True,
     ) -> LogSlice | None:
         """Return whole batches that ``isolation`` lets a consumer see, from the one that holds ``start_offset``; None where there are none.
 
+        Without ``is_leader_needed`` a follower serves what it knows to be safe.
+
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, and what ``leading_log`` raises.
+            KafkaError: OFFSET_OUT_OF_RANGE, and what ``served_log`` raises.
         """
         self.read_count += 1
-        log = self.leading_log(current_leader_epoch)
         state = self.state
+        log = self.served_log(current_leader_epoch, is_leader_needed=is_leader_needed)
         limit = state.high_watermark if isolation is READ_UNCOMMITTED else state.last_stable_offset  # ``read_limit``, without the call
         if start_offset == limit:
             return None
@@ -329,14 +454,14 @@ class Partition:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self.topic_partition} has offsets {known}, not {start_offset}")
 
     def diverging_epoch(
-        self, last_fetched_epoch: int, fetch_offset: int, current_leader_epoch: int = NO_LEADER_EPOCH
+        self, last_fetched_epoch: int, fetch_offset: int, current_leader_epoch: int = NO_LEADER_EPOCH, *, is_leader_needed: bool = True
     ) -> tuple[int, int] | None:
         """Return (epoch, end offset) where a reader's log parted from this one, None where it did not (KIP-320, KIP-595).
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, the reader's epoch is unknown here, or its offset is gone; what ``leading_log`` raises.
+            KafkaError: OFFSET_OUT_OF_RANGE, the reader's epoch is unknown here, or its offset is gone; what ``served_log`` raises.
         """
-        log = self.leading_log(current_leader_epoch)
+        log = self.served_log(current_leader_epoch, is_leader_needed=is_leader_needed)
         epoch, end_offset = self._epoch_end(log, last_fetched_epoch)
         if end_offset == UNKNOWN_OFFSET or fetch_offset < log.log_start_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -346,9 +471,9 @@ class Partition:
         """Return (epoch, end offset) of the largest epoch up to ``leader_epoch``; (-1, -1) where there is none.
 
         Raises:
-            KafkaError: what ``leading_log`` raises.
+            KafkaError: what ``served_log`` raises.
         """
-        return self._epoch_end(self.leading_log(current_leader_epoch), leader_epoch)
+        return self._epoch_end(self.served_log(current_leader_epoch), leader_epoch)
 
     def _epoch_end(self, log: Log, leader_epoch: int) -> tuple[int, int]:
         if leader_epoch == self.leader_epoch:
@@ -361,17 +486,23 @@ class Partition:
             return log.latest_leader_epoch, log.log_end_offset  # nothing was written since
         return log.end_offset_for_epoch(leader_epoch)
 
-    def find_offset(self, timestamp: int, current_leader_epoch: int, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> FoundOffset:
+    def find_offset(
+        self, timestamp: int, current_leader_epoch: int, isolation: Isolation | None = Isolation.READ_UNCOMMITTED
+    ) -> FoundOffset:
         """Return the offset that ListOffsets asks for: a special timestamp of ``OffsetSpec``, or the first record at or after a time.
+
+        ``isolation`` None is a follower's: its latest offset is the log's end.
 
         May read from the disk: callers run it in the pool where that matters.
 
         Raises:
-            KafkaError: OFFSET_NOT_AVAILABLE, ask again soon; what ``leading_log`` raises.
+            KafkaError: OFFSET_NOT_AVAILABLE, ask again soon; what ``served_log`` raises.
         """
-        log = self.leading_log(current_leader_epoch)
+        log = self.served_log(current_leader_epoch)
         match timestamp:
             case OffsetSpec.LATEST:
+                if isolation is None:
+                    return FoundOffset(offset=log.log_end_offset, leader_epoch=self.leader_epoch)
                 self._check_end_known()
                 return FoundOffset(offset=self.state.read_limit(isolation), leader_epoch=self.leader_epoch)
             case OffsetSpec.EARLIEST | OffsetSpec.EARLIEST_LOCAL:
@@ -379,7 +510,8 @@ class Partition:
             case OffsetSpec.LATEST_TIERED | OffsetSpec.EARLIEST_PENDING_UPLOAD:
                 return FoundOffset()  # nothing is ever tiered
         found = log.offset_of_max_timestamp() if timestamp == OffsetSpec.MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        if found is None or found.offset >= self.state.read_limit(isolation):
+        limit = log.log_end_offset if isolation is None else self.state.read_limit(isolation)
+        if found is None or found.offset >= limit:
             self._check_end_known()
             return FoundOffset()
         return FoundOffset(offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
@@ -409,13 +541,18 @@ class Partition:
 
     # Trimming
 
+    @property
+    def low_watermark(self) -> int:
+        """The least log start offset of this leader and its live followers; -1 where one of those has not fetched yet."""
+        return min(self.log_start_offset, self.state.low_watermark)
+
     def delete_records(self, offset: int) -> int:
         """Drop what lies before ``offset`` (-1: before the high watermark) and return the new log start offset (KIP-107).
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark; POLICY_VIOLATION where the topic is only compacted.
         """
-        log = self.leading_log()
+        log = self.served_log()
         if not log.config.is_deleted:
             text = f"{self.topic_partition} is compacted only: its cleanup.policy would have to include delete"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
@@ -434,6 +571,11 @@ class Partition:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         return self._online_log().apply_retention(now_ms, self.high_watermark)
+
+
+def _first_base_offset(records: Buffer) -> int | None:
+    """Return the base offset of the first batch; None where there is none."""
+    return int.from_bytes(records[:8], "big") if len(records) >= HEADER_SIZE else None
 
 
 def _state_of(log: Log, node_id: int, checkpointed_offset: int) -> PartitionState:

@@ -27,7 +27,9 @@ from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NO_LEADER_EPOCH, NO_NODE
+from log_service.metadata.observers import NO_OBSERVERS
 from log_service.metadata.partition import PartitionRegistration
+from log_service.storage.unstable_transactions import UnstableTransactions
 
 UNKNOWN_OFFSET = -1
 NO_BROKER_EPOCH = -1
@@ -49,6 +51,16 @@ _METADATA_DECIDES = frozenset(
     }
 )
 """The controller knows something newer than this leader, or has taken the proposal: the proposal stays until metadata comes."""
+
+
+def high_watermark_of_follower(leader_high_watermark: int, log_end_offset: int) -> int:
+    """Return the high watermark of a follower whose log ends at ``log_end_offset``."""
+    return min(leader_high_watermark, log_end_offset)
+
+
+def is_far_enough(follower_end_offset: int, high_watermark: int, epoch_start_offset: int) -> bool:
+    """Whether a follower has what a member of the ISR needs: all that is safe, and all that the leader's epoch began with."""
+    return follower_end_offset >= max(high_watermark, epoch_start_offset)
 
 
 class Change(Flag):
@@ -143,9 +155,9 @@ class PartitionState:
 
     __slots__ = (
         "_awaited",
+        "_awaits_isr_alone",
         "eligible_brokers",
         "epoch_start_offset",
-        "first_unstable_offset",
         "followers",
         "high_watermark",
         "is_leader",
@@ -160,10 +172,12 @@ class PartitionState:
         "log_end_offset",
         "min_insync_replicas",
         "node_id",
+        "observers",
         "partition_epoch",
         "proposal",
         "registration",
         "synced_end_offset",
+        "unstable",
     )
 
     def __init__(
@@ -187,16 +201,18 @@ class PartitionState:
         self.proposal: IsrProposal | None = None
         self.followers: dict[int, FollowerState] = {}
         self.eligible_brokers: Mapping[int, int] = {}
+        self.observers = NO_OBSERVERS
         self.log_end_offset = log_end_offset
         self.synced_end_offset = synced_end_offset
         self.high_watermark = min(high_watermark, log_end_offset)
-        self.first_unstable_offset = _NO_LIMIT
+        self.unstable: UnstableTransactions | None = None
         self.last_stable_offset = self.high_watermark
         self.epoch_start_offset = 0
         self.min_insync_replicas = min_insync_replicas
         self.is_synced_first = is_synced_first
         self.lag_max_ms = lag_max_ms
         self._awaited: tuple[FollowerState, ...] = ()
+        self._awaits_isr_alone = True
         self.is_safe_at_once = False
         self.is_under_min_isr = False
 
@@ -296,9 +312,9 @@ class PartitionState:
         self.min_insync_replicas, self.is_synced_first = min_insync_replicas, is_synced_first
         return self.look_again(now_ms)
 
-    def hold_stable_at(self, first_unstable_offset: int | None) -> None:
-        """Let ``read_committed`` consumers read up to the first open transaction; None where no transaction is open."""
-        self.first_unstable_offset = _NO_LIMIT if first_unstable_offset is None else first_unstable_offset
+    def hold_stable_by(self, unstable: UnstableTransactions | None) -> None:
+        """Let readers of committed records wait for these transactions of the log; None where there are none that can end."""
+        self.unstable = unstable
         self._move_to(self.high_watermark)
 
     # What happens to the log
@@ -308,8 +324,8 @@ class PartitionState:
         self.log_end_offset = log_end_offset
         if self.is_safe_at_once:
             self.high_watermark = self.last_stable_offset = log_end_offset
-            if self.first_unstable_offset < log_end_offset:
-                self.last_stable_offset = self.first_unstable_offset
+            if self.unstable is not None:
+                self.last_stable_offset = self.unstable.settle(log_end_offset)
             return True
         return self._advance_high_watermark()
 
@@ -320,24 +336,59 @@ class PartitionState:
         return self._advance_high_watermark() or is_moved
 
     def note_fetch(self, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int, now_ms: int) -> Change:
-        """Take over a follower's fetch: ``offset`` is its log end. A fetch that diverges from this log is not one to note."""
+        """Take over a follower's fetch: ``offset`` is its log end. A fetch that diverges from this log is not one to note.
+
+        A fetch of a member of the ISR changes no one's place, so that only the high watermark is looked at.
+        """
         self.followers[broker_id].note_fetch(offset, log_start_offset, broker_epoch, self.log_end_offset, now_ms)
-        return self.look_again(now_ms)
+        if not self._awaits_isr_alone or broker_id not in self.isr:
+            return self.look_again(now_ms)
+        return Change.HIGH_WATERMARK if self._advance_high_watermark() else Change.NOTHING
+
+    def note_follower_append(self, log_end_offset: int) -> None:
+        """Take over this follower's new log end."""
+        self.log_end_offset = log_end_offset
+
+    def follow_high_watermark(self, leader_high_watermark: int) -> bool:
+        """Take over the leader's high watermark, as far as this follower's log goes; says whether it moved.
+
+        It never goes back: a new leader may know less than the one before it, but what was safe stays safe.
+        """
+        reached = high_watermark_of_follower(leader_high_watermark, self.log_end_offset)
+        if reached <= self.high_watermark:
+            return False
+        self._move_to(reached)
+        return True
+
+    def note_truncation(self, log_end_offset: int) -> None:
+        """Take over that this follower's log was cut off at ``log_end_offset``."""
+        self.log_end_offset = log_end_offset
+        self.synced_end_offset = min(self.synced_end_offset, log_end_offset)
+        self._move_to(min(self.high_watermark, log_end_offset))
+
+    def note_restart(self, offset: int) -> None:
+        """Take over that this follower's log begins anew at ``offset``: below it everything was safe, and has been deleted."""
+        self.log_end_offset = self.synced_end_offset = offset
+        self._move_to(offset)
 
     def look_again(self, now_ms: int) -> Change:
         """See what time, or a change of ``eligible_brokers``, did to the followers that the high watermark waits for."""
         if not self.is_leader:
             return Change.NOTHING
-        self.is_under_min_isr = len(self.isr) < min(self.min_insync_replicas, len(self.replicas))
+        self.is_under_min_isr = len(self.isr) < self._needed_isr_count
         maximal = self.maximal_isr
-        self._awaited = tuple(
+        self._awaited = self._followers_to_wait_for(maximal, now_ms) if self.followers else ()
+        self._awaits_isr_alone = len(self._awaited) <= len(maximal) - (self.node_id in maximal)
+        self.is_safe_at_once = not self._awaited and not self.is_synced_first and not self.is_under_min_isr
+        return Change.HIGH_WATERMARK if self._advance_high_watermark() else Change.NOTHING
+
+    def _followers_to_wait_for(self, maximal: frozenset[int], now_ms: int) -> tuple[FollowerState, ...]:
+        return tuple(
             follower
             for broker_id, follower in self.followers.items()
             if broker_id in maximal
             or (follower.is_caught_up(self.log_end_offset, now_ms, self.lag_max_ms) and self._is_eligible(broker_id, follower))
         )
-        self.is_safe_at_once = not self._awaited and not self.is_synced_first and not self.is_under_min_isr
-        return Change.HIGH_WATERMARK if self._advance_high_watermark() else Change.NOTHING
 
     def _forget_followers(self) -> None:
         self.followers, self._awaited, self.proposal, self.is_safe_at_once = {}, (), None, False
@@ -353,9 +404,19 @@ class PartitionState:
 
     def _move_to(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark
-        self.last_stable_offset = min(high_watermark, self.first_unstable_offset)
+        self.last_stable_offset = high_watermark if self.unstable is None else self.unstable.settle(high_watermark)
 
     # The in-sync replicas
+
+    @property
+    def low_watermark(self) -> int:
+        """The least log start of live followers but observers, -1 where one has not fetched yet; very high where there are none."""
+        starts = [
+            follower.log_start_offset
+            for id_, follower in self.followers.items()
+            if id_ in self.eligible_brokers and id_ not in self.observers.node_ids
+        ]
+        return min(starts, default=_NO_LIMIT)
 
     def propose_expansion(self, broker_id: int) -> IsrProposal | None:
         """Propose that a follower joins the ISR, if it may and nothing else is proposed.
@@ -365,12 +426,15 @@ class PartitionState:
         follower = self.followers.get(broker_id)
         if follower is None or self.proposal is not None or broker_id in self.isr or not self._is_eligible(broker_id, follower):
             return None
-        if follower.log_end_offset < max(self.high_watermark, self.epoch_start_offset):
+        if not is_far_enough(follower.log_end_offset, self.high_watermark, self.epoch_start_offset):
             return None
         return self._propose((*self.isr, broker_id))
 
     def propose_shrink(self, now_ms: int) -> IsrProposal | None:
-        """Propose the ISR without those that have not been caught up for the lag time, if there are any and nothing else is proposed."""
+        """Propose the ISR without those that have not been caught up for the lag time, and without observers that it does not need.
+
+        Proposes nothing where there are none, or something else is proposed.
+        """
         if not self.is_leader or self.proposal is not None:
             return None
         lagging = {
@@ -378,7 +442,8 @@ class PartitionState:
             for broker_id, follower in self.followers.items()
             if broker_id in self.isr and not follower.is_caught_up(self.log_end_offset, now_ms, self.lag_max_ms)
         }
-        return self._propose(tuple(broker_id for broker_id in self.isr if broker_id not in lagging)) if lagging else None
+        leaving = lagging | self._needless_observers()
+        return self._propose(tuple(broker_id for broker_id in self.isr if broker_id not in leaving)) if leaving else None
 
     def accept_isr(self, proposal: IsrProposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int, now_ms: int) -> Change:
         """Take over the ISR that the controller's response names; one that newer metadata overtook changes nothing."""
@@ -403,7 +468,19 @@ class PartitionState:
         self.is_safe_at_once = self.is_safe_at_once and not self._awaited
         return self.proposal
 
+    @property
+    def _needed_isr_count(self) -> int:
+        return min(self.min_insync_replicas, len(self.replicas))
+
+    def _needless_observers(self) -> set[int]:
+        """Return the observers in the ISR that it does not need, or no more; a leader stays until another is elected."""
+        if not self.observers.node_ids or self.observers.are_needed(self.isr, self._needed_isr_count):
+            return set()
+        return {broker_id for broker_id in self.isr if broker_id in self.observers.node_ids and broker_id != self.node_id}
+
     def _is_eligible(self, broker_id: int, follower: FollowerState) -> bool:
-        """Whether a follower may be in the ISR: its broker is, and is the one that fetched."""
+        """Whether a follower may be in the ISR: its broker is, and is the one that fetched; an observer only where it is needed."""
+        if broker_id in self.observers.node_ids and not self.observers.are_needed(self.isr, self._needed_isr_count):
+            return False
         epoch = self.eligible_brokers.get(broker_id)
         return epoch is not None and follower.broker_epoch in (NO_BROKER_EPOCH, epoch)

@@ -63,15 +63,18 @@ class Watch(Generic[K]):
 
 
 class Purgatory(Generic[K]):
-    """All delayed operations of one kind. Its size is bounded by the requests that connections may have in flight."""
+    """All delayed operations of one kind. Its size is bounded by the requests that connections may have in flight.
+
+    ``waiting_count`` is how many wait; hot paths ask for it, because a length costs them a call.
+    """
 
     def __init__(self, timers: TimerQueue) -> None:
         self._timers = timers
         self._watches: dict[K, dict[Watch[K], None]] = {}
-        self._count = 0
+        self.waiting_count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self.waiting_count
 
     @property
     def watched_key_count(self) -> int:
@@ -87,7 +90,7 @@ class Purgatory(Generic[K]):
         watch.start(self._timers.schedule(deadline_ms, watch.expire))
         for key in watch._keys:  # noqa: SLF001 - a watch is the purgatory's own other half
             self._watches.setdefault(key, {})[watch] = None
-        self._count += 1
+        self.waiting_count += 1
         return watch
 
     def check(self, key: K) -> int:
@@ -113,7 +116,7 @@ class Purgatory(Generic[K]):
 
     def forget(self, watch: Watch[K], keys: tuple[K, ...]) -> None:
         """Drop a watch from its keys."""
-        self._count -= 1
+        self.waiting_count -= 1
         for key in keys:
             watches = self._watches.get(key)
             if watches is not None:

@@ -15,6 +15,8 @@ request was appended, not after each of its partitions; a listener hears that a 
 import logging
 from collections.abc import Callable, Iterable
 from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import trio
@@ -22,12 +24,14 @@ import trio
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError, TidelogError
 from log_service.common.timers import TimerQueue
-from log_service.common.types import NO_TOPIC_ID, NodeId, TopicId, TopicPartition
+from log_service.common.types import NO_NODE, NO_TOPIC_ID, NodeId, TopicId, TopicPartition
 from log_service.config.topic import log_config
 from log_service.config.views import LogConfig
 from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.features import has_transactions
 from log_service.metadata.image import EMPTY_IMAGE, MetadataImage, ResourceType, TopicImage
-from log_service.metadata.partition import PartitionRegistration
+from log_service.metadata.observers import NO_OBSERVERS, observers_of
+from log_service.metadata.partition import UNPLACED_DIRECTORIES, PartitionRegistration
 from log_service.records.validator import ValidatedBatches
 from log_service.replication.listeners import Listeners, Registration
 from log_service.replication.log_deletions import LogDeletions
@@ -37,9 +41,16 @@ from log_service.replication.partition_state import Change
 from log_service.replication.purgatory import Purgatory
 from log_service.replication.syncs import PartitionSyncs
 from log_service.replication.traffic import Traffic
-from log_service.storage.log import AppendResult, Log
+from log_service.storage.append_result import AppendResult
+from log_service.storage.log import Log
 from log_service.storage.log_directory import is_full_disk
 from log_service.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from log_service.replication.fetchers import Fetchers
+    from log_service.replication.isr_changes import IsrChanges
+    from log_service.replication.links import ClusterLinks
+    from log_service.replication.throttles import Throttles
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +68,9 @@ class ReplicaListener:
     def on_lost(self, partition: Partition) -> None:
         """This node leads the partition no more: another broker does, the log is offline, or the partition is gone."""
 
+    def on_opened(self, partition: Partition) -> None:
+        """A replica of the partition is on this node from now on; its log is None where no directory took it."""
+
     def on_moved(self, partition: Partition) -> None:
         """The partition's log is in another log directory of this node."""
 
@@ -68,7 +82,8 @@ class ReplicaManager:
     """The partitions of this node by name and by topic id.
 
     ``nursery`` holds what is done beside the requests: syncs, moves, what is left of an image. It must be open as long as requests append
-    or images are handed out, also once it is cancelled: what is appended last is not safe, and that is no error.
+    or images are handed out, also once it is cancelled: what is appended last is not safe, and that is no error. ``links`` leads to the
+    other nodes; without it followers are served, and nothing is fetched or proposed.
     """
 
     def __init__(
@@ -81,6 +96,7 @@ class ReplicaManager:
         default_log_config_of: Callable[[MetadataImage], LogConfig],
         checkpoint_interval_ms: int,
         nursery: trio.Nursery,
+        links: "ClusterLinks | None" = None,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
@@ -95,6 +111,13 @@ class ReplicaManager:
         """Partitions whose logs a full disk did not take, and whether each is new here."""
         self._nursery = nursery
         self._image = EMPTY_IMAGE
+        self._links = links
+        self._fetchers: Fetchers | None = None
+        self._isr_changes: IsrChanges | None = None
+        self._eligible_brokers: dict[int, int] = {}
+        self._observers = NO_OBSERVERS
+        self.throttles: Throttles | None = None
+        """None where no broker and no topic has ever asked for one."""
         self._listeners: Listeners[ReplicaListener] = Listeners()
         self.syncs = PartitionSyncs(clock, nursery, lambda partition: self.announce((partition,)))
         self.deletions = LogDeletions(logs, nursery)
@@ -103,7 +126,10 @@ class ReplicaManager:
         self.partitions_by_id: dict[tuple[UUID, int], Partition] = {}
         self.delayed_fetches: Purgatory[TopicPartition] = Purgatory(timers)
         self.delayed_produces: Purgatory[TopicPartition] = Purgatory(timers)
+        self.delayed_deletes: Purgatory[TopicPartition] = Purgatory(timers)
         logs.high_watermark_of = self._high_watermark_of
+        token = trio.lowlevel.current_trio_token()
+        logs.on_logs_failed = lambda path: token.run_sync_soon(self._directory_failed, path)
         self.moves = ReplicaMoves(logs.futures, self._moved)
 
     def __repr__(self) -> str:
@@ -169,7 +195,105 @@ class ReplicaManager:
         self.announce((partition,))
         return result
 
+    # Followers
+
+    def note_fetch(
+        self, partition: Partition, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int, now_ms: int
+    ) -> bool:
+        """Take over the fetch of a follower of a partition that this node leads; says whether records became safe by it.
+
+        The caller announces the partition then, once it has noted all of a request.
+        """
+        state = partition.state
+        change = state.note_fetch(broker_id, offset, log_start_offset=log_start_offset, broker_epoch=broker_epoch, now_ms=now_ms)
+        if broker_id not in state.isr and state.propose_expansion(broker_id) is not None:
+            self._request_isr_change(partition)
+        if self.delayed_deletes.waiting_count:
+            self.delayed_deletes.check(partition.topic_partition)
+        return Change.HIGH_WATERMARK in change
+
+    def _request_isr_change(self, partition: Partition) -> None:
+        if self._isr_changes is None and not self._begin_isr_changes():
+            return
+        assert self._isr_changes is not None
+        self._isr_changes.request(partition)
+
+    def _begin_isr_changes(self) -> bool:
+        """Begin to propose in-sync replicas, with the first partition that has followers; says whether that is possible."""
+        if self._links is None:
+            return False
+        from log_service.replication.isr_changes import IsrChanges  # noqa: PLC0415 - a node alone has no followers
+
+        self._isr_changes = IsrChanges(
+            node_id=self._node_id,
+            links=self._links,
+            clock=self._clock,
+            nursery=self._nursery,
+            led=lambda: tuple(partition for partition in self.partitions.values() if partition.is_leader),
+            on_change=self._announce_change,
+        )
+        return True
+
+    def _follow(self, partition: Partition) -> None:
+        """Fetch a partition from its leader from now on."""
+        if self._fetchers is None:
+            if self._links is None:
+                return
+            from log_service.replication.fetchers import Fetchers  # noqa: PLC0415 - a node alone follows no one
+
+            self._fetchers = Fetchers(
+                node_id=self._node_id,
+                links=self._links,
+                clock=self._clock,
+                nursery=self._nursery,
+                image=lambda: self._image,
+                throttle=lambda: None if self.throttles is None else self.throttles.follower,
+                on_safe=lambda partition: self.announce((partition,)),
+            )
+        self._fetchers.follow(partition)
+
+    def _update_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Let leaders know which brokers may be in sync, and followers where their leaders are."""
+        eligible: dict[int, int] = {broker.node_id: broker.epoch for broker in image.cluster.brokers.values() if broker.is_active}
+        if eligible != self._eligible_brokers:
+            self._eligible_brokers.clear()
+            self._eligible_brokers.update(eligible)
+            now_ms = self._clock.monotonic_ms()
+            for partition in tuple(self.partitions.values()):
+                if partition.state.registration is not None:
+                    partition.expect_transactions(can_end=self._can_transactions_end(partition.state.registration))
+                if partition.state.followers:
+                    self._announce_change(partition, partition.state.look_again(now_ms))
+                    self.delayed_deletes.check(partition.topic_partition)
+        if self._fetchers is not None:
+            self._fetchers.on_brokers_changed(delta.changed_brokers)
+
+    def _update_observers(self, image: MetadataImage) -> None:
+        """Let leaders know which brokers are observers; those that are in sync without need leave at once."""
+        observers = observers_of(image)
+        if observers == self._observers:
+            return
+        self._observers = observers
+        now_ms = self._clock.monotonic_ms()
+        for partition in tuple(self.partitions.values()):
+            partition.state.observers = observers
+            if partition.state.followers:
+                self._announce_change(partition, partition.state.look_again(now_ms))
+        if self._isr_changes is not None:
+            self._isr_changes.look_for_laggards()
+
     # Telling
+
+    @property
+    def max_lag(self) -> int:
+        """How many records the replica here that is furthest behind its leader has yet to fetch."""
+        return 0 if self._fetchers is None else self._fetchers.max_lag
+
+    @property
+    def isr_change_counts(self) -> tuple[int, int, int]:
+        """How often the controller let in-sync replicas shrink, let them grow, and refused a change, for leaders of this node."""
+        found = self._isr_changes
+        return (0, 0, 0) if found is None else (found.shrink_count, found.expand_count, found.refused_count)
 
     def add_listener(self, listener: ReplicaListener) -> Registration[ReplicaListener]:
         """Tell a room what happens to partitions from now on; the room cancels the registration when it wants no more."""
@@ -184,6 +308,8 @@ class ReplicaManager:
                         on_high_watermark(partition)
                 self.delayed_produces.check(partition.topic_partition)
                 self.delayed_fetches.check(partition.topic_partition)
+                if self.delayed_deletes.waiting_count:
+                    self.delayed_deletes.check(partition.topic_partition)
         except Exception as error:  # noqa: BLE001 - a bug of a room: it ends the node, not the request that announces
             self._fail(error)
 
@@ -211,6 +337,16 @@ class ReplicaManager:
 
         self._nursery.start_soon(fail)
 
+    def _directory_failed(self, path: Path) -> None:
+        """Lead and follow no partition any more whose log is in a directory that failed, and tell those who wait for them."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in tuple(self.partitions.values()):
+            if partition.log is not None and partition.log.home.path == path:
+                if self._fetchers is not None:
+                    self._fetchers.forget(partition)
+                self._announce_change(partition, partition.note_offline(now_ms))
+                self.announce((partition,))  # a consumer may wait at a follower
+
     # High watermarks that outlive the node
 
     async def checkpoint_high_watermarks(self) -> None:
@@ -236,23 +372,60 @@ class ReplicaManager:
     # What an image means
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Create, delete, lead, follow and reconfigure as ``image`` says where ``delta`` changed it."""
+        """Create, delete, lead, follow and reconfigure as ``image`` says where ``delta`` changed it.
+
+        What goes goes first, because another topic may take its name; then partitions that this node leads, because others wait for it.
+        """
         before, self._image = self._image, image
         is_default_changed = any(resource_type == ResourceType.BROKER for resource_type, _ in delta.changed_configs)
         if is_default_changed:
             self._default_log_config = self._default_log_config_of(image)
-        for topic in delta.deleted_topics.values():
-            self._delete_topic(topic)
+        for deleted in delta.deleted_topics.values():
+            self._delete_topic(deleted)
+        if delta.changed_brokers:
+            self._update_brokers(delta, image)
+        if is_default_changed or delta.changed_features or self._observers.node_ids:
+            self._update_observers(image)
         limit = len(self.partitions) + OPENED_AT_ONCE
-        for changed in delta.changed_topics.values():
-            for index, registration in sorted(changed.changed_partitions.items()):
-                is_new = self._is_new(before, changed.topic, index)
-                self._apply_or_leave(changed.topic, index, registration, limit, is_new=is_new)
+        for topic, index, registration in self._leaders_first(delta):
+            is_new = self._is_new(before, topic, index)
+            self._apply_or_leave(topic, index, registration, limit, is_new=is_new)
         if self._unopened:
             self._nursery.start_soon(self._open_rest)
+        if delta.changed_configs:
+            self._update_throttles(delta, image)
         names = {name for resource_type, name in delta.changed_configs if resource_type == ResourceType.TOPIC}
         for name in sorted(image.topics.by_name if is_default_changed else names & image.topics.by_name.keys()):
             self._reconfigure(image.topics.by_name[name])
+
+    def _leaders_first(self, delta: MetadataDelta) -> list[tuple[TopicImage, int, PartitionRegistration]]:
+        """Return the partitions that changed, those that this node follows last."""
+        changed = [
+            (topic.topic, index, registration)
+            for topic in delta.changed_topics.values()
+            for index, registration in sorted(topic.changed_partitions.items())
+        ]
+        changed.sort(key=lambda one: one[2].leader != self._node_id and self._node_id in one[2].replicas)
+        return changed
+
+    def _update_throttles(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over what brokers and topics say of throttled replication; a node to which nobody says anything does nothing."""
+        changed = {
+            (resource_type, name): configs
+            for (resource_type, name), configs in delta.changed_configs.items()
+            if resource_type in (ResourceType.BROKER, ResourceType.TOPIC)
+        }
+        if self.throttles is None:
+            if not any("replication.throttled" in key for configs in changed.values() for key in configs):
+                return
+            from log_service.replication.throttles import Throttles  # noqa: PLC0415 - a node alone has nothing to throttle
+
+            self.throttles = Throttles(self._node_id, self._clock.monotonic_ms())
+        for (resource_type, name), configs in changed.items():
+            if resource_type == ResourceType.TOPIC:
+                self.throttles.set_topic(name, configs)
+        own = image.configs.of(ResourceType.BROKER, str(self._node_id))
+        self.throttles.set_broker(image.configs.of(ResourceType.BROKER, ""), own)
 
     def _is_new(self, before: MetadataImage, topic: TopicImage, index: int) -> bool:
         """Whether a partition has had no earlier epoch on this node: it came while the node ran. The first image tells of no beginning."""
@@ -264,8 +437,12 @@ class ReplicaManager:
 
     def _apply_or_leave(self, topic: TopicImage, index: int, registration: PartitionRegistration, limit: int, *, is_new: bool) -> None:
         key = (topic.name, index)
+        is_left = key in self._unopened
         is_new = self._unopened.pop(key, is_new)
-        if key in self.partitions or len(self.partitions) < limit:
+        if is_left and self._node_id not in registration.replicas:
+            self.deletions.request(TopicPartition(*key))
+            self.deletions.begin()
+        elif key in self.partitions or len(self.partitions) < limit:
             self._apply(topic, index, registration, is_new=is_new)
         else:
             self._unopened[key] = is_new
@@ -305,6 +482,12 @@ class ReplicaManager:
                 self._drop(partition)
         self.deletions.begin()
 
+    def _delete_replica(self, partition: Partition) -> None:
+        """Serve a partition no more whose replica is on other nodes now, and delete its log here."""
+        self.deletions.request(partition.topic_partition)
+        self._drop(partition)
+        self.deletions.begin()
+
     def _drop(self, partition: Partition) -> None:
         """Serve a partition no more, and tell listeners and waiting requests."""
         change = self._forget(partition)
@@ -315,6 +498,8 @@ class ReplicaManager:
 
     def _forget(self, partition: Partition) -> Change:
         self.moves.cancel(partition.topic_partition)
+        if self._fetchers is not None:
+            self._fetchers.forget(partition)
         change = partition.state.retire()
         self.retired_traffic.add(partition)
         name, index = partition.topic_partition
@@ -327,20 +512,57 @@ class ReplicaManager:
         partition = self.partitions.get((topic.name, index))
         if self._node_id not in registration.replicas:
             if partition is not None:
-                self._drop(partition)
+                self._delete_replica(partition)
             return
+        if partition is not None and partition.log is None and self._may_fetch_anew(partition.topic_partition, registration):
+            self._forget(partition)
+            partition = None
         if partition is None:
-            partition = self._open(topic, index, is_new=is_new)
+            partition = self._open(topic, index, registration, is_new=is_new)
+        before = None if partition.is_leader else (partition.leader, partition.leader_epoch)
         change = partition.apply(registration, self._clock.monotonic_ms())
+        if len(registration.replicas) > 1 or self._fetchers is not None:  # the last replica may have been fetched so far
+            self._place(partition, before)
+        partition.expect_transactions(can_end=self._can_transactions_end(registration))
         if partition.is_leader and partition.is_sync_due:
             self.syncs.request(partition)
         self._announce_change(partition, change)
 
-    def _open(self, topic: TopicImage, index: int, *, is_new: bool) -> Partition:
+    def _can_transactions_end(self, registration: PartitionRegistration) -> bool:
+        """Whether another replica is on a broker that ends transactions; this node does not."""
+        brokers = self._image.cluster.brokers
+        return any(
+            has_transactions(broker.features)
+            for broker_id in registration.replicas
+            if broker_id != self._node_id and (broker := brokers.get(NodeId(broker_id))) is not None
+        )
+
+    def _place(self, partition: Partition, before: tuple[int, int] | None) -> None:
+        """Begin or end to fetch a partition; a new leader epoch begins anew. ``before`` is the leader and the epoch that it followed."""
+        if partition.is_leader:
+            if self._isr_changes is None:
+                self._begin_isr_changes()
+        elif partition.leader != NO_NODE and not partition.is_offline:
+            if before != (partition.leader, partition.leader_epoch):
+                self._follow(partition)
+            return
+        if self._fetchers is not None:
+            self._fetchers.forget(partition)
+
+    def _open(self, topic: TopicImage, index: int, registration: PartitionRegistration, *, is_new: bool) -> Partition:
         topic_partition = TopicPartition(topic.name, index)
         self.deletions.finish(topic_partition)
         try:
-            log = self._logs.create_log(topic_partition, topic.topic_id, self._log_config(topic.name), is_new=is_new)
+            if self._may_fetch_anew(topic_partition, registration):
+                self._logs.set_aside_damaged(topic_partition)
+                self._checkpointed.pop(topic_partition, None)
+            log = self._logs.create_log(
+                topic_partition,
+                topic.topic_id,
+                self._log_config(topic.name),
+                is_new=is_new,
+                directory_id=assigned_directory(registration, self._node_id),
+            )
         except TidelogError as error:
             logger.error("%s is offline: %s", topic_partition, error)
             log = None
@@ -348,11 +570,25 @@ class ReplicaManager:
                 self._refused[topic.name, index] = is_new
         checkpointed_offset = self._checkpointed.get(topic_partition, 0)
         partition = Partition(topic_partition, topic.topic_id, log, node_id=self._node_id, checkpointed_offset=checkpointed_offset)
+        partition.state.eligible_brokers = self._eligible_brokers
+        partition.state.observers = self._observers
+        if self._links is not None:
+            partition.state.lag_max_ms = self._links.config.lag_max_ms
         self.partitions[(topic.name, index)] = partition
         self.partitions_by_id[(topic.topic_id, index)] = partition
         if self._logs.futures.unfinished:
             self.moves.resume(partition, self._nursery)
+        self._tell(lambda listener: listener.on_opened(partition))
         return partition
+
+    def _may_fetch_anew(self, topic_partition: TopicPartition, registration: PartitionRegistration) -> bool:
+        """Whether the log is damaged, and another broker leads that has all of it: this one cannot be elected with an empty log."""
+        return (
+            topic_partition in self._logs.damaged
+            and registration.leader not in (NO_NODE, self._node_id)
+            and self._node_id not in registration.isr
+            and self._node_id not in registration.eligible_leader_replicas
+        )
 
     def _log_config(self, topic: str) -> LogConfig:
         return log_config(self._default_log_config, self._image.configs.of(ResourceType.TOPIC, topic))
@@ -387,3 +623,9 @@ class ReplicaManager:
     def _moved(self, partition: Partition) -> None:
         self._settle(partition)
         self._tell(lambda listener: listener.on_moved(partition))
+
+
+def assigned_directory(registration: PartitionRegistration, node_id: NodeId) -> UUID | None:
+    """Return the log directory to which the controller assigned a node's replica; None where the node chooses (KIP-858)."""
+    directory_id = registration.directory_of(node_id)
+    return None if directory_id in UNPLACED_DIRECTORIES else directory_id

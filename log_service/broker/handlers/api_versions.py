@@ -4,20 +4,24 @@ Behaviour: tells every API of the listener with its versions, the features that 
 A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION and our own range, so that the client can step down; the
 response header is always version 0 (KIP-511). A client that names itself in a way that KIP-511 does not allow gets INVALID_REQUEST.
 
+An API whose requests are passed on to the active controller on another node is told in the versions that both speak.
+
 Versions: 1 throttle time; 3 flexible, the client's name and version, features (KIP-511, KIP-584); 4 features whose lowest level is 0
 (KIP-1022: older clients would fail on them, so that they are told only from here on).
 """
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from log_service.broker.call import Call
+from log_service.broker.call import Call, Side
 from log_service.broker.node import Node
 from log_service.broker.registry import REGISTRY
 from log_service.common.errors import ErrorCode
 from log_service.metadata.features import SUPPORTED_FEATURES
-from log_service.protocol.api_versions import KNOWN, ApiKey, ApiSpec
+from log_service.protocol.api_versions import FORWARDABLE, KNOWN, ApiKey, ApiSpec
 from log_service.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -25,6 +29,9 @@ from log_service.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+
+if TYPE_CHECKING:
+    from log_service.rpc.versions import SpokenVersions
 
 FIRST_VERSION_WITH_CLIENT = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
@@ -43,13 +50,10 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         call.connection.client_software = names
     features, side = node.image().features, call.route.side
+    spoken = node.controller.spoken_versions() if side is Side.BROKER else None
     return ApiVersionsResponse(
-        api_keys=[_told(spec) for api in REGISTRY.values() if side in api.sides and (spec := api.spec).advertised_min_version is not None],
-        supported_features=[
-            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-            for name, (lowest, highest) in sorted({**SUPPORTED_FEATURES, **OWN_FEATURES}.items())
-            if lowest > 0 or call.version >= FIRST_VERSION_WITH_LEVEL_ZERO
-        ],
+        api_keys=_served(side) if spoken is None else _passed_on(spoken),
+        supported_features=_supported(has_level_zero=call.version >= FIRST_VERSION_WITH_LEVEL_ZERO),
         finalized_features_epoch=node.image().offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
@@ -57,6 +61,33 @@ def handle_api_versions(node: Node, call: Call, request: ApiVersionsRequest) -> 
             if level > 0
         ],
     )
+
+
+@cache
+def _served(side: Side) -> list[ApiVersion]:
+    """Return what this software answers on the listeners of a side: always the same, so that it is put together once."""
+    specs = (KNOWN[key] for key, api in REGISTRY.items() if side in api.sides)
+    return [_told(spec) for spec in specs if spec.advertised_min_version is not None]
+
+
+def _passed_on(spoken: "SpokenVersions") -> list[ApiVersion]:
+    """Return what a broker answers; of an API that it passes on to another node, only the versions that this one speaks, too."""
+    ranges = (_spoken_by_both(told, spoken) if told.api_key in FORWARDABLE else told for told in _served(Side.BROKER))
+    return [told for told in ranges if told.min_version <= told.max_version]
+
+
+def _spoken_by_both(told: ApiVersion, spoken: "SpokenVersions") -> ApiVersion:
+    lowest, highest = spoken.ranges.get(ApiKey(told.api_key), (0, -1))
+    return ApiVersion(api_key=told.api_key, min_version=max(told.min_version, lowest), max_version=min(told.max_version, highest))
+
+
+@cache
+def _supported(*, has_level_zero: bool) -> list[SupportedFeatureKey]:
+    return [
+        SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+        for name, (lowest, highest) in sorted({**SUPPORTED_FEATURES, **OWN_FEATURES}.items())
+        if lowest > 0 or has_level_zero
+    ]
 
 
 def unsupported_version_response() -> ApiVersionsResponse:

@@ -1,8 +1,8 @@
 """The cluster: DescribeCluster (API key 60, versions 0-2), UpdateFeatures (57, 0-2) and UnregisterBroker (64, 0).
 
-DescribeCluster: a broker's listener tells the brokers as clients of that listener reach them, the cluster's id and the controller; the
-listener of the controller tells the controllers. Asking either for the other's is MISMATCHED_ENDPOINT_TYPE, for any other type
-UNSUPPORTED_ENDPOINT_TYPE.
+DescribeCluster: a broker's listener tells the brokers as clients of that listener reach them, the cluster's id and, as the controller, any
+broker that is not fenced; the listener of the controller tells the controllers and which of them is active. Asking either for the other's
+is MISMATCHED_ENDPOINT_TYPE, for any other type UNSUPPORTED_ENDPOINT_TYPE.
 
 Versions: 1 endpoint type (KIP-919); 2 fenced brokers on request (KIP-1073). KIP-700.
 
@@ -40,16 +40,22 @@ def handle_describe_cluster(node: Node, call: Call, request: DescribeClusterRequ
     return DescribeClusterResponse(
         endpoint_type=present,
         cluster_id=node.cluster_id,
-        controller_id=told_controller(node.image(), node.config.node_id),
-        brokers=_controllers(node) if present == CONTROLLERS else _brokers(node, call, request),
+        controller_id=node.raft.leader_id if present == CONTROLLERS else told_controller(node.image(), node.rng),
+        brokers=_controllers(node, call.connection.listener_name) if present == CONTROLLERS else _brokers(node, call, request),
         cluster_authorized_operations=operations,
     )
 
 
-def _controllers(node: Node) -> list[DescribeClusterBroker]:
-    assert node.controller_address is not None, "who asks the controller came through its listener"
-    host, port = node.controller_address
-    return [DescribeClusterBroker(broker_id=node.config.node_id, host=host, port=port, rack=None)]
+def _controllers(node: Node, listener_name: str) -> list[DescribeClusterBroker]:
+    """Return the registered controllers that have the listener, and this node, which does not register where it began alone (KIP-919)."""
+    found = {
+        int(node_id): (endpoint.host, endpoint.port)
+        for node_id, controller in node.image().cluster.controllers.items()
+        if (endpoint := controller.endpoints.get(listener_name)) is not None
+    }
+    if node.controller_address is not None:
+        found.setdefault(node.config.node_id, node.controller_address)
+    return [DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=None) for node_id, (host, port) in sorted(found.items())]
 
 
 def _brokers(node: Node, call: Call, request: DescribeClusterRequest) -> list[DescribeClusterBroker]:
@@ -62,9 +68,9 @@ def _brokers(node: Node, call: Call, request: DescribeClusterRequest) -> list[De
 
 def handle_update_features(node: Node, call: Call, request: UpdateFeaturesRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(node.controller.request(request, UpdateFeaturesResponse))
+    return call.run(node.controller.request(request, UpdateFeaturesResponse, call.caller()))
 
 
 def handle_unregister_broker(node: Node, call: Call, request: UnregisterBrokerRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(node.controller.request(request, UnregisterBrokerResponse))
+    return call.run(node.controller.request(request, UnregisterBrokerResponse, call.caller()))

@@ -151,20 +151,20 @@ def _shown(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsRe
 
 def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(node.controller.request(request, AlterConfigsResponse))
+    return call.run(node.controller.request(request, AlterConfigsResponse, call.caller()))
 
 
 def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
     """Set levels here, and have the controller decide on the rest."""
-    return call.run(_alter(node, request))
+    return call.run(_alter(node, call, request))
 
 
-async def _alter(node: Node, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+async def _alter(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     own = [resource for resource in request.resources if resource.resource_type == ResourceType.BROKER_LOGGER]
     rest = [resource for resource in request.resources if resource.resource_type != ResourceType.BROKER_LOGGER]
     left = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
-    decided = iter((await node.controller.request(left, IncrementalAlterConfigsResponse)).responses) if rest else iter(())
+    decided = iter((await node.controller.request(left, IncrementalAlterConfigsResponse, call.caller())).responses) if rest else iter(())
     levels = iter(
         [_alter_levels(node, each, counts[each.resource_type, each.resource_name], validate_only=request.validate_only) for each in own]
     )

@@ -1,16 +1,18 @@
 """DeleteRecords (API key 21), versions 0-2.
 
-Behaviour: moves each partition's log start offset up to the one asked for (-1: the high watermark) and answers with it as the low
-watermark. Whole segments before it are deleted later, by retention. Beyond the high watermark it is OFFSET_OUT_OF_RANGE, on a topic that
-is only compacted POLICY_VIOLATION, on an internal topic INVALID_TOPIC_EXCEPTION.
+Behaviour: moves each partition's log start offset up to the one asked for (-1: the high watermark), and responds once every live replica
+has done so, or with REQUEST_TIMED_OUT after ``timeout_ms``. The low watermark is the least log start offset of the live replicas. Whole
+segments before it are deleted later, by retention. Beyond the high watermark it is OFFSET_OUT_OF_RANGE, on a topic that is only compacted
+POLICY_VIOLATION, on an internal topic INVALID_TOPIC_EXCEPTION.
 
-Versions: 2 flexible. KIP-107. With one replica there is no other to wait for, so that ``timeout_ms`` never matters.
+Versions: 2 flexible. KIP-107.
 """
 
-from log_service.broker.call import Call
+from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import is_internal
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
 from log_service.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -18,30 +20,92 @@ from log_service.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from log_service.replication.partition import Partition
 
 
-def handle_delete_records(node: Node, call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:  # noqa: ARG001 - one shape for all
+class _Awaited:
+    """A partition whose followers have not all moved their log start yet."""
+
+    __slots__ = ("partition", "required_offset", "result")
+
+    def __init__(self, partition: Partition, required_offset: int, result: DeleteRecordsPartitionResult) -> None:
+        self.partition = partition
+        self.required_offset = required_offset
+        self.result = result
+
+    def maybe_finish(self) -> bool:
+        """Whether it is settled how the deletion came out; writes that into the result."""
+        partition, result = self.partition, self.result
+        if not partition.is_leader:
+            result.error_code, result.low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+            return True
+        result.low_watermark = partition.low_watermark
+        return result.low_watermark >= self.required_offset
+
+
+class DelayedDelete:
+    """A request that waits for followers."""
+
+    __slots__ = ("_awaited", "_deferred", "_response")
+
+    def __init__(self, response: DeleteRecordsResponse, awaited: list[_Awaited], deferred: Deferred) -> None:
+        self._response = response
+        self._awaited = {each.partition.topic_partition: each for each in awaited}
+        self._deferred = deferred
+
+    def is_ready(self, key: TopicPartition) -> bool:
+        """Whether ``key`` was the last partition that was not settled."""
+        awaited = self._awaited.get(key)
+        if awaited is not None and awaited.maybe_finish():
+            del self._awaited[key]
+        return not self._awaited
+
+    def on_ready(self) -> None:
+        """Respond."""
+        self._deferred.complete(self._response)
+
+    def on_expired(self) -> None:
+        """Respond that some replicas still have the records."""
+        for awaited in self._awaited.values():
+            awaited.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._deferred.complete(self._response)
+
+
+def handle_delete_records(node: Node, call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred:
     """Respond for each partition by itself; of one that is named twice the last offset counts."""
     topics: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
         topics.setdefault(topic.name, {}).update({wanted.partition_index: wanted for wanted in topic.partitions})
-    return DeleteRecordsResponse(
+    deleted: list[_Awaited] = []
+    response = DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(name=name, partitions=[_delete(node, name, wanted) for wanted in partitions.values()])
+            DeleteRecordsTopicResult(name=name, partitions=[_delete(node, name, wanted, deleted) for wanted in partitions.values()])
             for name, partitions in topics.items()
             if partitions
         ]
     )
+    awaited = [each for each in deleted if not each.maybe_finish()]
+    if not awaited:
+        return response
+    deferred = call.defer()
+    keys = [each.partition.topic_partition for each in awaited]
+    deadline_ms = node.clock.monotonic_ms() + max(request.timeout_ms, 0)
+    watch = node.replicas.delayed_deletes.watch(DelayedDelete(response, awaited, deferred), keys, deadline_ms)
+    deferred.on_discard(watch.cancel)
+    return deferred
 
 
-def _delete(node: Node, topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(node: Node, topic: str, wanted: DeleteRecordsPartition, deleted: list[_Awaited]) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=-1)
     if is_internal(topic):
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return result
     try:
         partition = node.replicas.get_partition(topic, wanted.partition_index)
-        result.low_watermark = partition.delete_records(wanted.offset)
+        log_start_offset = partition.delete_records(wanted.offset)
     except KafkaError as error:
         result.error_code = error.code
+        return result
+    result.low_watermark = log_start_offset
+    deleted.append(_Awaited(partition, log_start_offset if wanted.offset < 0 else wanted.offset, result))
     return result

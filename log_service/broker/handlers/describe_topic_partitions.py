@@ -2,17 +2,18 @@
 
 Behaviour: describes topics in the order of their names, all of them where none is named, and stops after ``response_partition_limit``
 partitions (at most ``max.request.partition.size.limit``) with a cursor to the first one that was left out; the next request goes on from
-there. Topics that do not exist are answered with UNKNOWN_TOPIC_OR_PARTITION when they are named; a cursor at a topic that is not among
-those named gets INVALID_REQUEST. Nothing is ever created. KIP-966.
+there. A partition whose leader clients of the listener cannot reach has leader -1, and no error. Topics that do not exist are answered with
+UNKNOWN_TOPIC_OR_PARTITION when they are named; a cursor at a topic that is not among those named gets INVALID_REQUEST. Nothing is ever
+created. KIP-966.
 """
 
 from collections.abc import Iterator
 
-from log_service.broker.auto_creation import is_valid_topic_name
 from log_service.broker.call import Call
-from log_service.broker.cluster_view import TOPIC_OPERATIONS, is_internal, offline_replicas, partition_error
+from log_service.broker.cluster_view import TOPIC_OPERATIONS, is_internal, offline_replicas, reached_leader
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
+from log_service.common.topic_names import topic_name_fault
 from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.describe_topic_partitions import (
@@ -71,7 +72,7 @@ def _wanted(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> It
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic_name_fault(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(
         error_code=code, name=name, is_internal=is_internal(name), topic_authorized_operations=TOPIC_OPERATIONS
     )
@@ -91,13 +92,12 @@ def _describe_partition(
     image: MetadataImage, index: int, partition: PartitionRegistration, listener_name: str
 ) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
-        error_code=partition_error(image, partition, listener_name),
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=reached_leader(image, partition, listener_name),
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.eligible_leader_replicas),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=offline_replicas(image, partition),
+        offline_replicas=offline_replicas(image, partition, listener_name),
     )

@@ -7,22 +7,23 @@ holds the fetch offset. The first batch of a response is sent whole however larg
 read or ``max_wait_ms`` has passed. Records go from the segment to the socket as a leased slice.
 
 Versions: 4 isolation level (KIP-98); 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch (KIP-320); 11 rack and preferred
-replica (KIP-392; there is never one here); 12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids (KIP-516);
+replica (KIP-392); 12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids (KIP-516);
 15 replica state (KIP-903); 16 current leader and node endpoints (KIP-951); 17 directory id (KIP-853); 18 high watermark (KIP-1166).
 
-A replica that fetches gets NOT_LEADER_OR_FOLLOWER or UNKNOWN_LEADER_EPOCH, as from every leader that it does not follow: a node alone has
-no followers.
+A follower (a request with a replica id) reads up to the log's end, and waits there for appends, not for the high watermark;
+``replica_fetch`` says what it is told and what the leader learns from it.
 """
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from log_service.broker.call import Call, Deferred
-from log_service.broker.cluster_view import broker_addresses
+from log_service.broker.cluster_view import hinted_brokers, leader_hint
 from log_service.broker.fetch_session import FetchContext, FetchTarget
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import NO_LEADER_EPOCH, TopicId, TopicPartition
+from log_service.common.types import NO_LEADER_EPOCH, NO_NODE, TopicId, TopicPartition
 from log_service.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -37,6 +38,11 @@ from log_service.replication.partition import Partition, ReadPlace
 from log_service.replication.partition_state import Isolation
 from log_service.storage.log_reader import LogSlice
 
+if TYPE_CHECKING:
+    from log_service.broker.handlers.nearest_replica import Nearest
+    from log_service.broker.handlers.replica_fetch import FetchingReplica
+
+FIRST_VERSION_WITH_RACK = 11
 FIRST_VERSION_BY_ID = 13
 FIRST_VERSION_WITH_LEADER = 16
 NO_RECORDS = b""
@@ -61,17 +67,33 @@ Release = Callable[[], None]
 class Reading:
     """What one pass over the partitions of a fetch found. Holds leases until it becomes a response or is released.
 
-    ``present`` are the partitions that exist on this node.
+    ``present`` are the partitions that exist on this node. ``replica`` is the follower that fetches, None where a consumer does; it may
+    have to ask the leader (``is_leader_needed``). ``nearest`` names a replica nearer to the consumer, where such are looked for.
     """
 
-    __slots__ = ("_found", "_releases", "has_error", "is_for_replica", "present", "record_bytes", "results")
+    __slots__ = (
+        "_found",
+        "_releases",
+        "has_error",
+        "held_back",
+        "is_leader_needed",
+        "nearest",
+        "present",
+        "record_bytes",
+        "replica",
+        "results",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, replica: "FetchingReplica | None", nearest: "Nearest | None", *, is_leader_needed: bool) -> None:
+        self.replica = replica
+        self.nearest = nearest
+        self.is_leader_needed = is_leader_needed
+        self.held_back: tuple[TopicPartition, ...] = ()
+        """Partitions that a throttle keeps from this follower for now: their appends do not end its wait."""
         self.results: list[tuple[FetchTarget, PartitionData, int]] = []
         self.present: list[tuple[Partition, FetchTarget]] = []
         self.record_bytes = 0
         self.has_error = False
-        self.is_for_replica = False
         self._releases: list[Release] = []
         self._found: list[tuple[Partition, int]] = []
 
@@ -81,6 +103,8 @@ class Reading:
         self.record_bytes += size_bytes
         if (found.error_code and found.error_code not in _NOT_THERE) or found.diverging_epoch is not None:
             self.has_error = True
+        elif found.preferred_read_replica != NO_NODE:
+            self.has_error = True  # as little to wait for
 
     def hold(self, release: Release, partition: Partition, size_bytes: int) -> None:
         """Remember a lease on records of a partition."""
@@ -101,10 +125,11 @@ class Reading:
 class _Awaited:
     """A partition that a delayed fetch waits for, as the fetch found it. ``place`` is where the fetch begins, if bytes are counted."""
 
-    __slots__ = ("leader_epoch", "max_bytes", "offset", "partition", "place", "readable_bytes")
+    __slots__ = ("is_leader", "leader_epoch", "max_bytes", "offset", "partition", "place", "readable_bytes")
 
     def __init__(self, partition: Partition, target: FetchTarget, place: ReadPlace | None) -> None:
         self.partition = partition
+        self.is_leader = partition.is_leader
         self.leader_epoch = partition.leader_epoch
         self.offset = target.fetch_offset
         self.max_bytes = target.max_bytes
@@ -113,13 +138,32 @@ class _Awaited:
 
 
 class DelayedFetch:
-    """A fetch that waits for ``min_bytes`` below the high watermarks of its partitions, or below their last stable offsets."""
+    """A fetch that waits for ``min_bytes`` below the high watermarks of its partitions, or below their last stable offsets.
 
-    __slots__ = ("_awaited", "_call", "_counts_bytes", "_isolation", "_missing_bytes", "_request", "context", "deferred", "node")
+    A follower's waits for them below the ends of the logs.
+    """
 
-    def __init__(self, node: Node, call: Call, request: FetchRequest, context: FetchContext, deferred: Deferred) -> None:
+    __slots__ = (
+        "_awaited",
+        "_call",
+        "_counts_bytes",
+        "_held_back",
+        "_is_by_replica",
+        "_isolation",
+        "_missing_bytes",
+        "_request",
+        "context",
+        "deferred",
+        "node",
+    )
+
+    def __init__(
+        self, node: Node, call: Call, request: FetchRequest, context: FetchContext, deferred: Deferred, *, reading: Reading
+    ) -> None:
         self.node = node
         self._call = call
+        self._is_by_replica = reading.replica is not None
+        self._held_back = frozenset(reading.held_back)
         self._request = request
         self._isolation = Isolation.of(request.isolation_level)
         self._counts_bytes = request.min_bytes > 1
@@ -154,15 +198,16 @@ class DelayedFetch:
         awaited = self._awaited[key]
         partition = awaited.partition
         state = partition.state
-        if not state.is_leader or state.leader_epoch != awaited.leader_epoch or partition.is_offline:
+        if state.is_leader != awaited.is_leader or state.leader_epoch != awaited.leader_epoch or partition.is_offline:
             return True
         return self._has_enough(awaited)
 
     def _has_enough(self, awaited: _Awaited) -> bool:
         """Whether all partitions have what the fetch waits for, now that one of them may have more."""
         partition = awaited.partition
-        end_offset = partition.state.read_limit(self._isolation)
-        if end_offset <= awaited.offset:
+        state = partition.state
+        end_offset = state.log_end_offset if self._is_by_replica else state.read_limit(self._isolation)
+        if end_offset <= awaited.offset or partition.topic_partition in self._held_back:
             return False
         if not self._counts_bytes:
             return True
@@ -179,7 +224,9 @@ class DelayedFetch:
         self.deferred.complete_with(self._read_again)
 
     def _read_again(self) -> FetchResponse:
-        return build_response(self.node, self._call, self.context, read_all(self.node, self._request, self.context))
+        replica = _replica_of(self.node, self._request, is_noted=True) if self._is_by_replica else None
+        reading = read_all(self.node, self._call, self._request, self.context, replica)
+        return build_response(self.node, self._call, self.context, reading)
 
     def on_expired(self) -> None:
         """Respond with what there is."""
@@ -193,15 +240,27 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
         context = node.fetch_sessions.open(request, now_ms, is_by_id=call.version >= FIRST_VERSION_BY_ID)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    reading = read_all(node, request, context)
+    replica = _replica_of(node, request, is_noted=False)
+    reading = read_all(node, call, request, context, replica)
+    if replica is not None:
+        replica.announce()
     missing_bytes = min(request.min_bytes, request.max_bytes, node.config.fetch.max_bytes) - reading.record_bytes
     if missing_bytes <= 0 or reading.has_error or request.max_wait_ms <= 0 or not context.targets:
         return build_response(node, call, context, reading)
-    operation = DelayedFetch(node, call, request, context, call.defer())
+    operation = DelayedFetch(node, call, request, context, call.defer(), reading=reading)
     if not operation.expect(reading.present):
         return build_response(node, call, context, reading)
     reading.release()
     return _delay(operation, now_ms + request.max_wait_ms)
+
+
+def _replica_of(node: Node, request: FetchRequest, *, is_noted: bool) -> "FetchingReplica | None":
+    """Return the follower that sent a request, None where a consumer did."""
+    if request.replica_id < 0 and request.replica_state is None:
+        return None
+    from log_service.broker.handlers.replica_fetch import replica_of  # noqa: PLC0415 - a node alone has no followers
+
+    return replica_of(node, request, is_noted=is_noted)
 
 
 def _delay(operation: DelayedFetch, deadline_ms: int) -> Deferred:
@@ -211,13 +270,21 @@ def _delay(operation: DelayedFetch, deadline_ms: int) -> Deferred:
     return deferred
 
 
-def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Reading:
+def _nearest_of(node: Node, call: Call, request: FetchRequest) -> "Nearest | None":
+    """Return what looks for replicas nearer to a consumer; None where none are looked for."""
+    if not node.config.replication.is_rack_aware or not request.rack_id:
+        return None
+    from log_service.broker.handlers.nearest_replica import Nearest  # noqa: PLC0415 - few nodes look for them
+
+    return Nearest(node.image(), call.connection.listener_name, request.rack_id)
+
+
+def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContext, replica: "FetchingReplica | None") -> Reading:
     """Read every partition of a fetch, in the session's order, within the limits of the request and of the broker."""
-    reading = Reading()
+    nearest = None if replica is not None else _nearest_of(node, call, request)
+    reading = Reading(replica, nearest, is_leader_needed=replica is not None or call.version < FIRST_VERSION_WITH_RACK)
     left_bytes = min(request.max_bytes, node.config.fetch.max_bytes)
     isolation = Isolation.of(request.isolation_level)
-    is_by_replica = request.replica_id >= 0 or (request.replica_state is not None and request.replica_state.replica_id >= 0)
-    reading.is_for_replica = is_by_replica
     absent: list[tuple[FetchTarget, PartitionData]] = []
     for target in context.targets:
         try:
@@ -232,10 +299,9 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
         reading.present.append((partition, target))
         if not target.name:
             target.name = partition.topic_partition.topic
-        if is_by_replica:
-            reading.add(target, _failed(target, _refusal_of_replica(target), partition), 0)
-            continue
-        if context.is_incremental and _is_quiet(partition, target, isolation):
+        if context.is_incremental and (
+            nearest is None and _is_quiet(partition, target, isolation) if replica is None else replica.is_quiet(partition, target)
+        ):
             continue
         found, size_bytes = _read_one(partition, target, left_bytes, reading, isolation)
         reading.add(target, found, size_bytes)
@@ -244,11 +310,6 @@ def read_all(node: Node, request: FetchRequest, context: FetchContext) -> Readin
     for target, found in absent:  # last, as Kafka orders them
         reading.add(target, found, 0)
     return reading
-
-
-def _refusal_of_replica(target: FetchTarget) -> ErrorCode:
-    """A replica that names a leader epoch may know of a newer assignment than this node."""
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER if target.current_leader_epoch == NO_LEADER_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def _is_quiet(partition: Partition, target: FetchTarget, isolation: Isolation) -> bool:
@@ -266,22 +327,41 @@ def _is_quiet(partition: Partition, target: FetchTarget, isolation: Isolation) -
 
 
 def _read_one(
-    partition: Partition, target: FetchTarget, left_bytes: int, reading: Reading, isolation: Isolation
+    partition: Partition,
+    target: FetchTarget,
+    left_bytes: int,
+    reading: Reading,
+    isolation: Isolation,
 ) -> tuple[PartitionData, int]:
     is_first = reading.record_bytes == 0
+    replica, is_leader_needed = reading.replica, reading.is_leader_needed
     try:
+        if reading.nearest is not None and partition.is_leader:
+            preferred = reading.nearest.replica_for(partition.served_log(target.current_leader_epoch), partition.state, target.fetch_offset)
+            if preferred is not None:
+                return _elsewhere(partition, target, preferred), 0
         if target.last_fetched_epoch >= 0:
-            diverging = partition.diverging_epoch(target.last_fetched_epoch, target.fetch_offset, target.current_leader_epoch)
+            if replica is not None:
+                partition.log_for_follower(replica.broker_id, target.current_leader_epoch)
+            diverging = partition.diverging_epoch(
+                target.last_fetched_epoch, target.fetch_offset, target.current_leader_epoch, is_leader_needed=is_leader_needed
+            )
             if diverging is not None:
                 return _diverged(partition, target, diverging), 0
         max_bytes = min(target.max_bytes, left_bytes) if left_bytes > 0 else 0
-        found = partition.read(
-            target.fetch_offset,
-            isolation=isolation,
-            max_bytes=max_bytes,
-            current_leader_epoch=target.current_leader_epoch,
-            is_one_batch_guaranteed=is_first,
-        )
+        if replica is None:
+            found = partition.read(
+                target.fetch_offset,
+                isolation=isolation,
+                max_bytes=max_bytes,
+                current_leader_epoch=target.current_leader_epoch,
+                is_one_batch_guaranteed=is_first,
+                is_leader_needed=is_leader_needed,
+            )
+        else:
+            found = replica.read(partition, target, max_bytes=max_bytes, is_first=is_first)
+            if found.file_slice is None and replica.is_held_back(partition):
+                reading.held_back = (*reading.held_back, partition.topic_partition)
         is_too_large = found is not None and found.file_slice is None and max_bytes > 0
         aborted = _aborted_in(partition, target, found) if isolation is Isolation.READ_COMMITTED and not is_too_large else None
     except KafkaError as error:
@@ -314,6 +394,19 @@ def _aborted_in(partition: Partition, target: FetchTarget, found: LogSlice | Non
     return [AbortedTransaction(producer_id=producer_id, first_offset=first_offset) for producer_id, first_offset in pairs]
 
 
+def _elsewhere(partition: Partition, target: FetchTarget, broker_id: int) -> PartitionData:
+    """Return what sends a consumer to another replica: no records, and its broker."""
+    return PartitionData(
+        partition_index=target.partition,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.state.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=broker_id,
+        records=NO_RECORDS,
+    )
+
+
 def _diverged(partition: Partition, target: FetchTarget, diverging: tuple[int, int]) -> PartitionData:
     return PartitionData(
         partition_index=target.partition,
@@ -337,7 +430,11 @@ def _not_there(node: Node, target: FetchTarget, code: ErrorCode, *, is_by_id: bo
     elif code is ErrorCode.UNKNOWN_TOPIC_ID:
         is_replaced = topics.partition(target.name, target.partition) is not None
         code = ErrorCode.INCONSISTENT_TOPIC_ID if is_replaced else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _failed(target, code, None)
+    found = _failed(target, code, None)
+    if code in _STALE_LEADER:
+        leader = leader_hint(node.image(), target.name, target.topic_id, target.partition)
+        found.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+    return found
 
 
 def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -> PartitionData:
@@ -358,12 +455,13 @@ def build_response(node: Node, call: Call, context: FetchContext, reading: Readi
     for target, found, size_bytes in reading.results:
         if session is not None:
             is_told = target.is_changed(found.error_code, size_bytes, found.high_watermark, found.log_start_offset)
-            if context.is_incremental and not is_told and found.diverging_epoch is None:
+            is_told = is_told or found.diverging_epoch is not None or found.preferred_read_replica != NO_NODE
+            if context.is_incremental and not is_told:
                 continue
             if size_bytes and context.is_incremental:
                 session.move_to_end(target)
         if found.current_leader is not None:
-            _tell_leader(node, call, response, found, is_replica=reading.is_for_replica)
+            _tell_leader(node, call, response, found, is_client=reading.replica is None)
         last_key, key = key, target.topic_id if context.is_by_id else target.topic
         if key != last_key:
             response.responses.append(FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id))
@@ -371,14 +469,13 @@ def build_response(node: Node, call: Call, context: FetchContext, reading: Readi
     return response
 
 
-def _tell_leader(node: Node, call: Call, response: FetchResponse, found: PartitionData, *, is_replica: bool) -> None:
-    """Say where the leader that a partition names is reached; replicas know, and older clients could not be told (KIP-951)."""
+def _tell_leader(node: Node, call: Call, response: FetchResponse, found: PartitionData, *, is_client: bool) -> None:
+    """Say where the leader that a partition names is reached; older clients could not be told (KIP-951). Brokers know where others are."""
     if call.version < FIRST_VERSION_WITH_LEADER or found.current_leader is None:
         found.current_leader = None
         return
-    if not is_replica and all(known.node_id != found.current_leader.leader_id for known in response.node_endpoints):
+    if is_client and all(known.node_id != found.current_leader.leader_id for known in response.node_endpoints):
         response.node_endpoints += [
             NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in broker_addresses(node.image(), call.connection.listener_name)
-            if broker.node_id == found.current_leader.leader_id
+            for broker in hinted_brokers(node.image(), call.connection.listener_name, (found.current_leader.leader_id,))
         ]

@@ -6,22 +6,27 @@ COORDINATOR_NOT_AVAILABLE while that has no leader.
 Versions: 1 key type (group 0, transaction 1) and an error text; 3 flexible; 4 many keys in one request (KIP-699); 5 a retriable error for
 transactions (KIP-890); 6 share groups, key type 2 (KIP-932).
 
-Not here yet: transactions and share groups are refused with a text, never with a code that a client would retry for ever. librdkafka
-retries all but the codes of a missing permission, which is why transactions get CLUSTER_AUTHORIZATION_FAILED; other clients fail at once on
-either code. Other key types are INVALID_REQUEST.
+For a transactional id it is the leader of its partition of ``__transaction_state``, where that is a broker that has transactions: one of
+Apache Kafka in the same cluster.
+
+Not here yet: transactions of this node's own and share groups are refused with a text, never with a code that a client would retry for
+ever. librdkafka retries all but the codes of a missing permission, which is why transactions get CLUSTER_AUTHORIZATION_FAILED; other
+clients fail at once on either code. Other key types are INVALID_REQUEST.
 """
 
 from types import MappingProxyType
 
-from log_service.broker.auto_creation import create_missing_topics
 from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import NO_BROKER, BrokerAddress, leader_address
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import GROUP_METADATA_TOPIC
+from log_service.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, NodeId
+from log_service.coordinator.java_hashing import java_abs, java_hash
+from log_service.metadata.features import has_transactions
 from log_service.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP_KEY_TYPE = 0
+TRANSACTION_KEY_TYPE = 1
 FIRST_VERSION_WITH_MANY_KEYS = 4
 NO_ERROR_TEXT = "NONE"
 """What versions 1 to 3 say where nothing is wrong."""
@@ -51,7 +56,7 @@ def refuse_find_coordinator(call: Call, error: KafkaError) -> FindCoordinatorRes
 
 
 async def _create_and_find(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    await create_missing_topics(node, [GROUP_METADATA_TOPIC])
+    await node.topic_creation.create([GROUP_METADATA_TOPIC])
     return _find_all(node, call, request)
 
 
@@ -71,6 +76,8 @@ def _find_all(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCo
 
 
 def _find(node: Node, call: Call, key_type: int, key: str) -> Coordinator:
+    if key_type == TRANSACTION_KEY_TYPE and (elsewhere := _transaction_coordinator(node, call, key)) is not None:
+        return _response(key, elsewhere, ErrorCode.NONE, "")
     if key_type != GROUP_KEY_TYPE:
         code, what = _REFUSALS.get(key_type, (ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are"))
         return _response(key, NO_BROKER, code, f"{what} not supported by this broker")
@@ -79,6 +86,18 @@ def _find(node: Node, call: Call, key_type: int, key: str) -> Coordinator:
     if broker is NO_BROKER:
         return _response(key, broker, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{GROUP_METADATA_TOPIC}-{partition} has no leader")
     return _response(key, broker, ErrorCode.NONE, "")
+
+
+def _transaction_coordinator(node: Node, call: Call, transactional_id: str) -> BrokerAddress | None:
+    """Return the broker that coordinates a transactional id, None where none with transactions does."""
+    image = node.image()
+    state = image.topics.by_name.get(TRANSACTION_STATE_TOPIC)
+    if state is None:
+        return None
+    partition = java_abs(java_hash(transactional_id)) % len(state.partitions)
+    broker = leader_address(image, TRANSACTION_STATE_TOPIC, partition, call.connection.listener_name)
+    known = image.cluster.brokers.get(NodeId(broker.node_id))
+    return broker if known is not None and has_transactions(known.features) else None
 
 
 def _response(key: str, broker: BrokerAddress, code: ErrorCode, text: str) -> Coordinator:

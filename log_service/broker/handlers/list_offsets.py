@@ -74,7 +74,7 @@ async def _find_later(node: Node, call: Call, request: ListOffsetsRequest, unset
 def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Respond for each partition by itself; one that is asked for twice is a mistake of the client (INVALID_REQUEST, told once)."""
     response = ListOffsetsResponse()
-    isolation = Isolation.of(request.isolation_level)
+    isolation = Isolation.of(request.isolation_level) if request.replica_id < 0 else None
     counts = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     by_topic: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
@@ -94,7 +94,7 @@ def _find_all(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffset
     return response
 
 
-def _find(node: Node, call: Call, topic: str, wanted: ListOffsetsPartition, isolation: Isolation) -> ListOffsetsPartitionResponse:
+def _find(node: Node, call: Call, topic: str, wanted: ListOffsetsPartition, isolation: Isolation | None) -> ListOffsetsPartitionResponse:
     if wanted.timestamp < 0 and call.version < FIRST_VERSION_OF.get(wanted.timestamp, _NEVER):
         return _failed(wanted.partition_index, ErrorCode.UNSUPPORTED_VERSION)
     try:

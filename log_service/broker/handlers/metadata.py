@@ -3,21 +3,27 @@
 Behaviour: tells the brokers of the listener that the request came through, the cluster's id, and the topics that were asked for. All
 topics are asked for with null (version 0: with an empty list); an empty list asks for none. Asking for a topic that does not exist
 creates it where both the request and ``auto.create.topics.enable`` allow that, and answers when it is there. There are no authorizers:
-a client that asks for authorized operations is told all of them.
+a client that asks for authorized operations is told all of them. Each broker passes on what the controller decides, so that any broker is
+told as the controller.
 
-Versions: 0 empty means all, and no controller; 1 null means all, controller, rack, internal topics; 2 cluster id; 4 auto-creation may be
-refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (KIP-430; of the cluster only in 8-10); 9 flexible; 10 topic ids
-(KIP-516); 12 asking by topic id; 13 an error at the top (KIP-1102). Version 0 must stay: released clients begin with it.
+A partition whose leader clients of the listener cannot reach has leader -1 and an error: LEADER_NOT_AVAILABLE where no broker leads,
+LISTENER_NOT_FOUND where the leader has no such listener. Replicas whose broker is fenced, has no such listener or has lost the log
+directory are offline.
+
+Versions: 0 empty means all, no controller, and REPLICA_NOT_AVAILABLE instead of replicas that cannot be reached; 1 null means all,
+controller, rack, internal topics; 2 cluster id; 4 auto-creation may be refused; 5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader epochs;
+8 authorized operations (KIP-430; of the cluster only in 8-10); 9 flexible; 10 topic ids (KIP-516); 12 asking by topic id; 13 an error at
+the top (KIP-1102). Version 0 must stay: released clients begin with it.
 """
 
 from collections.abc import Iterable
 
-from log_service.broker.auto_creation import create_missing_topics, is_valid_topic_name
 from log_service.broker.call import Call, Deferred
 from log_service.broker.cluster_view import (
     CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED_FOR,
     TOPIC_OPERATIONS,
+    alive_replicas,
     broker_addresses,
     is_internal,
     offline_replicas,
@@ -26,6 +32,7 @@ from log_service.broker.cluster_view import (
 )
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode
+from log_service.common.topic_names import topic_name_fault
 from log_service.common.types import NO_NODE, NO_TOPIC_ID, TopicId
 from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metadata.partition import PartitionRegistration
@@ -39,6 +46,8 @@ from log_service.protocol.messages.metadata import (
 )
 
 FIRST_VERSION_WITH_NULL = 1
+FIRST_VERSION_WITH_ALL_REPLICAS = 1
+FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_ID = 12
 
 
@@ -66,7 +75,7 @@ def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
 
 
 async def _create_and_describe(node: Node, call: Call, request: MetadataRequest, missing: list[str]) -> MetadataResponse:
-    return _describe(node, call, request, await create_missing_topics(node, missing))
+    return _describe(node, call, request, await node.topic_creation.create(missing))
 
 
 def _missing_topics(node: Node, request: MetadataRequest) -> list[str]:
@@ -75,7 +84,7 @@ def _missing_topics(node: Node, request: MetadataRequest) -> list[str]:
         return []
     by_name = node.image().topics.by_name
     names = {topic.name for topic in _asked_for(request.topics) if topic.name}
-    return sorted(name for name in names if name not in by_name and is_valid_topic_name(name))
+    return sorted(name for name in names if name not in by_name and topic_name_fault(name) is None)
 
 
 def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str, ErrorCode]) -> MetadataResponse:
@@ -88,7 +97,7 @@ def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str
             for broker in broker_addresses(image, listener_name)
         ],
         cluster_id=node.cluster_id,
-        controller_id=told_controller(image, node.config.node_id),
+        controller_id=told_controller(image, node.rng),
         topics=_describe_topics(image, call, request, errors),
         cluster_authorized_operations=operations,
     )
@@ -97,17 +106,16 @@ def _describe(node: Node, call: Call, request: MetadataRequest, errors: dict[str
 def _describe_topics(
     image: MetadataImage, call: Call, request: MetadataRequest, errors: dict[str, ErrorCode]
 ) -> list[MetadataResponseTopic]:
-    listener_name = call.connection.listener_name
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     if request.topics is None or (not request.topics and call.version < FIRST_VERSION_WITH_NULL):
-        return [_describe_topic(image, topic, listener_name, operations) for _, topic in sorted(image.topics.by_name.items())]
+        return [_describe_topic(image, topic, call, operations) for _, topic in sorted(image.topics.by_name.items())]
     responses = []
     for wanted in _asked_for(request.topics):
         topic = _find(image, wanted)
         if topic is None:
             responses.append(_unknown(wanted, errors, operations))
         else:
-            responses.append(_describe_topic(image, topic, listener_name, operations))
+            responses.append(_describe_topic(image, topic, call, operations))
     return responses
 
 
@@ -128,7 +136,7 @@ def _find(image: MetadataImage, wanted: MetadataRequestTopic) -> TopicImage | No
 def _unknown(wanted: MetadataRequestTopic, errors: dict[str, ErrorCode], operations: int) -> MetadataResponseTopic:
     if wanted.name is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
-    is_valid = is_valid_topic_name(wanted.name)
+    is_valid = topic_name_fault(wanted.name) is None
     return MetadataResponseTopic(
         error_code=errors.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION,
         name=wanted.name,
@@ -137,25 +145,35 @@ def _unknown(wanted: MetadataRequestTopic, errors: dict[str, ErrorCode], operati
     )
 
 
-def _describe_topic(image: MetadataImage, topic: TopicImage, listener_name: str, operations: int) -> MetadataResponseTopic:
+def _describe_topic(image: MetadataImage, topic: TopicImage, call: Call, operations: int) -> MetadataResponseTopic:
+    partitions = [_describe_partition(image, index, partition, call) for index, partition in sorted(topic.partitions.items())]
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_describe_partition(image, index, partition, listener_name) for index, partition in sorted(topic.partitions.items())],
+        partitions=partitions,
         topic_authorized_operations=operations,
     )
 
 
-def _describe_partition(
-    image: MetadataImage, index: int, partition: PartitionRegistration, listener_name: str
-) -> MetadataResponsePartition:
+def _describe_partition(image: MetadataImage, index: int, partition: PartitionRegistration, call: Call) -> MetadataResponsePartition:
+    listener_name, version = call.connection.listener_name, call.version
+    code = partition_error(image, partition, listener_name)
+    leader_id = NO_NODE if code else partition.leader
+    if code is ErrorCode.LISTENER_NOT_FOUND and version < FIRST_VERSION_WITH_LISTENER_NOT_FOUND:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    replicas: list[int] = [*partition.replicas]
+    isr: list[int] = [*partition.isr]
+    if version < FIRST_VERSION_WITH_ALL_REPLICAS:
+        replicas, isr = alive_replicas(image, replicas, listener_name), alive_replicas(image, isr, listener_name)
+        is_short = len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)
+        code = ErrorCode.REPLICA_NOT_AVAILABLE if is_short and code is ErrorCode.NONE else code
     return MetadataResponsePartition(
-        error_code=partition_error(image, partition, listener_name),
+        error_code=code,
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=leader_id,
         leader_epoch=partition.leader_epoch,
-        replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
-        offline_replicas=offline_replicas(image, partition),
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline_replicas(image, partition, listener_name),
     )

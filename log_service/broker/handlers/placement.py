@@ -30,14 +30,14 @@ from log_service.protocol.messages.list_partition_reassignments import (
 
 def handle_elect_leaders(node: Node, call: Call, request: ElectLeadersRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(node.controller.request(request, ElectLeadersResponse))
+    return call.run(node.controller.request(request, ElectLeadersResponse, call.caller()))
 
 
 def handle_alter_partition_reassignments(node: Node, call: Call, request: AlterPartitionReassignmentsRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(node.controller.request(request, AlterPartitionReassignmentsResponse))
+    return call.run(node.controller.request(request, AlterPartitionReassignmentsResponse, call.caller()))
 
 
 def handle_list_partition_reassignments(node: Node, call: Call, request: ListPartitionReassignmentsRequest) -> Deferred:
     """Have the controller tell what is under way."""
-    return call.run(node.controller.request(request, ListPartitionReassignmentsResponse))
+    return call.run(node.controller.request(request, ListPartitionReassignmentsResponse, call.caller()))

@@ -12,17 +12,20 @@ Versions: 3 record batches of magic 2 and a transactional id; 5 log start offset
 10 current leader (KIP-951); 12 implicit transaction partitions (KIP-890); 13 topic ids instead of names (KIP-516). Versions 0-2 are
 advertised and refused (KAFKA-18659).
 
-Not here yet: transactional records get INVALID_REQUEST.
+Not here yet: a transactional id gets INVALID_REQUEST, a transactional batch without one TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from log_service.broker.call import NOTHING, Call, Deferred, Nothing
-from log_service.broker.cluster_view import INTERNAL_TOPICS, broker_addresses
+from log_service.broker.cluster_view import LeaderHint, hinted_brokers, leader_hint
 from log_service.broker.echo import Items, echoing
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.common.topic_names import INTERNAL_TOPICS
 from log_service.common.types import NO_TOPIC_ID, Buffer, TopicPartition
 from log_service.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -41,7 +44,7 @@ from log_service.records.compression import Codec
 from log_service.records.validator import NotOneBatchError, RejectedRecordsError
 from log_service.replication.partition import Partition
 from log_service.replication.replica_manager import ReplicaManager
-from log_service.storage.log import AppendResult
+from log_service.storage.append_result import AppendResult
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 FIRST_VERSION_WITH_ZSTD = 7
@@ -91,12 +94,22 @@ class _Waiting:
 
 
 class DelayedProduce:
-    """A produce request that waits until all of its appends are acknowledged or refused."""
+    """A produce request that waits until all of its appends are acknowledged or refused. ``name_leaders`` completes its response."""
 
-    __slots__ = ("_deferred", "_response", "_waiting")
+    __slots__ = ("_deferred", "_is_leader_stale", "_name_leaders", "_response", "_waiting")
 
-    def __init__(self, response: ProduceResponse, waiting: list[_Waiting], deferred: Deferred) -> None:
+    def __init__(
+        self,
+        response: ProduceResponse,
+        waiting: list[_Waiting],
+        deferred: Deferred,
+        name_leaders: Callable[[ProduceResponse], None],
+        *,
+        is_leader_stale: bool,
+    ) -> None:
         self._response = response
+        self._name_leaders = name_leaders
+        self._is_leader_stale = is_leader_stale
         self._waiting = {item.partition.topic_partition: item for item in waiting}
         self._deferred = deferred
 
@@ -112,46 +125,75 @@ class DelayedProduce:
         item = self._waiting.get(key)
         if item is not None and item.maybe_finish():
             del self._waiting[key]
+            self._is_leader_stale |= item.result.error_code in _STALE_LEADER
         return not self._waiting
 
     def on_ready(self) -> None:
         """Respond."""
-        self._deferred.complete(self._response)
+        self._deferred.complete_with(self._completed)
+
+    def _completed(self) -> ProduceResponse:
+        if self._is_leader_stale:
+            self._name_leaders(self._response)
+        return self._response
 
     def on_expired(self) -> None:
         """Respond that the rest was not acknowledged in time."""
         for item in self._waiting.values():
             _tell(item.result, ErrorCode.REQUEST_TIMED_OUT)
-        self._deferred.complete(self._response)
+        self._deferred.complete_with(self._completed)
 
 
 def handle_produce(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | Deferred | Nothing:
     """Append what the request carries, and respond now, later or never."""
-    appending = Appending(node.replicas, terms_of(request, call.version), node.clock.wall_ms())
-    response = ProduceResponse()
+    replicas, terms, now_ms = node.replicas, terms_of(request, call.version), node.clock.wall_ms()
     topics = request.topic_data
     if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
         topics = _each_once(topics)
-    for topic in topics:
-        results = [result_of(wanted.index, appending.append(topic, wanted.index, wanted.records)) for wanted in topic.partition_data]
-        if results:
-            response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
-    return respond(node, call, request, response, appending)
+    outcomes = [
+        (topic, [append_batch(replicas, terms, topic, wanted.index, wanted.records, now_ms=now_ms) for wanted in topic.partition_data])
+        for topic in topics
+    ]
+    return respond(node, call, request, outcomes)
 
 
 def respond(
-    node: Node, call: Call, request: ProduceRequest, response: ProduceResponse, appending: "Appending"
+    node: Node, call: Call, request: ProduceRequest, outcomes: "list[tuple[TopicProduceData, list[Outcome]]]"
 ) -> ProduceResponse | Deferred | Nothing:
-    """Announce what was appended; give back the response, now, when all of it is safe, or never."""
-    if appending.moved:
-        node.replicas.announce(appending.moved)
+    """Announce what was appended; give back the response, now, when all of it is safe, or never.
+
+    ``outcomes`` are those of the partitions of each topic, in the order of the request.
+    """
+    response = ProduceResponse()
+    moved: list[Partition] = []
+    waiting: list[_Waiting] = []
+    is_leader_stale = False
+    for topic, of_topic in outcomes:
+        results = []
+        for wanted, outcome in zip(topic.partition_data, of_topic, strict=True):
+            if isinstance(outcome, PartitionProduceResponse):
+                result = outcome
+                is_leader_stale |= result.error_code in _STALE_LEADER
+            else:
+                partition, appended = outcome
+                result = _appended_result(wanted.index, appended)
+                moved.append(partition)
+                if not partition.state.is_safe_at_once:
+                    waiting.append(_Waiting(partition, appended.last_offset + 1, result, needs_all=request.acks == ACKS_ALL))
+            results.append(result)
+        if results:
+            response.responses.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
+    if moved:
+        node.replicas.announce(moved)
     if request.acks == ACKS_NONE:
         _close_if_failed(response)
         return NOTHING
-    if appending.leaders:
-        response.node_endpoints = _endpoints(node, call.connection.listener_name, appending.leaders)
-    waiting = [item for item in appending.waiting if not item.maybe_finish()]
-    return _delay(node, call, request, response, waiting) if waiting else response
+    waiting = [item for item in waiting if not item.maybe_finish()]
+    if waiting:
+        return _delay(node, call, request, response, waiting, is_leader_stale=is_leader_stale)
+    if is_leader_stale and call.version >= FIRST_VERSION_WITH_LEADER:
+        _name_leaders(node, call, response)
+    return response
 
 
 _echo = echoing(
@@ -172,12 +214,32 @@ def refuse_produce(call: Call, error: KafkaError) -> Message:
     return _echo(call, error)
 
 
-def _endpoints(node: Node, listener_name: str, leaders: tuple[int, ...]) -> list[NodeEndpoint]:
-    return [
+def _name_leaders(node: Node, call: Call, response: ProduceResponse) -> None:
+    """Say beside each refusal for another leader's sake who leads and where, so that the client need not ask (KIP-951)."""
+    leaders: list[int] = []
+    for topic in response.responses:
+        for result in topic.partition_responses:
+            if result.error_code in _STALE_LEADER:
+                leader = _leader_of(node, topic, result.index)
+                result.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
+                leaders.append(leader.leader_id)
+    response.node_endpoints = [
         NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-        for broker in broker_addresses(node.image(), listener_name)
-        if broker.node_id in leaders
+        for broker in hinted_brokers(node.image(), call.connection.listener_name, leaders)
     ]
+
+
+def _name_no_leaders(response: ProduceResponse) -> None:
+    """Older clients have no field for it."""
+
+
+def _leader_of(node: Node, topic: TopicProduceResponse, index: int) -> LeaderHint:
+    """Return the leader by this broker's replica, which may know more than the image; by the image where there is none."""
+    try:
+        partition = node.replicas.find(topic.name, topic.topic_id, index)
+    except KafkaError:
+        return leader_hint(node.image(), topic.name, topic.topic_id, index)
+    return LeaderHint(partition.leader, partition.leader_epoch)
 
 
 def _each_once(topics: list[TopicProduceData]) -> list[TopicProduceData]:
@@ -203,7 +265,6 @@ class Terms:
     """Why nothing of the request can be appended to what there is."""
     is_by_id: bool
     knows_zstd: bool
-    tells_leader: bool
 
 
 def terms_of(request: ProduceRequest, version: int) -> Terms:
@@ -218,67 +279,39 @@ def terms_of(request: ProduceRequest, version: int) -> Terms:
         refusal=refusal,
         is_by_id=version >= FIRST_VERSION_BY_ID,
         knows_zstd=version >= FIRST_VERSION_WITH_ZSTD,
-        tells_leader=version >= FIRST_VERSION_WITH_LEADER,
     )
 
 
-class Appending:
-    """One request on its way into the logs: what was appended, what of it is not safe yet, and which leaders its response names."""
-
-    __slots__ = ("_now_ms", "_replicas", "_terms", "leaders", "moved", "waiting")
-
-    def __init__(self, replicas: ReplicaManager, terms: Terms, now_ms: int) -> None:
-        self._replicas = replicas
-        self._terms = terms
-        self._now_ms = now_ms
-        self.waiting: list[_Waiting] = []
-        self.moved: list[Partition] = []
-        self.leaders: tuple[int, ...] = ()
-
-    def append(self, topic: TopicProduceData, index: int, records: Buffer | None) -> AppendResult | PartitionProduceResponse:
-        """Append one partition's batch, and return where it went if that is safe at once.
-
-        Else return the partition's result: what refuses the batch, or what becomes final when the wait in ``waiting`` ends.
-        """
-        terms = self._terms
-        partition: Partition | None = None
-        try:
-            partition = self._replicas.find(topic.name, topic.topic_id, index)
-            if not isinstance(records, memoryview):
-                return _failed(index, ErrorCode.INVALID_RECORD, "the request carries no records for the partition")
-            if not terms.knows_zstd:
-                _refuse_zstd(records)
-            if terms.refusal is not None:
-                return _failed(index, *terms.refusal)
-            if partition.topic_partition.topic in INTERNAL_TOPICS:
-                return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
-            appended = self._replicas.append(partition, records, acks=terms.acks, now_ms=self._now_ms)
-        except KafkaError as error:
-            if partition is not None:
-                return self.refuse(index, partition, error)
-            names_nothing = terms.is_by_id and topic.topic_id == NO_TOPIC_ID
-            return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID if names_nothing else error.code, str(error))
-        self.moved.append(partition)
-        result: AppendResult | PartitionProduceResponse = appended
-        if not partition.state.is_safe_at_once:
-            result = result_of(index, appended)
-            self.waiting.append(_Waiting(partition, appended.last_offset + 1, result, needs_all=terms.acks == ACKS_ALL))
-        return result
-
-    def refuse(self, index: int, partition: Partition, error: KafkaError) -> PartitionProduceResponse:
-        """Return the result of a partition that did not take what it was sent, and count it."""
-        partition.failed_append_count += error.code not in _EXPECTED
-        result = _error_result(index, error, partition)
-        if error.code in _STALE_LEADER and self._terms.tells_leader:
-            result.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
-            self.leaders = (*self.leaders, partition.leader)
-        return result
+Outcome = tuple[Partition, AppendResult] | PartitionProduceResponse
+"""A partition and where its batch is; or the result that refuses the batch. A plain tuple, because each produce makes one."""
 
 
-def result_of(index: int, appended: AppendResult | PartitionProduceResponse) -> PartitionProduceResponse:
-    """Return what a response says of a partition; ``appended`` is what ``Appending.append`` returned for it."""
-    if isinstance(appended, PartitionProduceResponse):
-        return appended
+def append_batch(
+    replicas: ReplicaManager, terms: Terms, topic: TopicProduceData, index: int, records: Buffer | None, *, now_ms: int
+) -> Outcome:
+    """Append one partition's batch. What is appended is not announced yet, and not always safe."""
+    partition: Partition | None = None
+    try:
+        partition = replicas.find(topic.name, topic.topic_id, index)
+        if not isinstance(records, memoryview):
+            return _failed(index, ErrorCode.INVALID_RECORD, "the request carries no records for the partition")
+        if not terms.knows_zstd:
+            _refuse_zstd(records)
+        if terms.refusal is not None:
+            return _failed(index, *terms.refusal)
+        if partition.topic_partition.topic in INTERNAL_TOPICS:
+            return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only brokers write to this topic")
+        return partition, replicas.append(partition, records, acks=terms.acks, now_ms=now_ms)
+    except KafkaError as error:
+        if partition is not None:
+            partition.failed_append_count += error.code not in _EXPECTED
+            return _error_result(index, error, partition)
+        names_nothing = terms.is_by_id and topic.topic_id == NO_TOPIC_ID
+        return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID if names_nothing else error.code, str(error))
+
+
+def _appended_result(index: int, appended: AppendResult) -> PartitionProduceResponse:
+    """Return what a response says of a partition that took its batch."""
     return PartitionProduceResponse(
         index=index,
         base_offset=appended.base_offset,
@@ -287,9 +320,12 @@ def result_of(index: int, appended: AppendResult | PartitionProduceResponse) -> 
     )
 
 
-def _delay(node: Node, call: Call, request: ProduceRequest, response: ProduceResponse, waiting: list[_Waiting]) -> Deferred:
+def _delay(
+    node: Node, call: Call, request: ProduceRequest, response: ProduceResponse, waiting: list[_Waiting], *, is_leader_stale: bool
+) -> Deferred:
     deferred = call.defer()
-    operation = DelayedProduce(response, waiting, deferred)
+    name_leaders = partial(_name_leaders, node, call) if call.version >= FIRST_VERSION_WITH_LEADER else _name_no_leaders
+    operation = DelayedProduce(response, waiting, deferred, name_leaders, is_leader_stale=is_leader_stale)
     deadline_ms = node.clock.monotonic_ms() + max(request.timeout_ms, 0)
     watch = node.replicas.delayed_produces.watch(operation, [item.partition.topic_partition for item in waiting], deadline_ms)
     deferred.on_discard(watch.cancel)

@@ -58,7 +58,7 @@ def handle_describe_producers(node: Node, call: Call, request: DescribeProducers
 def _described(node: Node, topic: str, index: int) -> PartitionResponse:
     try:
         validate_topic_name(topic)
-        log = node.replicas.get_partition(topic, index).leading_log()
+        log = node.replicas.get_partition(topic, index).served_log()
     except KafkaError as error:
         text = None if topic in node.image().topics.by_name else str(error)
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=text)

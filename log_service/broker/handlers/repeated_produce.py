@@ -21,16 +21,22 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
 
 from log_service.broker.call import Call, Deferred, Nothing, Route
-from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID, Appending, Terms, respond, result_of, terms_of
+from log_service.broker.handlers.produce import ACKS_NONE, FIRST_VERSION_BY_ID, Terms, append_batch, respond, terms_of
 from log_service.broker.node import Node
 from log_service.common.access import Principal
 from log_service.common.errors import ProtocolError
 from log_service.network.server import Chunk, ConnectionContext
 from log_service.protocol.api_versions import KNOWN, ApiKey
 from log_service.protocol.frames import SIZE_BYTES, encode_response
-from log_service.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
+from log_service.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from log_service.protocol.reader import read_long_uvarint
-from log_service.storage.log import AppendResult
+from log_service.storage.append_result import AppendResult
 
 MAX_KNOWN_COUNT = 4096
 MAX_KEY_BYTES = 512
@@ -56,6 +62,8 @@ class _Known:
 
     route: Route
     request: ProduceRequest
+    topic: TopicProduceData
+    index: int
     terms: Terms
     client_id: str | None
     pack: Callable[..., bytes]
@@ -80,15 +88,13 @@ class RepeatedCall(Call):
 def handle_repeated_produce(node: Node, call: Call, request: ProduceRequest) -> list[Chunk] | ProduceResponse | Deferred | Nothing:
     """Append the records of a request that was recognized. A response that only says where they are is put together from what is known."""
     assert isinstance(call, RepeatedCall)
-    known, topic = call.known, request.topic_data[0]
-    index = topic.partition_data[0].index
-    appending = Appending(node.replicas, known.terms, node.clock.wall_ms())
-    appended = appending.append(topic, index, call.records)
-    if isinstance(appended, AppendResult) and call.account is None:
-        node.replicas.announce(appending.moved)
-        return [known.encode(call.correlation_id, appended)]
-    topics = [TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[result_of(index, appended)])]
-    return respond(node, call, request, ProduceResponse(responses=topics), appending)
+    known = call.known
+    outcome = append_batch(node.replicas, known.terms, known.topic, known.index, call.records, now_ms=node.clock.wall_ms())
+    if isinstance(outcome, PartitionProduceResponse) or call.account is not None or not outcome[0].state.is_safe_at_once:
+        return respond(node, call, request, [(known.topic, [outcome])])
+    partition, appended = outcome
+    node.replicas.announce((partition,))
+    return [known.encode(call.correlation_id, appended)]
 
 
 class RepeatedProduces:
@@ -135,13 +141,16 @@ class RepeatedProduces:
 def _known(call: Call, request: ProduceRequest) -> _Known:
     topic = request.topic_data[0]
     partition = replace(topic.partition_data[0], records=None)
+    without_records = replace(topic, partition_data=[partition])
     told = PartitionProduceResponse(index=partition.index, log_append_time_ms=0, log_start_offset=0)
     topics = [TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[told])]
     whole = b"".join(map(bytes, encode_response(ApiKey.PRODUCE, call.version, 0, ProduceResponse(responses=topics))))  # type: ignore[arg-type]  # it holds no records
     before = whole[_AFTER_CORRELATION : -_RESPONSE_TAIL_BYTES - _NUMBERS.size]
     return _Known(
         route=replace(call.route, handle=handle_repeated_produce),
-        request=replace(request, topic_data=[replace(topic, partition_data=[partition])]),
+        request=replace(request, topic_data=[without_records]),
+        topic=without_records,
+        index=partition.index,
         terms=terms_of(request, call.version),
         client_id=call.client_id,
         pack=_response_struct(len(before)).pack,

@@ -28,7 +28,7 @@ from log_service.protocol.messages.delete_topics import DeletableTopicResult, De
 
 def handle_create_topics(node: Node, call: Call, request: CreateTopicsRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(node.controller.request(request, CreateTopicsResponse))
+    return call.run(node.controller.request(request, CreateTopicsResponse, call.caller()))
 
 
 FIRST_VERSION_WITH_DISABLED = 3
@@ -44,7 +44,7 @@ def handle_delete_topics(node: Node, call: Call, request: DeleteTopicsRequest) -
         is_known = call.version >= FIRST_VERSION_WITH_DISABLED
         code = ErrorCode.TOPIC_DELETION_DISABLED if is_known else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "delete.topic.enable is false on this broker")
-    return call.run(node.controller.request(request, DeleteTopicsResponse))
+    return call.run(node.controller.request(request, DeleteTopicsResponse, call.caller()))
 
 
 def refuse_delete_topics(call: Call, error: KafkaError) -> DeleteTopicsResponse:
@@ -61,4 +61,4 @@ def refuse_delete_topics(call: Call, error: KafkaError) -> DeleteTopicsResponse:
 
 def handle_create_partitions(node: Node, call: Call, request: CreatePartitionsRequest) -> Deferred:
     """Have the controller decide."""
-    return call.run(node.controller.request(request, CreatePartitionsResponse))
+    return call.run(node.controller.request(request, CreatePartitionsResponse, call.caller()))

@@ -45,7 +45,7 @@ def page(sources: MetricsSources) -> Iterator[Family | None]:
     yield from topic_families(topics, total)
     yield from request_families(sources.meters, sources.now_ms())
     yield from connection_families(sources)
-    yield from replica_families(counts)
+    yield from replica_families(replicas, counts)
     cluster = ClusterCounts()
     for number, topic in enumerate(image.topics.by_name.values(), 1):
         cluster.add(topic, image)

@@ -15,6 +15,7 @@ from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metrics.exposition import Family, Sample, labels
 from log_service.network.server import Server
 from log_service.replication.partition import Partition
+from log_service.replication.replica_manager import ReplicaManager
 
 BROKER_RUNNING = 3
 GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
@@ -38,6 +39,7 @@ class PartitionCounts:
     under_min_isr: int = 0
     at_min_isr: int = 0
     offline: int = 0
+    moving: int = 0
     producer_ids: int = 0
 
     def add(self, partition: Partition) -> None:
@@ -48,6 +50,7 @@ class PartitionCounts:
             self.producer_ids += len(partition.log.producer_state)
         if partition.is_leader:
             self.led += 1
+            self.moving += bool(partition.state.adding_replicas or partition.state.removing_replicas)
             self.under_replicated += is_under_replicated(partition)
             self.under_min_isr += len(partition.isr) < min_isr_of(partition)
             self.at_min_isr += len(partition.isr) == min_isr_of(partition)
@@ -83,8 +86,9 @@ def counter(name: str, text: str, value: float) -> Family:
     return Family(name=name, type="counter", help=text, samples=[("", "", value)])
 
 
-def replica_families(counts: PartitionCounts) -> Iterator[Family]:
+def replica_families(replicas: ReplicaManager, counts: PartitionCounts) -> Iterator[Family]:
     """Yield what the replica manager is known by."""
+    shrink_count, expand_count, refused_count = replicas.isr_change_counts
     prefix = "kafka_server_replicamanager_"
     yield gauge("kafka_server_kafkaserver_brokerstate", "State of the broker; 3 is running.", BROKER_RUNNING)
     yield gauge(f"{prefix}partitioncount", "Partitions on this node.", counts.total)
@@ -93,13 +97,13 @@ def replica_families(counts: PartitionCounts) -> Iterator[Family]:
     yield gauge(f"{prefix}underminisrpartitioncount", "Led partitions with fewer in sync than they need.", counts.under_min_isr)
     yield gauge(f"{prefix}atminisrpartitioncount", "Led partitions with just as many in sync as they need.", counts.at_min_isr)
     yield gauge(f"{prefix}offlinereplicacount", "Partitions whose log directory failed.", counts.offline)
-    yield gauge(f"{prefix}reassigningpartitions", "Led partitions that move.", 0)
+    yield gauge(f"{prefix}reassigningpartitions", "Led partitions that move.", counts.moving)
     yield gauge(f"{prefix}produceridcount", "Producers whose sequence numbers are remembered.", counts.producer_ids)
-    yield counter(f"{prefix}isrshrinks_total", "Replicas that fell out of sync.", 0)
-    yield counter(f"{prefix}isrexpands_total", "Replicas that came back in sync.", 0)
-    yield counter(f"{prefix}failedisrupdates_total", "Changes of in-sync replicas that the controller refused.", 0)
-    lag = [("", labels({"clientId": "Replica"}), 0)]
-    text = "How far the slowest replica on this node is behind its leader: every replica here leads."
+    yield counter(f"{prefix}isrshrinks_total", "Times that in-sync replicas became fewer.", shrink_count)
+    yield counter(f"{prefix}isrexpands_total", "Times that in-sync replicas became more.", expand_count)
+    yield counter(f"{prefix}failedisrupdates_total", "Changes of in-sync replicas that the controller refused.", refused_count)
+    lag = [("", labels({"clientId": "Replica"}), replicas.max_lag)]
+    text = "How many records the slowest replica on this node is behind its leader."
     yield Family(name="kafka_server_replicafetchermanager_maxlag", type="gauge", help=text, samples=lag)
 
 
@@ -107,7 +111,7 @@ def controller_families(sources: MetricsSources, image: MetadataImage, counts: C
     """Yield what the controller and its log are known by, and kafka_exporter's view of the cluster."""
     brokers = image.cluster.brokers.values()
     prefix = "kafka_controller_kafkacontroller_"
-    yield gauge(f"{prefix}activecontrollercount", "Whether this node is the active controller.", 1)
+    yield gauge(f"{prefix}activecontrollercount", "Whether this node is the active controller.", int(sources.raft.is_leader))
     yield gauge(f"{prefix}activebrokercount", "Brokers that are not fenced.", sum(not broker.is_fenced for broker in brokers))
     yield gauge(f"{prefix}fencedbrokercount", "Brokers that are fenced.", sum(broker.is_fenced for broker in brokers))
     yield gauge(f"{prefix}globaltopiccount", "Topics.", len(image.topics.by_name))
@@ -127,13 +131,13 @@ def controller_families(sources: MetricsSources, image: MetadataImage, counts: C
 
 def _quorum_families(sources: MetricsSources, image: MetadataImage) -> Iterator[Family]:
     """Yield the metadata log under both names that it has at Kafka: by Strimzi's rules, and by the JMX exporter's own sample for KRaft."""
-    node_id, raft = sources.node.config.node_id, sources.raft
+    raft = sources.raft
     for name, label in (("raftmetrics_current_state", "current_state"), ("raft_metrics_current_state_info", "state")):
-        state = [("", labels({label: "leader"}), 1)]
+        state = [("", labels({label: raft.role_name}), 1)]
         yield Family(name=f"kafka_server_{name}", type="gauge", help="Role in the metadata quorum.", samples=state)
     for prefix in ("kafka_server_raftmetrics", "kafka_server_raft_metrics"):
-        yield gauge(f"{prefix}_current_leader", "Node id of the metadata quorum's leader.", node_id)
-        yield gauge(f"{prefix}_current_vote", "Node id that this node votes for.", node_id)
+        yield gauge(f"{prefix}_current_leader", "Node id of the metadata quorum's leader; -1 where this node knows none.", raft.leader_id)
+        yield gauge(f"{prefix}_current_vote", "Node id that this node votes for; -1 for none.", raft.voted_id)
         yield gauge(f"{prefix}_current_epoch", "Epoch of the metadata quorum.", raft.epoch)
         yield gauge(f"{prefix}_high_watermark", "End of the safe metadata records.", raft.high_watermark)
         yield gauge(f"{prefix}_log_end_offset", "End of the metadata log.", raft.log_end_offset)

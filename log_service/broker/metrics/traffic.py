@@ -73,7 +73,7 @@ def _named(meters: Mapping[ApiKey, RequestMeter]) -> Iterator[tuple[str, Request
         name = "".join(part.capitalize() for part in key.name.split("_"))
         yield name, meter
         if key is ApiKey.FETCH:
-            yield "FetchConsumer", meter  # Kafka tells those of consumers apart from those of replicas, of which there are none
+            yield "FetchConsumer", meter  # dashboards ask for this name; fetches of followers are in it, too
 
 
 def _by_version(used: Mapping[str, RequestMeter]) -> Iterator[Sample]:

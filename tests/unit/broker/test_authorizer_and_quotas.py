@@ -47,7 +47,7 @@ class Denial:
 
 
 def pipeline_of(node: Story, listener: int = 0) -> Pipeline:
-    found = node.broker._servers[listener]._handler
+    found = node.broker.servers[listener]._handler
     assert isinstance(found, Pipeline)
     return found
 

@@ -4,16 +4,25 @@ from typing import Any
 
 import pytest
 
+from log_service.broker.call import Side
 from log_service.broker.registry import REGISTRY
 from log_service.protocol.api_versions import ApiKey, request_class
 from log_service.protocol.messages.metadata import MetadataRequest
 from log_service.protocol.messages.produce import ProduceRequest
-from tests.unit.broker.context import Story, batch, tell
+from tests.unit.broker.context import HOST, PORT, Story, batch, tell
 from tests.unit.broker.test_group_apis import coordinated
 
-VERSIONS = [
-    (spec.key, version) for spec in (api.spec for api in REGISTRY.values()) for version in range(spec.min_version, spec.max_version + 1)
-]
+CONTROLLER_PORT = 9093
+
+
+def versions_of(side: Side) -> list[tuple[ApiKey, int]]:
+    """Every API that listeners of that side take, in each of its versions."""
+    specs = [api.spec for api in REGISTRY.values() if side in api.sides]
+    return [(spec.key, version) for spec in specs for version in range(spec.min_version, spec.max_version + 1)]
+
+
+VERSIONS = versions_of(Side.BROKER)
+CONTROLLER_VERSIONS = versions_of(Side.CONTROLLER)
 
 
 def least_request(key: ApiKey) -> Any:
@@ -27,7 +36,22 @@ def test_the_least_request_is_answered(key: ApiKey, version: int) -> None:
         await node.create_topic("a")
         await coordinated(node)
         await node.ask(least_request(key), version)
-        assert (await node.ask(MetadataRequest(topics=None), 13)).error_code == 0
-        assert (await node.produce("a", batch(b"one"))).error_code == 0
+        await still_serves(node)
 
     tell(story)
+
+
+@pytest.mark.parametrize(("key", "version"), CONTROLLER_VERSIONS, ids=[f"{key.name}-{version}" for key, version in CONTROLLER_VERSIONS])
+def test_the_least_request_is_answered_by_the_controller(key: ApiKey, version: int) -> None:
+    async def story(node: Story) -> None:
+        await node.create_topic("a")
+        client = await node.connect(CONTROLLER_PORT)
+        await client.ask(least_request(key), version)
+        await still_serves(node)
+
+    tell(story, listeners=f"PLAINTEXT://{HOST}:{PORT},CONTROLLER://{HOST}:{CONTROLLER_PORT}", controller_listener_names="CONTROLLER")
+
+
+async def still_serves(node: Story) -> None:
+    assert (await node.ask(MetadataRequest(topics=None), 13)).error_code == 0
+    assert (await node.produce("a", batch(b"one"))).error_code == 0

@@ -15,7 +15,7 @@ from log_service.common.errors import StorageError
 from tests.sim import World, sim_run
 from tests.unit.broker.context import DATA, HOST, PORT, RawClient, Story, batch, configuration, running, values_of
 
-TURN_COUNT = 31
+TURN_COUNT = 25
 WRITES = {"append", "write", "sync", "truncate", "rename", "remove", "sync_directory", "open", "make_directory"}
 READS = {"read"}
 APART = {"metadata.log.dir": "/data/metadata"}
@@ -61,8 +61,8 @@ def fail_data(broker: Any) -> None:
 
 
 def fail_metadata(broker: Any) -> None:
-    broker._raft._log.log.home.fail(OSError(errno.EIO, "Input/output error"))
-    broker._raft._appended.set()  # as an append that finds out does
+    broker.raft._log.log.home.fail(OSError(errno.EIO, "Input/output error"))
+    broker.raft._appended.set()  # as an append that finds out does
 
 
 @pytest.mark.parametrize("fail", [fail_data, fail_metadata])
@@ -163,7 +163,7 @@ def test_what_lies_on_a_disk_that_failed_at_the_start_is_not_begun_anew(checkpoi
             await node.create_topic("a", 2)
             for index in range(2):
                 await node.produce("a", batch(b"one"), partition=index)
-            lost = next(each for each in node.broker.replicas.partitions.values() if each.leading_log().home.path != DATA)
+            lost = next(each for each in node.broker.replicas.partitions.values() if each.served_log().home.path != DATA)
         async with failing_once(world, f"/data/other/{checkpoint}") as node:
             refused = node.broker.replicas.partitions["a", lost.topic_partition.partition]
             assert refused.is_offline

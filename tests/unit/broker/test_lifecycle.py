@@ -283,7 +283,7 @@ def test_connections_end_at_once_when_a_disk_fails_that_still_holds_the_node_up(
         two_disks = {"log.dirs": f"{DATA},/data/other", "log.flush.interval.messages": "1"}
         async with failing(world, "log directory /data/kafka failed", two_disks) as (node, ended):
             await node.create_topic("a", 2)
-            homes = [node.broker.replicas.get_partition("a", index).leading_log().home.path for index in range(2)]
+            homes = [node.broker.replicas.get_partition("a", index).served_log().home.path for index in range(2)]
             doomed = homes.index(DATA)
             idle, late = await node.connect(), await node.connect()
             files: Any = node.broker.env.files

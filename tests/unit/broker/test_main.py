@@ -79,10 +79,10 @@ def test_a_file_is_read_and_overridden(tmp_path: Path, said: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     ("override", "told"),
     [
-        ("controller.quorum.voters=1@a:1,2@b:1", "several voters"),
+        ("controller.quorum.voters=1@a:1,2@b:1", "several controllers"),
         ("num.partitions=many", "num.partitions"),
         ("authorizer.class.name=x.Y", "authorizer.class.name"),
-        ("process.roles=broker", "process.roles"),
+        ("process.roles=broker", "no controller is named"),
     ],
 )
 def test_a_configuration_that_cannot_be_honoured_is_named(tmp_path: Path, said: pytest.LogCaptureFixture, override: str, told: str) -> None:

@@ -87,7 +87,7 @@ async def producer_of(node: Story, *, version: int = BY_NAME, **topic: Any) -> P
 
 
 def known(node: Story) -> RepeatedProduces:
-    pipeline: Pipeline = node.broker._servers[0]._handler  # type: ignore[assignment]
+    pipeline: Pipeline = node.broker.servers[0]._handler  # type: ignore[assignment]
     return pipeline._repeated_produces
 
 
@@ -124,7 +124,7 @@ def test_both_ways_answer_with_the_same_bytes(version: int) -> None:
 def test_requests_of_the_short_way_are_metered(ordinary: list[ProduceRequest]) -> None:
     async def story(node: Story) -> None:
         producer = await producer_of(node)
-        meter = node.broker._servers[0]._handler._meters[ApiKey.PRODUCE]  # type: ignore[attr-defined]
+        meter = node.broker.servers[0]._handler._meters[ApiKey.PRODUCE]  # type: ignore[attr-defined]
         partition = node.broker.replicas.partitions["a", 0]
         for _ in range(3):
             await producer.ask(batch(b"x"))
@@ -244,7 +244,7 @@ def test_a_request_with_tags_is_served_and_never_learned(
 def test_the_same_bytes_are_another_request_from_another_listener_or_principal(ordinary: list[ProduceRequest]) -> None:
     async def story(node: Story) -> None:
         producer = await producer_of(node)
-        context = next(iter(node.broker._servers[0]._connections)).context
+        context = next(iter(node.broker.servers[0]._connections)).context
         for number, (listener_name, principal) in enumerate(
             [("PLAINTEXT", Principal("User", "alice")), ("INSIDE", Principal("User", "alice")), ("PLAINTEXT", ANONYMOUS)]
         ):

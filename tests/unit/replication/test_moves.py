@@ -1,5 +1,6 @@
 """Replicas that move between the log directories of their node, and topics whose many logs go in turns."""
 
+import errno
 from itertools import pairwise
 from uuid import UUID
 
@@ -8,9 +9,10 @@ import trio
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import TopicId
+from log_service.protocol.stored.metadata_records import PartitionRecord, TopicRecord
 from log_service.replication.log_deletions import DELETED_AT_ONCE
 from log_service.storage.future_logs import COPIED_AT_ONCE
-from tests.unit.replication.context import LOG_DIR, OTHER_DIR, Hearing, ReplicaContext, key_of, run_story, running
+from tests.unit.replication.context import LOG_DIR, NODE, OTHER_DIR, Hearing, ReplicaContext, key_of, run_story, running, topic_id
 
 
 async def settled(context: ReplicaContext) -> None:
@@ -156,5 +158,52 @@ def test_what_is_left_of_a_deleted_topic_goes_before_a_stop() -> None:
             context.delete_topic("wide")
             context.replicas.deletions.finish()
             assert not context.logs.logs
+
+    run_story(main)
+
+
+def assign(context: ReplicaContext, directory_id: UUID, name: str = "a") -> None:
+    """Create a topic whose one replica the controller assigned to a directory."""
+    identity = topic_id(name)
+    record = PartitionRecord(
+        topic_id=identity,
+        partition_id=0,
+        replicas=[NODE],
+        isr=[NODE],
+        leader=NODE,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[directory_id],
+    )
+    context.publish(TopicRecord(name=name, topic_id=identity), record)
+
+
+def test_a_log_begins_in_the_directory_to_which_the_controller_assigned_it() -> None:
+    async def main() -> None:
+        async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.logs.directory_ids.update({LOG_DIR: UUID(int=501), OTHER_DIR: UUID(int=502)})
+            for number, name in enumerate("abcd"):
+                assign(context, UUID(int=501 + number // 2), name)
+            homes = [log.home.path for name in "abcd" if (log := context.partition(name).log) is not None]
+            assert homes == [LOG_DIR, LOG_DIR, OTHER_DIR, OTHER_DIR]
+            assign(context, UUID(int=1), "anywhere")
+            assert not context.partition("anywhere").is_offline
+
+    run_story(main)
+
+
+def test_a_log_whose_directory_may_have_failed_begins_nowhere_else() -> None:
+    async def main() -> None:
+        async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.logs.directory_ids.update({LOG_DIR: UUID(int=501), OTHER_DIR: UUID(int=502)})
+            context.create_topic("seed", partitions=2)
+            failed = next(home for home in context.logs.directories if home.path == OTHER_DIR)
+            failed.fail(OSError(errno.EIO, "the disk is gone"))
+            assign(context, UUID(int=502), "a")
+            assert context.partition("a").is_offline
+            assign(context, UUID(int=501), "b")
+            assert not context.partition("b").is_offline
+            assign(context, UUID(int=1), "c")
+            assert context.partition("c").log is not None
 
     run_story(main)

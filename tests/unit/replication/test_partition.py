@@ -10,6 +10,7 @@ from log_service.records.builder import BatchBuilder
 from log_service.records.validator import accept_own_batches
 from log_service.replication.partition import OffsetSpec
 from log_service.replication.partition_state import Isolation
+from log_service.storage.unstable_transactions import UnstableTransactions
 from tests.unit.replication.context import NODE, ReplicaContext, batch, run_story, running, sent
 
 
@@ -281,7 +282,9 @@ def test_read_committed_ends_at_the_last_stable_offset() -> None:
             context.produce(b"one", timestamp_ms=1_000)
             context.produce(b"two", timestamp_ms=2_000)
             partition, committed = context.partition(), Isolation.READ_COMMITTED
-            partition.state.hold_stable_at(1)
+            unstable = UnstableTransactions()
+            unstable.begin(7, 1)
+            partition.state.hold_stable_by(unstable)
             content = read(context, 0, isolation=committed)
             assert content is not None
             assert b"two" not in content

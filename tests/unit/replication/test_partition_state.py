@@ -9,6 +9,7 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch
 from log_service.metadata.partition import PartitionRegistration
 from log_service.replication.partition_state import Change, Isolation, IsrProposal, PartitionState
+from log_service.storage.unstable_transactions import UnstableTransactions
 
 LEADER, SECOND, THIRD = 1, 2, 3
 LAG_MS = 30_000
@@ -204,13 +205,31 @@ def test_a_change_of_configuration_takes_effect_on_what_waits() -> None:
 def test_read_committed_ends_at_the_first_open_transaction() -> None:
     group = Group(replicas=(1,), isr=(1,))
     group.append(10)
-    group.state.hold_stable_at(4)
+    unstable = UnstableTransactions()
+    unstable.begin(7, 4)
+    group.state.hold_stable_by(unstable)
     assert group.state.read_limit(Isolation.READ_COMMITTED) == group.state.last_stable_offset == 4
     assert group.state.read_limit(Isolation.READ_UNCOMMITTED) == 10
-    group.state.hold_stable_at(12)
-    assert group.state.last_stable_offset == 10
-    group.state.hold_stable_at(None)
-    assert group.state.read_limit(Isolation.READ_COMMITTED) == 10
+    group.append(2)
+    assert group.state.last_stable_offset == 4
+    unstable.end(7, 11)
+    unstable.begin(8, 12)
+    group.append(1)
+    assert group.state.last_stable_offset == 12, "the first one ended below the high watermark"
+    group.state.hold_stable_by(None)
+    assert group.state.read_limit(Isolation.READ_COMMITTED) == 13
+
+
+def test_a_transaction_is_not_read_before_its_marker_is_safe() -> None:
+    group = Group(replicas=(1, 2), isr=(1, 2))
+    unstable = UnstableTransactions()
+    unstable.begin(7, 2)
+    group.state.hold_stable_by(unstable)
+    group.append(6)
+    unstable.end(7, 5)
+    for offset, stable in ((2, 2), (4, 2), (5, 2), (6, 6)):
+        group.fetch(2, offset)
+        assert (group.high_watermark, group.state.last_stable_offset) == (offset, stable)
 
 
 @pytest.mark.parametrize(

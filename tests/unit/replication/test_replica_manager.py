@@ -413,3 +413,25 @@ def test_a_partition_that_came_while_the_node_runs_begins_its_log_whatever_its_e
             assert context.produce(b"one", name="new") == 0
 
     run_story(main)
+
+
+def test_a_directory_that_fails_ends_every_wait_in_it() -> None:
+    """Also of partitions that did not meet the failure themselves."""
+
+    async def main() -> None:
+        async with running(log_dirs=(LOG_DIR, OTHER_DIR)) as context:
+            context.create_topic(partitions=4)
+            told: list[str] = []
+            context.replicas.add_listener(Hearing(told))
+            waiting = [Waiting() for _ in range(4)]
+            for index, operation in enumerate(waiting):
+                context.replicas.delayed_fetches.watch(operation, [key_of(index=index)], 1_000_000)
+            homes = [log.home for index in range(4) if (log := context.partition(index=index).log) is not None]
+            failed = homes[0]
+            failed.fail(OSError(errno.EIO, "the disk is gone"))
+            await trio.sleep(0.01)
+            assert [operation.asked > 0 for operation in waiting] == [home is failed for home in homes]
+            assert sorted(told) == sorted(f"lost a-{index}" for index in range(4) if homes[index] is failed)
+            assert 0 < len(told) < 4
+
+    run_story(main)

@@ -1,0 +1,96 @@
+"""The registration of this node's controller: where it listens and which feature levels it keeps, for the metadata (KIP-919).
+
+Decides when the active controller is told. Each process of a controller registers once, under an incarnation id of its own; it registers
+again only where the metadata names another incarnation, or none. Without its registration the active controller would raise feature levels
+that this one cannot read, and admin clients of the controllers would not find it. A node that begins a cluster alone has no one to tell.
+
+Invariant: one request is under way at a time; one that fails is sent again after a pause, to whichever controller is active by then.
+"""
+
+import logging
+from collections.abc import Mapping
+from random import Random
+from uuid import UUID
+
+import trio
+
+from log_service.common.errors import KafkaError
+from log_service.common.types import NodeId
+from log_service.controller.channel import ControllerChannel
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from log_service.rpc.retry import Backoff
+
+logger = logging.getLogger(__name__)
+
+BACKOFF = Backoff(first_ms=100, max_ms=120_000)
+"""The pause after a registration that failed, as in Apache Kafka."""
+REPEAT_MS = 1_000
+"""The pause after one that was taken: two processes under one node id would replace each other's without end, and no faster than this."""
+
+
+class ControllerRegistrar:
+    """This node's controller, as the metadata names it. A publisher of the loader; ``run`` sends what is due.
+
+    ``endpoints`` are the host and port of each controller listener by name, as others are told; ``channel`` leads to the active controller.
+    """
+
+    def __init__(
+        self, *, node_id: NodeId, incarnation_id: UUID, endpoints: Mapping[str, tuple[str, int]], channel: ControllerChannel, rng: Random
+    ) -> None:
+        self._node_id = node_id
+        self._incarnation_id = incarnation_id
+        self._endpoints = endpoints
+        self._channel = channel
+        self._rng = rng
+        self._is_due = False
+        self._changed = trio.Event()
+
+    def __repr__(self) -> str:
+        return f"<ControllerRegistrar node={self._node_id} {'due' if self._is_due else 'at rest'}>"
+
+    def on_image(self, _delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take note whether the metadata names this process."""
+        known = image.cluster.controllers.get(self._node_id)
+        is_known = known is not None and known.incarnation_id == self._incarnation_id
+        self._is_due = not is_known and METADATA_VERSION in image.features
+        if self._is_due:
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Register whenever that is due, until cancelled."""
+        failed_count = 0
+        while True:
+            await self._changed.wait()
+            self._changed = trio.Event()
+            if not self._is_due:
+                continue
+            try:
+                await self._channel.request(self._message(), ControllerRegistrationResponse)
+            except KafkaError as error:
+                logger.warning("The active controller does not take the registration of controller %d yet: %s", self._node_id, error)
+                await trio.sleep(BACKOFF.delay_ms(failed_count, self._rng) / 1_000)
+                failed_count += 1
+                self._changed.set()
+            else:
+                failed_count = 0
+                await trio.sleep(REPEAT_MS / 1_000)
+
+    def _message(self) -> ControllerRegistrationRequest:
+        return ControllerRegistrationRequest(
+            controller_id=self._node_id,
+            incarnation_id=self._incarnation_id,
+            zk_migration_ready=False,
+            listeners=[Listener(name=name, host=host, port=port, security_protocol=0) for name, (host, port) in self._endpoints.items()],
+            features=[
+                Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
+                for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+            ],
+        )

@@ -1,0 +1,51 @@
+"""Envelope (API key 58), version 0: a request of a client that another broker has passed on to this controller (KIP-590).
+
+Behaviour: the request inside goes the whole way of a request of its API, as its own client's: permissions and quotas are those of the
+principal in the envelope, and its response comes back inside of the envelope's, header and body. The envelope itself is refused with
+CLUSTER_AUTHORIZATION_FAILED for a sender that is no broker, PRINCIPAL_DESERIALIZATION_FAILURE for a principal that cannot be read,
+INVALID_REQUEST for an address that is none and for an API that no broker passes on, UNSUPPORTED_VERSION for a request that does not parse,
+and NOT_CONTROLLER where this node is not the active controller: then nothing is inside, so that the sender looks for the active one.
+"""
+
+from log_service.broker.call import Call, Deferred, Outer
+from log_service.broker.node import Node
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
+from log_service.controller.channel import is_for_another
+from log_service.controller.envelope import host_of, principal_of
+from log_service.network.server import ConnectionContext
+from log_service.protocol.api_versions import FORWARDABLE, ApiKey
+from log_service.protocol.frames import SIZE_BYTES, encode_response
+from log_service.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from log_service.protocol.schema import Message
+
+KEY_BYTES = 2
+
+
+def handle_envelope(node: Node, call: Call, request: EnvelopeRequest) -> EnvelopeResponse | Deferred:  # noqa: ARG001 - the request inside asks the node
+    """Answer the request inside."""
+    outer = call.connection
+    context = ConnectionContext(
+        connection_id=outer.connection_id,
+        peer_host=host_of(request.client_host_address),
+        local_host=outer.local_host,
+        listener_name=outer.listener_name,
+        principal=principal_of(request.request_principal),
+    )
+    frame = memoryview(bytearray(request.request_data))
+    key = int.from_bytes(frame[:KEY_BYTES], "big")
+    if len(frame) < KEY_BYTES or key not in FORWARDABLE:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"an envelope holds a request of API key {key}, which no broker passes on")
+    try:
+        reply = call.route.answer_forwarded(Outer(call, _sealed), context, frame)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the {ApiKey(key).name} request in an envelope: {error}") from error
+    assert isinstance(reply, Deferred | EnvelopeResponse), "what is answered at once is sealed"
+    return reply
+
+
+def _sealed(call: Call, response: Message) -> EnvelopeResponse:
+    """Return the envelope's response around that of the request inside."""
+    if is_for_another(response):
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    frame = encode_response(call.route.api.key, call.version, call.correlation_id, response)
+    return EnvelopeResponse(response_data=b"".join(map(bytes, frame))[SIZE_BYTES:])  # type: ignore[arg-type]

@@ -1,0 +1,57 @@
+"""What brokers and controllers say to the active controller: requests of the controller's listener that clients do not send.
+
+BrokerRegistration (API key 62, versions 0-4), BrokerHeartbeat (63, 0-2), AlterPartition (56, 2-3), AllocateProducerIds (67, 0),
+ControllerRegistration (70, 0) and AssignReplicasToDirs (73, 0).
+
+Behaviour: the controller of this node decides; its rules (``controller.rules``) say what is refused. A node whose controller is not the
+active one answers NOT_CONTROLLER at the top of the response, never another error: the sender then looks for the active controller again.
+
+Versions: 62: 1 migrating brokers (KIP-866); 2 log directories (KIP-858); 3 the epoch of the last clean shutdown (KIP-966); 4 features
+whose lowest level is 0 (KIP-1022). 63: 1 offline log directories (KIP-858); 2 cordoned ones (KIP-1066). 56: 3 members of the in-sync set
+come with their broker epochs (KIP-903). KIP-631, KIP-497, KIP-730, KIP-919.
+"""
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
+from log_service.common.types import BrokerEpoch, NodeId
+from log_service.controller.driver import ControllerDriver
+from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from log_service.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from log_service.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+
+
+def handle_broker_registration(node: Node, call: Call, request: BrokerRegistrationRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(node.controller.request(request, BrokerRegistrationResponse))
+
+
+def handle_broker_heartbeat(node: Node, call: Call, request: BrokerHeartbeatRequest) -> Deferred:
+    """Have the controller decide. The end of this connection is a sign that the broker may be gone."""
+    connection, controller = call.connection, node.controller
+    if isinstance(controller, ControllerDriver):
+        node_id, epoch = NodeId(request.broker_id), BrokerEpoch(request.broker_epoch)
+        connection.on_closed = controller.hear_of(node_id, epoch, connection.connection_id)
+    return call.run(node.controller.request(request, BrokerHeartbeatResponse))
+
+
+def handle_alter_partition(node: Node, call: Call, request: AlterPartitionRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(node.controller.request(request, AlterPartitionResponse))
+
+
+def handle_allocate_producer_ids(node: Node, call: Call, request: AllocateProducerIdsRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(node.controller.request(request, AllocateProducerIdsResponse))
+
+
+def handle_controller_registration(node: Node, call: Call, request: ControllerRegistrationRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(node.controller.request(request, ControllerRegistrationResponse))
+
+
+def handle_assign_replicas_to_dirs(node: Node, call: Call, request: AssignReplicasToDirsRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(node.controller.request(request, AssignReplicasToDirsResponse))

@@ -1,0 +1,66 @@
+"""What replicas of the metadata log say to each other, on the listeners of the controller: Vote (API key 52, versions 0-2),
+BeginQuorumEpoch (53, 0-1), EndQuorumEpoch (54, 0-1), Fetch (1, 4-18), FetchSnapshot (59, 0-1) and UpdateRaftVoter (82, 0).
+
+Behaviour: the metadata log of this node answers, by the rules of the quorum (``raft``), also while no leader is known. A Fetch there is a
+fetch of the metadata log, by topic id, so that versions below 13 find nothing; it may wait as long as it says.
+
+Versions: 52: 1 directory ids, the leader's address (KIP-853); 2 pre-votes (KIP-996). 53 and 54: 1 directory ids, addresses (KIP-853). 59: 1
+directory ids, the leader's address (KIP-853). KIP-595, KIP-630.
+"""
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import QuorumNode
+from log_service.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from log_service.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from log_service.protocol.messages.fetch import FetchRequest
+from log_service.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from log_service.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from log_service.protocol.messages.vote import VoteRequest
+from log_service.protocol.schema import has_version
+from log_service.raft.messages import WireMessage
+
+ADDRESSES = "node_endpoints"
+"""Where the leader listens: old versions of a response have no place for it."""
+
+
+def handle_vote(node: QuorumNode, call: Call, request: VoteRequest) -> Deferred:
+    """Grant or refuse a vote."""
+    return _answered(node, call, request)
+
+
+def handle_begin_quorum_epoch(node: QuorumNode, call: Call, request: BeginQuorumEpochRequest) -> Deferred:
+    """Hear of a leader."""
+    return _answered(node, call, request)
+
+
+def handle_end_quorum_epoch(node: QuorumNode, call: Call, request: EndQuorumEpochRequest) -> Deferred:
+    """Hear that a leader has resigned."""
+    return _answered(node, call, request)
+
+
+def handle_fetch(node: QuorumNode, call: Call, request: FetchRequest) -> Deferred:
+    """Give the metadata log to another replica."""
+    return _answered(node, call, request)
+
+
+def handle_fetch_snapshot(node: QuorumNode, call: Call, request: FetchSnapshotRequest) -> Deferred:
+    """Give a snapshot to another replica."""
+    return _answered(node, call, request)
+
+
+def handle_update_raft_voter(node: QuorumNode, call: Call, request: UpdateRaftVoterRequest) -> Deferred:
+    """Hear where a voter listens."""
+    return _answered(node, call, request)
+
+
+def _answered(node: QuorumNode, call: Call, request: WireMessage) -> Deferred:
+    """Have the metadata log of this node answer."""
+    return call.run(_answer(node, call, request))
+
+
+async def _answer(node: QuorumNode, call: Call, request: WireMessage) -> WireMessage:
+    response = await node.raft.handle(request, listener_name=call.connection.listener_name)
+    told = next((each for each in response.SCHEMA.fields if each.name == ADDRESSES), None)
+    if told is not None and not has_version(told.versions, call.version):
+        setattr(response, ADDRESSES, [])
+    return response

@@ -1,0 +1,63 @@
+"""The listeners of one side of a node, bound, served and drained together: those of the broker, or those of the controller.
+
+Decides nothing. They are bound before they are served, because a node has to tell others which ports it got; the system keeps the
+connections that come meanwhile.
+"""
+
+from collections.abc import Sequence
+
+import trio
+
+from log_service.common.env import Listener, NodeEnv
+from log_service.config.views import ListenerConfig, NetworkLimits
+from log_service.network.server import FrameHandler, Server, ServerBudget
+
+
+class Listeners:
+    """What listens on ``configs``; ``budget`` is the node's. ``servers`` are there once they are served."""
+
+    def __init__(self, env: NodeEnv, configs: Sequence[ListenerConfig], limits: NetworkLimits, budget: ServerBudget) -> None:
+        self.servers: list[Server] = []
+        self._env = env
+        self._configs = configs
+        self._limits = limits
+        self._budget = budget
+        self._bound: list[Listener] = []
+
+    def __repr__(self) -> str:
+        return f"<Listeners {[config.name for config in self._configs]} bound={len(self._bound)} served={len(self.servers)}>"
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Host and port of each bound listener by name, as others are told."""
+        return {
+            config.name: (config.advertised_host, config.advertised_port or listener.port)
+            for config, listener in zip(self._configs, self._bound, strict=False)
+        }
+
+    async def bind(self) -> None:
+        """Take the addresses.
+
+        Raises:
+            OSError: one cannot be had.
+        """
+        for config in self._configs:
+            self._bound.append(await self._env.network.listen(config.host, config.port, backlog=self._limits.backlog))
+
+    async def serve(self, handler: FrameHandler, nursery: trio.Nursery) -> None:
+        """Answer connections in ``nursery``."""
+        for config, bound in zip(self._configs, self._bound, strict=True):
+            server = Server(env=self._env, listener=config, limits=self._limits, handler=handler, shared=self._budget, bound=bound)
+            await nursery.start(server.run)
+            self.servers.append(server)
+
+    async def drain(self, deadline_ms: int) -> None:
+        """Take no more connections, answer what was received, and close all; at most ``deadline_ms`` later."""
+        async with trio.open_nursery() as draining:
+            for server in self.servers:
+                draining.start_soon(server.drain, deadline_ms)
+
+    def close(self) -> None:
+        """Give the addresses back at once."""
+        for listener in self._bound:
+            listener.close()

@@ -1,0 +1,64 @@
+"""The connections of a node to other nodes: made when they are first asked for, so that a node alone does not even import what they take.
+
+Decides which pool a request takes: the quorum's requests have one of their own, with their own name, times and bound of one request in
+flight; all others share the other one. An endpoint's ``purpose`` keeps requests that wait long apart from those that do not.
+"""
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from log_service.common.env import NodeEnv
+from log_service.config.views import NodeConfig
+
+if TYPE_CHECKING:
+    from log_service.rpc.connection import RpcSettings
+    from log_service.rpc.pool import ConnectionPool
+
+FIRST_RECONNECT_MS, LAST_RECONNECT_MS = 50, 500
+"""The pause before a controller is connected to again, as in Apache Kafka."""
+
+
+class Peers:
+    """The pools of one node. ``nursery`` holds their connections; it is set before the first request."""
+
+    def __init__(self, env: NodeEnv, config: NodeConfig) -> None:
+        self.nursery: trio.Nursery | None = None
+        self._env = env
+        self._config = config
+        self._of_all: ConnectionPool | None = None
+        self._of_quorum: ConnectionPool | None = None
+
+    def __repr__(self) -> str:
+        return f"<Peers of={self._config.node_id} all={self._of_all!r} quorum={self._of_quorum!r}>"
+
+    def pool(self) -> "ConnectionPool":
+        """Return the connections of all requests but the quorum's."""
+        if self._of_all is None:
+            from log_service.rpc.connection import RpcSettings  # noqa: PLC0415 - a node alone asks no other node
+
+            self._of_all = self._new_pool(RpcSettings(client_id=f"broker-{self._config.node_id}"))
+        return self._of_all
+
+    def quorum_pool(self) -> "ConnectionPool":
+        """Return the connections of the quorum's requests."""
+        if self._of_quorum is None:
+            from log_service.rpc.connection import RpcSettings  # noqa: PLC0415 - as above
+            from log_service.rpc.retry import Backoff  # noqa: PLC0415 - as above
+
+            timeout_ms = self._config.quorum.request_timeout_ms
+            settings = RpcSettings(
+                client_id=f"raft-client-{self._config.node_id}",
+                request_timeout_ms=timeout_ms,
+                connect_timeout_ms=timeout_ms,
+                max_requests_in_flight=1,
+                reconnect_backoff=Backoff(first_ms=FIRST_RECONNECT_MS, max_ms=LAST_RECONNECT_MS),
+            )
+            self._of_quorum = self._new_pool(settings)
+        return self._of_quorum
+
+    def _new_pool(self, settings: "RpcSettings") -> "ConnectionPool":
+        from log_service.rpc.pool import ConnectionPool  # noqa: PLC0415 - as above
+
+        assert self.nursery is not None, "the node runs before it asks others"
+        return ConnectionPool(self._env, settings, self.nursery)

@@ -1,0 +1,144 @@
+"""``tidelog storage format``: a node's directories before its first start, as ``kafka-storage format`` makes them.
+
+Decides which options fit a configuration, and with which features a new cluster begins. The checks are Apache Kafka's (StorageTool,
+Formatter). What is written is ``raft.format``'s to decide.
+
+A combination that cannot work is a ``ConfigError`` and leaves every directory as it was: voters of the configuration beside voters of the
+command, initial controllers without this node, a feature level that this version cannot keep.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from log_service.common.env import NodeEnv
+from log_service.common.errors import ConfigError
+from log_service.common.types import NodeId
+from log_service.config.views import NodeConfig
+from log_service.metadata.features import (
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_LEVEL,
+    SUPPORTED_FEATURES,
+    first_feature_records,
+    is_supported,
+)
+from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
+from log_service.raft.format import FormatPlan, NodeIdentity, format_directories, is_formatted, own_endpoint
+from log_service.raft.voters import Endpoint, Voter
+from log_service.storage.partition_metadata import parse_uuid
+
+INITIAL_CONTROLLER = re.compile(r"(?P<id>\d{1,10})@(?P<host>.+):(?P<port>\d{1,5}):(?P<directory>[A-Za-z0-9_-]{22})")
+RELEASES = frozenset({"4.3", "4.3-IV0"})
+STATIC, DYNAMIC = 0, 1
+"""Levels of kraft.version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatOptions:
+    """What the command line says. At most one of ``is_standalone``, ``initial_controllers`` and ``is_without_controllers`` is set."""
+
+    cluster_id: str
+    is_standalone: bool = False
+    initial_controllers: str | None = None
+    is_without_controllers: bool = False
+    features: Mapping[str, int] | None = None
+    release: str | None = None
+    is_formatted_ignored: bool = False
+
+
+def format_node(env: NodeEnv, config: NodeConfig, options: FormatOptions) -> NodeIdentity:
+    """Format a node's directories. Blocks.
+
+    Raises:
+        ConfigError: the options do not fit the configuration; nothing was written.
+        StorageError: a directory is formatted, belongs to another node or cluster, or cannot be used.
+    """
+    _validate(config, options)
+    voters = _initial_voters(config, options.initial_controllers) if options.initial_controllers is not None else ()
+    plan = FormatPlan(
+        node_id=NodeId(config.node_id),
+        cluster_id=options.cluster_id,
+        only_voter_at=own_endpoint(config) if options.is_standalone else None,
+        voters=voters,
+        is_log_elsewhere=not options.is_standalone,
+        bootstrap_records=_first_records(config, options),
+        new_bits=env.rng.getrandbits,
+        now_ms=env.clock.wall_ms(),
+    )
+    directories = tuple(dict.fromkeys((*config.log_manager.log_dirs, config.metadata_log_dir)))
+    formatted = [directory for directory in directories if is_formatted(env.files, directory)]
+    if formatted and not options.is_formatted_ignored:
+        raise ConfigError(f"{formatted[0]} is formatted already; --ignore-formatted leaves it as it is and formats the others")
+    return format_directories(env.files, directories, config.metadata_log_dir, plan)
+
+
+def _validate(config: NodeConfig, options: FormatOptions) -> None:
+    given = [
+        name
+        for name, is_given in (
+            ("--standalone", options.is_standalone),
+            ("--initial-controllers", options.initial_controllers is not None),
+            ("--no-initial-controllers", options.is_without_controllers),
+        )
+        if is_given
+    ]
+    if len(given) > 1:
+        raise ConfigError(f"{given[0]} and {given[1]} exclude each other; give one of them")
+    if given and config.quorum.voters:
+        raise ConfigError(f"controller.quorum.voters names the voters already; leave out {given[0]}, or remove the key")
+    if given and given[0] != "--no-initial-controllers" and not config.is_controller:
+        raise ConfigError(f"{given[0]} makes this node a voter, but process.roles is broker; leave it out")
+    if not given and config.is_controller and not config.quorum.voters:
+        raise ConfigError(
+            "the first voters are not named; give --standalone for a cluster that begins with this node, --initial-controllers for one "
+            "that begins with several, or --no-initial-controllers for a controller that joins later"
+        )
+    if not options.cluster_id.strip():
+        raise ConfigError("--cluster-id is empty; make one with `tidelog storage random-uuid`, the same for all nodes of a cluster")
+    if config.cluster_id not in {None, options.cluster_id}:
+        raise ConfigError(f"--cluster-id is {options.cluster_id}, but cluster.id in the file is {config.cluster_id}; they have to agree")
+    if options.release is not None and options.release not in RELEASES:
+        raise ConfigError(
+            f"--release-version is {options.release}; this version keeps 4.3 (metadata.version {METADATA_VERSION_LEVEL}) alone"
+        )
+
+
+def _initial_voters(config: NodeConfig, text: str) -> tuple[Voter, ...]:
+    """Return the voters of ``id@host:port:directory id``, comma separated."""
+    voters: dict[int, Voter] = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        match = INITIAL_CONTROLLER.fullmatch(item)
+        if match is None or int(match["port"]) > 65_535:
+            raise ConfigError(f"--initial-controllers names {item!r}, which is not id@host:port:directory-id")
+        node_id = NodeId(int(match["id"]))
+        if node_id in voters:
+            raise ConfigError(f"--initial-controllers names node {node_id} twice")
+        endpoint = Endpoint(config.quorum.listener_name, match["host"].removeprefix("[").removesuffix("]"), int(match["port"]))
+        voters[node_id] = Voter(node_id=node_id, directory_id=parse_uuid(match["directory"]), endpoints=(endpoint,))
+    if config.node_id not in voters:
+        named = ", ".join(map(str, voters)) or "no node"
+        raise ConfigError(f"--initial-controllers names {named}, but this is node {config.node_id}; a later controller joins without it")
+    directory_ids = {voter.directory_id for voter in voters.values()}
+    if len(directory_ids) < len(voters):
+        raise ConfigError("--initial-controllers gives two nodes one directory id; make one for each with `tidelog storage random-uuid`")
+    return tuple(voters[node_id] for node_id in sorted(voters))
+
+
+def _first_records(config: NodeConfig, options: FormatOptions) -> list[MetadataRecord]:
+    levels = dict(options.features or {})
+    for name, level in levels.items():
+        if not is_supported(name, level):
+            lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
+            raise ConfigError(f"--feature {name}={level}: this version keeps {name} from {lowest} to {highest}")
+    kraft_version = levels.pop(KRAFT_VERSION, None)
+    if kraft_version == DYNAMIC and config.quorum.voters:
+        raise ConfigError(
+            f"--feature {KRAFT_VERSION}=1: controller.quorum.voters fixes the voters; remove the key, or raise the level later"
+        )
+    if kraft_version == STATIC and not config.quorum.voters:
+        raise ConfigError(f"--feature {KRAFT_VERSION}=0 needs controller.quorum.voters in the file")
+    records = {METADATA_VERSION: METADATA_VERSION_LEVEL, **levels}
+    return [*first_feature_records(), *(
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in sorted(records.items()) if name != METADATA_VERSION and level
+    )]  # fmt: skip

@@ -1,0 +1,501 @@
+"""One follower connection: fetches partitions from one leader, and appends what comes as it came.
+
+Decides when the leader is asked again: at once while records come, after a pause where a partition was refused or the leader cannot be
+reached, and at once when the metadata says something new. ``following`` decides what is asked for and what a response means, ``Partition``
+what it does to the log. One request is in flight at a time, so that a request says what the one before it has brought.
+
+A new partition does not wait behind a request that waits at the leader: that request is given up a moment later, with its connection, and
+another connection asks for all.
+
+Invariants: a response changes a partition only while that is where it was when it was asked for: same leader epoch, same log end. Where
+records are synced before they count, they are synced before the next request tells the leader of them.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
+from log_service.protocol.messages import list_offsets
+from log_service.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from log_service.replication import following
+from log_service.replication.following import FollowerSession, PartitionKey, SessionRequest, Step, Wish
+from log_service.replication.links import ClusterLinks
+from log_service.replication.partition import OffsetSpec, Partition
+from log_service.replication.throttles import Throttle
+from log_service.rpc.connection import Endpoint, RpcConnection
+
+if TYPE_CHECKING:
+    from log_service.common.types import Buffer
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_MS = 10
+"""How long a request that waits at the leader may go on once another partition is to be fetched."""
+GIVEN_UP_EVERY_MS = 100
+"""A request is given up no more often: thousands of partitions that come one after the other would else each cost a connection."""
+THROTTLED_PAUSE_MS = 100
+"""How long a throttled partition is left out before the rate is looked at again."""
+UNTOLD_REFUSALS = 4
+"""So many refusals in a row are no news: a leader hears of a new partition, or of its election, a moment later than a follower."""
+APPENDED_PER_TURN_BYTES = 1 << 20
+"""After so many bytes of a response other tasks get their turn."""
+
+
+class Followed:
+    """One partition that is fetched. ``wish`` is what the request in flight, or the last one, asked for.
+
+    It ``is_lagging`` until it has what the leader calls safe; ``lag`` is how many records of that it had not when the leader responded.
+    """
+
+    __slots__ = ("failure_count", "is_lagging", "lag", "partition", "wish")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.is_lagging = True
+        self.lag = 0
+        self.wish: Wish | None = None
+        self.failure_count = 0
+
+
+class Fetcher:
+    """The partitions that one task fetches from one leader. ``run`` it; it ends when there is nothing left to fetch.
+
+    ``find_leader`` returns where the leader listens, None where the metadata does not say; ``metadata_version`` its level;
+    ``on_safe`` is called with a partition whose high watermark moved; ``throttle`` returns what limits this side, if anything does.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        leader_id: int,
+        index: int,
+        links: ClusterLinks,
+        clock: Clock,
+        find_leader: Callable[[], tuple[str, int] | None],
+        metadata_version: Callable[[], int],
+        throttle: Callable[[], Throttle | None],
+        on_safe: Callable[[Partition], None],
+        start_soon: Callable[..., None],
+    ) -> None:
+        self.leader_id = leader_id
+        self.index = index
+        self._node_id = node_id
+        self._links = links
+        self._config = links.config
+        self._clock = clock
+        self._find_leader = find_leader
+        self._metadata_version = metadata_version
+        self._throttle = throttle
+        self._on_safe = on_safe
+        self._start_soon = start_soon
+        self._followed: dict[PartitionKey, Followed] = {}
+        self._active: dict[PartitionKey, Followed] = {}
+        self._changed: dict[PartitionKey, None] = {}
+        self._gone: dict[PartitionKey, None] = {}
+        self._paused: dict[PartitionKey, int] = {}
+        self._session = FollowerSession()
+        self._connection_count = 0
+        self._endpoint: Endpoint | None = None
+        self._resume_ms = 0
+        self._news = trio.Event()
+        self._in_flight: tuple[trio.CancelScope, RpcConnection] | None = None
+        self._is_losing_patience = False
+        self._patient_until_ms = 0
+        self._quiet = QuietLogger(logger, clock.monotonic_ms)
+
+    def __repr__(self) -> str:
+        return f"<Fetcher from {self.leader_id} partitions={len(self._followed)} active={len(self._active)}>"
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    # What is fetched
+
+    @property
+    def max_lag(self) -> int:
+        """How many records the partition that is furthest behind has yet to fetch."""
+        return max((followed.lag for followed in self._followed.values()), default=0)
+
+    def add(self, partition: Partition) -> None:
+        """Fetch a partition from now on, or, where it is fetched already, in its new leader epoch."""
+        key = _key(partition)
+        self._followed[key] = followed = Followed(partition)
+        self._paused.pop(key, None)
+        try:
+            self._begin(partition)
+        except KafkaError as error:
+            self._stop(followed, error)
+            return
+        self._activate(key, followed)
+        self.wake()
+        if self._in_flight is not None and not self._is_losing_patience:
+            self._is_losing_patience = True
+            self._start_soon(self._lose_patience, *self._in_flight)
+
+    def remove(self, partition: Partition) -> None:
+        """Fetch a partition no more."""
+        key = _key(partition)
+        followed = self._followed.get(key)
+        if followed is not None and followed.partition is partition:
+            del self._followed[key]
+            self._rest(key)
+            self._paused.pop(key, None)
+            self._news.set()
+
+    def wake(self) -> None:
+        """Ask the leader again at once: the metadata says something new of it, or of a partition."""
+        self._resume_ms = 0
+        self._news.set()
+
+    async def _lose_patience(self, scope: trio.CancelScope, connection: RpcConnection) -> None:
+        """Give up the request in flight once nothing has come for a moment: it waits at the leader, and a new partition behind it."""
+        await trio.sleep(max(0, self._patient_until_ms - self._clock.monotonic_ms()) / 1_000)
+        seen_bytes = -1
+        while self._in_flight is not None and self._in_flight[0] is scope and connection.bytes_received != seen_bytes:
+            seen_bytes = connection.bytes_received
+            await trio.sleep(PATIENCE_MS / 1_000)
+        self._is_losing_patience = False
+        self._patient_until_ms = self._clock.monotonic_ms() + GIVEN_UP_EVERY_MS
+        scope.cancel()
+
+    def _begin(self, partition: Partition) -> None:
+        log = partition.log
+        if log is None or partition.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {partition.topic_partition} is offline")
+        partition.truncate_to(following.first_fetch_offset(log.log_end_offset, log.latest_leader_epoch, partition.high_watermark))
+
+    def _activate(self, key: PartitionKey, followed: Followed) -> None:
+        self._active[key] = followed
+        self._changed[key] = None
+        self._gone.pop(key, None)
+
+    def _rest(self, key: PartitionKey) -> None:
+        """Leave a partition out of the requests."""
+        if self._active.pop(key, None) is not None:
+            self._gone[key] = None
+        self._changed.pop(key, None)
+
+    def _pause(self, followed: Followed, step: Step) -> None:
+        key = _key(followed.partition)
+        followed.failure_count += 1
+        self._rest(key)
+        self._paused[key] = self._clock.monotonic_ms() + following.pause_ms(step, followed.failure_count, self._config.backoff_ms)
+
+    def _stop(self, followed: Followed, error: KafkaError) -> None:
+        """Fetch a partition no more until the metadata says something new of it."""
+        self._rest(_key(followed.partition))
+        logger.error("%s is not fetched until its leader changes: %s", followed.partition.topic_partition, error)
+
+    # The task
+
+    async def run(self) -> None:
+        """Fetch until nothing is left to fetch, or cancelled."""
+        try:
+            while self._followed:
+                self._news = trio.Event()
+                self._resume_paused()
+                self._hold_back_throttled()
+                if self._active and self._resume_ms <= self._clock.monotonic_ms():
+                    await self._fetch()
+                else:
+                    await self._wait_for_news()
+        finally:
+            self._give_up_connection()
+
+    def _resume_paused(self) -> None:
+        if self._paused:
+            now_ms = self._clock.monotonic_ms()
+            for key in [key for key, until_ms in self._paused.items() if until_ms <= now_ms]:
+                del self._paused[key]
+                self._activate(key, self._followed[key])
+
+    def _hold_back_throttled(self) -> None:
+        """Leave partitions that lag out of the next requests while more was fetched of such than the throttle allows."""
+        throttle = self._throttle()
+        now_ms = self._clock.monotonic_ms()
+        if throttle is None or not throttle.is_exceeded(now_ms):
+            return
+        for key, followed in tuple(self._active.items()):
+            if followed.is_lagging and throttle.covers(followed.partition.topic_partition):
+                self._rest(key)
+                self._paused[key] = now_ms + THROTTLED_PAUSE_MS
+
+    async def _wait_for_news(self) -> None:
+        until_ms = [*self._paused.values(), *([self._resume_ms] if self._active else [])]
+        if not until_ms:
+            await self._news.wait()
+            return
+        with trio.move_on_after(max(0, min(until_ms) - self._clock.monotonic_ms()) / 1_000):
+            await self._news.wait()
+
+    async def _fetch(self) -> None:
+        """Send one request, and take its response."""
+        response: FetchResponse | None = None
+        try:
+            connection = await self._connect()
+            request = self._request()
+            version = following.fetch_version(self._metadata_version())
+            with trio.CancelScope() as scope:
+                self._in_flight = scope, connection
+                response = await connection.request(request, FetchResponse, max_version=version, waits_ms=self._config.max_wait_ms)
+        except KafkaError as error:
+            self._leader_failed(error)
+            return
+        finally:
+            self._in_flight = None
+        if response is None:
+            self._give_up_connection()
+        else:
+            await self._take(response, connection)
+
+    async def _connect(self) -> RpcConnection:
+        where = self._find_leader()
+        if where is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the metadata does not say where broker {self.leader_id} listens")
+        endpoint = Endpoint(host=where[0], port=where[1], purpose=f"replica fetch {self.index}.{self._connection_count}")
+        if self._endpoint not in (None, endpoint):
+            self._give_up_connection()
+        self._endpoint = endpoint
+        pool = self._links.pool()
+        connection = pool.connected(endpoint)
+        if connection is None:
+            self._session.fail()
+            connection = await pool.connect(endpoint)
+        return connection
+
+    def _give_up_connection(self) -> None:
+        """Close the connection; the next one is another, which need not wait out a pause."""
+        if self._endpoint is not None:
+            self._links.pool().forget(self._endpoint)
+            self._endpoint = None
+        self._connection_count += 1
+        self._session.fail()
+
+    def _leader_failed(self, error: KafkaError) -> None:
+        self._session.fail()
+        self._resume_ms = self._clock.monotonic_ms() + self._config.backoff_ms
+        self._quiet.warning(self.leader_id, "Broker %s cannot be fetched from: %s", self.leader_id, error)
+
+    # A request
+
+    def _request(self) -> FetchRequest:
+        session = self._session
+        asked = self._active if session.is_full else self._changed
+        wishes = [(key, self._wish(followed)) for key in asked if (followed := self._active.get(key)) is not None]
+        told = session.next(wishes, self._gone)
+        self._changed.clear()
+        self._gone.clear()
+        return self._message(told)
+
+    @staticmethod
+    def _wish(followed: Followed) -> Wish:
+        partition = followed.partition
+        log = partition.log
+        assert log is not None, "a partition without a log is not fetched"
+        followed.wish = wish = Wish(log.log_end_offset, log.latest_leader_epoch, partition.leader_epoch, log.log_start_offset)
+        return wish
+
+    def _message(self, told: SessionRequest) -> FetchRequest:
+        config = self._config
+        topics: dict[object, FetchTopic] = {}
+        for (topic_id, index), wish in told.named:
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=wish.leader_epoch,
+                    fetch_offset=wish.fetch_offset,
+                    last_fetched_epoch=wish.last_fetched_epoch,
+                    log_start_offset=wish.log_start_offset,
+                    partition_max_bytes=config.partition_max_bytes,
+                )
+            )
+        forgotten = following.by_topic(told.forgotten)
+        request = FetchRequest(
+            max_wait_ms=config.max_wait_ms,
+            min_bytes=config.min_bytes,
+            max_bytes=config.response_max_bytes,
+            session_id=told.session_id,
+            session_epoch=told.session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=[ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in forgotten.items()],
+        )
+        if following.fetch_version(self._metadata_version()) >= following.FIRST_VERSION_WITH_REPLICA_STATE:
+            request.replica_state = ReplicaState(replica_id=self._node_id, replica_epoch=self._links.broker_epoch())
+        else:
+            request.replica_id = self._node_id
+        return request
+
+    # A response
+
+    async def _take(self, response: FetchResponse, connection: RpcConnection) -> None:
+        if response.error_code:
+            self._session.fail(response.error_code)
+            if response.error_code not in following.SESSION_ERRORS:
+                code = ErrorCode.of(response.error_code)
+                self._leader_failed(KafkaError(code, f"it refuses the fetch with {code.name}"))
+            return
+        self._session.accept(response.session_id)
+        unsynced: list[Followed] = []
+        lost: list[Followed] = []
+        taken_bytes = 0
+        for topic in response.responses:
+            for told in topic.partitions:
+                followed = self._active.get((topic.topic_id, told.partition_index))
+                if followed is None or not _is_as_asked(followed):
+                    continue
+                taken_bytes += len(told.records or b"")
+                self._take_one(followed, told, unsynced, lost)
+                if taken_bytes >= APPENDED_PER_TURN_BYTES:
+                    taken_bytes = 0
+                    await trio.lowlevel.checkpoint()
+        for followed in lost:
+            await self._find_offset(followed, connection)
+        if unsynced:
+            await self._sync(unsynced)
+
+    def _take_one(self, followed: Followed, told: PartitionData, unsynced: list[Followed], lost: list[Followed]) -> None:
+        if told.error_code:
+            self._take_error(followed, told.error_code, lost)
+            return
+        followed.failure_count = 0
+        self._changed[_key(followed.partition)] = None
+        try:
+            if told.diverging_epoch is not None:
+                truncate_where_parted(followed.partition, (told.diverging_epoch.epoch, told.diverging_epoch.end_offset))
+            elif self._append(followed.partition, told):
+                unsynced.append(followed)
+            followed.lag = max(0, told.high_watermark - followed.partition.state.log_end_offset)
+            followed.is_lagging = followed.lag > 0
+        except KafkaError as error:
+            self._take_failure(followed, error)
+
+    def _append(self, partition: Partition, told: PartitionData) -> bool:
+        """Append what came, and say whether it has to be synced before the leader may count it."""
+        records: Buffer = told.records or b""  # type: ignore[assignment]  # what was received is no slice of a file
+        throttle = self._throttle()
+        if throttle is not None and records and throttle.covers(partition.topic_partition):
+            throttle.note(len(records), self._clock.monotonic_ms())
+        must_sync = bool(records) and partition.append_as_follower(records).must_sync
+        if partition.follow_leader(told.high_watermark, told.log_start_offset):
+            self._on_safe(partition)
+        return must_sync
+
+    def _take_error(self, followed: Followed, code: int, lost: list[Followed]) -> None:
+        """React to what the leader says is wrong with a partition."""
+        step = following.step_after(code)
+        name = ErrorCode.of(code)
+        if step is Step.FIND_OFFSET:
+            lost.append(followed)
+        elif step is Step.STOP:
+            self._rest(_key(followed.partition))
+            where = followed.partition.topic_partition
+            logger.info("%s waits for the metadata of a later leader epoch, which broker %s has", where, self.leader_id)
+        else:
+            self._pause(followed, step)
+            if followed.failure_count > UNTOLD_REFUSALS:
+                where = followed.partition.topic_partition
+                self._quiet.info(where, "Broker %s refuses to be followed in %s: %s", self.leader_id, where, name.name)
+
+    def _take_failure(self, followed: Followed, error: KafkaError) -> None:
+        """React to what went wrong here with what the leader sent."""
+        if error.code is ErrorCode.KAFKA_STORAGE_ERROR and followed.partition.is_offline:
+            self._stop(followed, error)
+        else:
+            self._pause(followed, Step.PAUSE)
+            where = followed.partition.topic_partition
+            self._quiet.warning(where, "What broker %s sent of %s cannot be appended: %s", self.leader_id, where, error)
+
+    async def _sync(self, unsynced: list[Followed]) -> None:
+        """Sync what was appended, before the next request tells the leader of it."""
+        async with trio.open_nursery() as nursery:
+            for followed in unsynced:
+                nursery.start_soon(self._sync_one, followed)
+
+    async def _sync_one(self, followed: Followed) -> None:
+        try:
+            await followed.partition.sync()
+        except KafkaError as error:
+            if self._followed.get(_key(followed.partition)) is followed:
+                self._take_failure(followed, error)
+
+    # Offsets that the leader does not have
+
+    async def _find_offset(self, followed: Followed, connection: RpcConnection) -> None:
+        """Ask where the leader's log ends and begins, and go there: it no longer has, or never had, what comes next here."""
+        ask = partial(self._ask_offset, followed.partition, connection)
+        try:
+            leader_end = await ask(OffsetSpec.LATEST)
+            if not _is_as_asked(followed):
+                return
+            partition = followed.partition
+            if following.has_more_than_leader(partition.state.log_end_offset, leader_end):
+                partition.truncate_to(leader_end)
+            else:
+                leader_start = await ask(OffsetSpec.EARLIEST)
+                if not _is_as_asked(followed):
+                    return
+                if following.must_restart(partition.state.log_end_offset, leader_start):
+                    partition.restart_at(leader_start)
+        except KafkaError as error:
+            self._take_failure(followed, error)
+        else:
+            self._changed[_key(followed.partition)] = None
+
+    async def _ask_offset(self, partition: Partition, connection: RpcConnection, timestamp: OffsetSpec) -> int:
+        wanted = list_offsets.ListOffsetsPartition(
+            partition_index=partition.topic_partition.partition, current_leader_epoch=partition.leader_epoch, timestamp=timestamp
+        )
+        topic = list_offsets.ListOffsetsTopic(name=partition.topic_partition.topic, partitions=[wanted])
+        request = list_offsets.ListOffsetsRequest(replica_id=self._node_id, topics=[topic])
+        response = await connection.request(request, list_offsets.ListOffsetsResponse)
+        told = response.topics[0].partitions[0] if response.topics and response.topics[0].partitions else None
+        if told is None or told.error_code:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR if told is None else ErrorCode.of(told.error_code)
+            raise KafkaError(code, f"broker {self.leader_id} does not tell its offsets: {code.name}")
+        return told.offset
+
+
+def truncate_where_parted(partition: Partition, leader_epoch_end: tuple[int, int]) -> None:
+    """Cut a follower's log off where it parted from its leader's, as far as that is known by now.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    log = partition.log
+    assert log is not None, "a partition without a log is not fetched"
+    own_epoch_end = log.end_offset_for_epoch(leader_epoch_end[0])
+    partition.truncate_to(following.truncation_offset(leader_epoch_end, own_epoch_end, log.log_end_offset))
+
+
+def _is_as_asked(followed: Followed) -> bool:
+    """Whether a partition is where it was when it was asked for: a later leader epoch, or a truncation, voids the response."""
+    state, wish = followed.partition.state, followed.wish
+    return (
+        wish is not None
+        and not state.is_leader
+        and state.leader_epoch == wish.leader_epoch
+        and state.log_end_offset == wish.fetch_offset
+        and not followed.partition.is_offline
+    )
+
+
+def _key(partition: Partition) -> PartitionKey:
+    return partition.topic_id, partition.topic_partition.partition

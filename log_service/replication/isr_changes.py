@@ -1,0 +1,172 @@
+"""AlterPartition: the in-sync replicas that this node's leaders propose, sent to the controller (KIP-497).
+
+Decides when proposals are sent: those that wait go out together as soon as no request is under way, and again after a pause where the
+controller could not be asked or refused for now. ``PartitionState`` decides what is proposed and what a response means to it; the
+controller decides what becomes of it. Also looks, twice in the time that a follower may lag, for followers that lag too long.
+
+Invariants: one request of this node is under way at a time. A proposal that newer metadata made void is not sent. One that the controller
+has refused for reasons that only metadata can settle is not sent again.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+import trio
+
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
+from log_service.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+    ResponsePartitionData,
+)
+from log_service.replication.links import ClusterLinks
+from log_service.replication.partition import Partition
+from log_service.replication.partition_state import Change, IsrProposal
+
+logger = logging.getLogger(__name__)
+
+RESEND_MS = 50
+MAX_PARTITIONS_PER_REQUEST = 2_000
+
+Sent = dict[tuple[UUID, int], tuple[Partition, IsrProposal]]
+"""What one request proposes, by topic id and partition."""
+
+
+class IsrChanges:
+    """The proposals of one node. ``led`` yields the partitions that it leads; ``on_change`` is told what a response changed.
+
+    ``shrink_count``, ``expand_count`` and ``refused_count`` say what the controller did with proposals so far.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        links: ClusterLinks,
+        clock: Clock,
+        nursery: trio.Nursery,
+        led: Callable[[], Iterable[Partition]],
+        on_change: Callable[[Partition, Change], None],
+    ) -> None:
+        self._node_id = node_id
+        self._links = links
+        self._clock = clock
+        self._nursery = nursery
+        self._led = led
+        self._on_change = on_change
+        self.shrink_count = 0
+        self.expand_count = 0
+        self.refused_count = 0
+        self._waiting: dict[Partition, None] = {}
+        self._is_sending = False
+        self._quiet = QuietLogger(logger, clock.monotonic_ms)
+        nursery.start_soon(self._look_for_laggards)
+
+    def __repr__(self) -> str:
+        return f"<IsrChanges waiting={len(self._waiting)}{' sending' if self._is_sending else ''}>"
+
+    def request(self, partition: Partition) -> None:
+        """Send a partition's proposal as soon as may be."""
+        self._waiting[partition] = None
+        if not self._is_sending:
+            self._is_sending = True
+            self._nursery.start_soon(self._send_all)
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                if not await self._send_some():
+                    await trio.sleep(RESEND_MS / 1_000)
+        finally:
+            self._is_sending = False
+
+    async def _send_some(self) -> bool:
+        """Send what waits and take the response; say whether there was one without anything to send again."""
+        sent = self._take_waiting()
+        if not sent:
+            return True
+        try:
+            response = await self._links.controller.request(self._message(sent), AlterPartitionResponse)
+        except KafkaError as error:
+            self._quiet.warning("refused", "In-sync replicas of %d partitions were not changed: %s", len(sent), error)
+            self._waiting = {**{partition: None for partition, _ in sent.values()}, **self._waiting}
+            return False
+        return self._take_response(sent, response)
+
+    def _take_waiting(self) -> Sent:
+        sent: Sent = {}
+        while self._waiting and len(sent) < MAX_PARTITIONS_PER_REQUEST:
+            partition = next(iter(self._waiting))
+            del self._waiting[partition]
+            proposal = partition.state.proposal
+            if proposal is not None and partition.is_leader:
+                sent[partition.topic_id, partition.topic_partition.partition] = partition, proposal
+        return sent
+
+    def _message(self, sent: Sent) -> AlterPartitionRequest:
+        topics: dict[UUID, RequestTopicData] = {}
+        for (topic_id, index), (_, proposal) in sent.items():
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = RequestTopicData(topic_id=topic_id)
+            members = [BrokerState(broker_id=broker_id, broker_epoch=epoch) for broker_id, epoch in proposal.members]
+            topic.partitions.append(
+                RequestPartitionData(
+                    partition_index=index,
+                    leader_epoch=proposal.leader_epoch,
+                    new_isr_with_epochs=members,
+                    partition_epoch=proposal.partition_epoch,
+                )
+            )
+        return AlterPartitionRequest(broker_id=self._node_id, broker_epoch=self._links.broker_epoch(), topics=list(topics.values()))
+
+    def _take_response(self, sent: Sent, response: AlterPartitionResponse) -> bool:
+        """Hand every result to its partition; one that the controller left out is sent again."""
+        for topic in response.topics:
+            for told in topic.partitions:
+                found = sent.pop((topic.topic_id, told.partition_index), None)
+                if found is not None:
+                    self._take_result(*found, told)
+        for partition, _ in sent.values():
+            self._waiting[partition] = None
+        return not self._waiting
+
+    def _take_result(self, partition: Partition, proposal: IsrProposal, told: ResponsePartitionData) -> None:
+        now_ms, state = self._clock.monotonic_ms(), partition.state
+        if told.error_code:
+            code = ErrorCode.of(told.error_code)
+            self._quiet.info((partition, code), "The controller refuses in-sync replicas %s of %s: %s", proposal.isr, partition, code.name)
+            self.refused_count += 1
+            change = state.refuse_isr(proposal, code, now_ms)
+        else:
+            self.shrink_count += not set(told.isr) >= set(state.isr)
+            self.expand_count += not set(told.isr) <= set(state.isr)
+            change = state.accept_isr(proposal, tuple(told.isr), told.leader_epoch, told.partition_epoch, now_ms)
+        if Change.MUST_RESEND in change:
+            self._waiting[partition] = None
+        elif change:
+            self._on_change(partition, change)
+
+    async def _look_for_laggards(self) -> None:
+        while True:
+            await trio.sleep(self._links.config.lag_max_ms / 2_000)
+            self.look_for_laggards()
+
+    def look_for_laggards(self) -> None:
+        """Propose to leave out every follower that has lagged too long."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in self._led():
+            state = partition.state
+            if not state.followers:
+                continue
+            change = state.look_again(now_ms)
+            if state.propose_shrink(now_ms) is not None:
+                self.request(partition)
+            if change:
+                self._on_change(partition, change)

@@ -1,0 +1,141 @@
+"""Replication throttles: how fast replicas that are being moved are read by followers, and fetched from leaders.
+
+Decides which partitions of this node are throttled, on which side, and whether a side has used up its rate. A leader holds back a follower
+only while that is out of sync, a follower a partition only while it lags: what keeps a partition safe is never slowed down. The replicas
+are named by the topic (``leader.replication.throttled.replicas`` and ``follower...``: ``*``, or partition:broker pairs), the rates by the
+broker (``leader.replication.throttled.rate`` and ``follower...``, bytes a second).
+
+Reads no clock. Invariant: without a rate nothing is throttled, whatever topics say.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from enum import Enum
+
+from log_service.common.types import TopicPartition
+
+SAMPLE_MS = 1_000
+SAMPLE_COUNT = 10
+"""Whole samples that the rate is taken over, beside the one that has begun; as Apache Kafka's replication.quota.window.num."""
+NO_RATE = -1
+ALL = "*"
+
+
+class ThrottledSide(Enum):
+    """Whose reading or writing is limited."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+
+    @property
+    def replicas_key(self) -> str:
+        """The topic's key that names the replicas."""
+        return f"{self.value}.replication.throttled.replicas"
+
+    @property
+    def rate_key(self) -> str:
+        """The broker's key that gives the rate."""
+        return f"{self.value}.replication.throttled.rate"
+
+
+class ByteRate:
+    """Bytes a second over the last samples."""
+
+    __slots__ = ("_began_ms", "_bytes", "_samples")
+
+    def __init__(self, now_ms: int) -> None:
+        self._began_ms = now_ms
+        self._bytes = 0
+        self._samples: deque[tuple[int, int]] = deque()
+
+    def note(self, size_bytes: int, now_ms: int) -> None:
+        """Count bytes that passed at ``now_ms``."""
+        self._forget(now_ms)
+        if self._samples and now_ms - self._samples[-1][0] < SAMPLE_MS:
+            began_ms, counted = self._samples.pop()
+            self._samples.append((began_ms, counted + size_bytes))
+        else:
+            self._samples.append((now_ms, size_bytes))
+        self._bytes += size_bytes
+
+    def per_second(self, now_ms: int) -> float:
+        """Return the rate; a rate that has just begun counts as if it had gone on for all samples but one, so that bursts are allowed."""
+        self._forget(now_ms)
+        elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0
+        return self._bytes * 1_000 / max(elapsed_ms, (SAMPLE_COUNT - 1) * SAMPLE_MS)
+
+    def _forget(self, now_ms: int) -> None:
+        while self._samples and now_ms - self._samples[0][0] > (SAMPLE_COUNT + 1) * SAMPLE_MS:
+            self._bytes -= self._samples.popleft()[1]
+
+
+class Throttle:
+    """One side of one node."""
+
+    __slots__ = ("_named", "_passed", "broker_id", "rate", "side")
+
+    def __init__(self, side: ThrottledSide, broker_id: int, now_ms: int) -> None:
+        self.side = side
+        self.broker_id = broker_id
+        self.rate = NO_RATE
+        self._named: dict[str, frozenset[int] | None] = {}
+        self._passed = ByteRate(now_ms)
+
+    def __repr__(self) -> str:
+        return f"<Throttle {self.side.value} rate={self.rate} topics={sorted(self._named)}>"
+
+    def set_rate(self, text: str | None) -> None:
+        """Go by a broker's rate from now on; None is no limit."""
+        self.rate = NO_RATE if text is None else int(text)
+
+    def set_topic(self, topic: str, text: str | None) -> None:
+        """Go by what a topic names from now on."""
+        named = throttled_partitions(text or "", self.broker_id)
+        if named is not None and not named:
+            self._named.pop(topic, None)
+        else:
+            self._named[topic] = named
+
+    def covers(self, partition: TopicPartition) -> bool:
+        """Whether a partition of this node is named; its bytes count."""
+        if self.rate == NO_RATE or partition.topic not in self._named:
+            return False
+        named = self._named[partition.topic]
+        return named is None or partition.partition in named
+
+    def note(self, size_bytes: int, now_ms: int) -> None:
+        """Count bytes of a partition that ``covers``."""
+        self._passed.note(size_bytes, now_ms)
+
+    def is_exceeded(self, now_ms: int) -> bool:
+        """Whether more has passed than the rate allows."""
+        return self.rate != NO_RATE and self._passed.per_second(now_ms) > self.rate
+
+
+def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
+    """Return the partitions of a broker that a topic's list names; None is all."""
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    if items == [ALL]:
+        return None
+    pairs = (item.partition(":") for item in items)
+    return frozenset(int(partition) for partition, _, broker in pairs if int(broker) == broker_id)
+
+
+class Throttles:
+    """Both sides of one node, as the configurations of its brokers and topics say."""
+
+    __slots__ = ("follower", "leader")
+
+    def __init__(self, broker_id: int, now_ms: int) -> None:
+        self.leader = Throttle(ThrottledSide.LEADER, broker_id, now_ms)
+        self.follower = Throttle(ThrottledSide.FOLLOWER, broker_id, now_ms)
+
+    def set_topic(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Take over a topic's configuration."""
+        for throttle in (self.leader, self.follower):
+            throttle.set_topic(topic, configs.get(throttle.side.replicas_key))
+
+    def set_broker(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """Take over the configuration of all brokers, and this broker's own above it."""
+        for throttle in (self.leader, self.follower):
+            throttle.set_rate(own.get(throttle.side.rate_key, cluster.get(throttle.side.rate_key)))

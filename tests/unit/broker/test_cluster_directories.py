@@ -1,0 +1,151 @@
+"""Brokers with several log directories: the controller knows where each replica is, and a directory that fails costs its replicas alone."""
+
+import errno
+
+import trio
+
+from log_service.common.errors import ErrorCode
+from log_service.common.types import NodeId
+from log_service.metadata.partition import UNPLACED_DIRECTORIES, PartitionRegistration
+from log_service.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest, AlterReplicaLogDirTopic
+from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from log_service.replication.partition import Partition
+from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, node_properties, tell_cluster
+from tests.sim import MemoryFiles
+from tests.unit.broker.context import RawClient
+
+DIRS = ("/data/first", "/data/second")
+FILES = {
+    each: node_properties(each, (1, 2, 3), log_dirs=",".join(DIRS), metadata_log_dir="/data/metadata", min_insync_replicas="1")
+    for each in (1, 2, 3)
+}
+PARTITIONS = 6
+SOON_S = 1.0
+"""Well below the two seconds between two heartbeats."""
+
+
+async def client_of(cluster: Cluster, node_id: int) -> RawClient:
+    return RawClient(await cluster.world.client_env().network.connect(host_of(node_id), BROKER_PORT))
+
+
+async def create(cluster: Cluster, name: str = "a", *, factor: int = 3) -> int:
+    """Create a topic and return the active controller."""
+    controller = await cluster.leader()
+    await cluster.until(lambda: len(cluster.unfenced(controller)) == 3)
+    topic = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=factor)
+    response = await (await client_of(cluster, controller)).ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+    assert response.topics[0].error_code == 0, response.topics[0].error_message
+    return controller
+
+
+def registrations(cluster: Cluster, node_id: int, name: str = "a") -> dict[int, PartitionRegistration]:
+    topic = cluster.brokers[node_id].image.topics.by_name.get(name)
+    return {} if topic is None else dict(topic.partitions)
+
+
+def hosted(cluster: Cluster, node_id: int) -> dict[int, Partition]:
+    return {index: partition for (name, index), partition in cluster.brokers[node_id].replicas.partitions.items() if name == "a"}
+
+
+def is_told(cluster: Cluster, node_id: int) -> bool:
+    """Whether a node's metadata has every replica where it is, on all nodes."""
+    known = registrations(cluster, node_id)
+    return len(known) == PARTITIONS and all(
+        partition.log is not None and known[index].directory_of(each) == broker.ground.logs.directory_ids[partition.log.home.path]  # type: ignore[arg-type]
+        for each, broker in cluster.brokers.items()
+        for index, partition in hosted(cluster, each).items()
+    )
+
+
+def fail_directory(cluster: Cluster, node_id: int, path: str) -> None:
+    """Let every write to a directory fail from now on."""
+    files = cluster.brokers[node_id].env.files
+    assert isinstance(files, MemoryFiles)
+    for operation in ("append", "write", "sync", "open"):
+        files.fail_next(operation, error=errno.EIO, containing=path, count=1_000_000)
+
+
+def test_every_new_replica_is_assigned_to_the_directory_that_holds_it() -> None:
+    async def story(cluster: Cluster) -> None:
+        controller = await create(cluster)
+        await cluster.until(lambda: all(is_told(cluster, each) for each in cluster.brokers), 10)
+        places = {directory for each in registrations(cluster, controller).values() for directory in each.directories}
+        assert len(places) == 6  # both directories of each broker
+        assert not places & UNPLACED_DIRECTORIES
+        epochs = {index: each.leader_epoch for index, each in registrations(cluster, controller).items()}
+        assert set(epochs.values()) == {0}  # where a replica is changes no leader
+
+    tell_cluster(story, FILES)
+
+
+def test_reports_wait_for_a_controller_and_survive_its_death() -> None:
+    async def story(cluster: Cluster) -> None:
+        controller = await create(cluster)
+        cluster.kill(controller)  # before, or while, it is told
+        other = await cluster.leader()
+        await cluster.start(controller)
+        await cluster.until(lambda: is_told(cluster, other), 30)
+
+    tell_cluster(story, FILES)
+
+
+def test_a_replica_that_moves_is_told_again() -> None:
+    async def story(cluster: Cluster) -> None:
+        controller = await create(cluster)
+        await cluster.until(lambda: is_told(cluster, controller), 10)
+        moved = hosted(cluster, 2)[0]
+        assert moved.log is not None
+        before = registrations(cluster, controller)[0].directory_of(2)  # type: ignore[arg-type]
+        other = next(path for path in DIRS if path != str(moved.log.home.path))
+        dirs = [AlterReplicaLogDir(path=other, topics=[AlterReplicaLogDirTopic(name="a", partitions=[0])])]
+        answer = await (await client_of(cluster, 2)).ask(AlterReplicaLogDirsRequest(dirs=dirs), 2)
+        assert answer.results[0].partitions[0].error_code == ErrorCode.NONE
+        await cluster.until(lambda: registrations(cluster, controller)[0].directory_of(2) != before, 10)  # type: ignore[arg-type]
+        await cluster.until(lambda: is_told(cluster, controller), 10)
+
+    tell_cluster(story, FILES)
+
+
+def test_leaders_leave_a_directory_that_fails_at_once_and_the_others_stay() -> None:
+    async def story(cluster: Cluster) -> None:
+        controller = await create(cluster)
+        await cluster.until(lambda: all(is_told(cluster, each) for each in cluster.brokers), 10)
+        await trio.sleep(0.3)  # so that the next heartbeat is far away
+        known = registrations(cluster, controller)
+        victim = next(each for each in (1, 2, 3) if each != controller)
+        led = {index for index, each in known.items() if each.leader == victim}
+        index = min(led)
+        log = hosted(cluster, victim)[index].log
+        assert log is not None
+        path, directory_id = str(log.home.path), known[index].directory_of(victim)  # type: ignore[arg-type]
+        there = {index for index, each in known.items() if each.directory_of(victim) == directory_id}  # type: ignore[arg-type]
+        fail_directory(cluster, victim, path)
+        log.home.note_error(OSError(errno.EIO, "the disk is gone"))
+
+        began = trio.current_time()
+        await cluster.until(lambda: all(victim not in registrations(cluster, controller)[each].isr for each in there), 10)
+        assert trio.current_time() - began < SOON_S
+        after = registrations(cluster, controller)
+        assert all(after[each].leader not in {victim, -1} for each in there)
+        assert {index for index, each in after.items() if each.leader == victim} == led - there
+        assert all(victim in after[each].isr for each in after.keys() - there)
+        assert cluster.unfenced(controller) == [1, 2, 3]
+
+    tell_cluster(story, FILES)
+
+
+def test_a_broker_that_comes_back_with_a_new_disk_tells_where_its_replicas_are() -> None:
+    async def story(cluster: Cluster) -> None:
+        await create(cluster)
+        victim = 3
+        await cluster.until(lambda: is_told(cluster, victim), 10)
+        cluster.kill(victim)
+        cluster.wipe(victim)
+        await cluster.start(victim)
+        await cluster.until(lambda: all(is_told(cluster, each) for each in cluster.brokers), 30)
+        online = cluster.brokers[victim].image.cluster.brokers[NodeId(victim)]
+        assert all(online.has_online(each.directory_of(NodeId(victim))) for each in registrations(cluster, victim).values())  # type: ignore[arg-type]
+        await cluster.until(lambda: all(victim in each.isr for each in registrations(cluster, victim).values()), 30)
+
+    brokers = {each: node_properties(each, (1,), "broker", min_insync_replicas="1") for each in (2, 3)}
+    tell_cluster(story, {1: node_properties(1, (1,), min_insync_replicas="1"), **brokers})

@@ -1,0 +1,38 @@
+"""The metrics pages of a cluster's nodes: one says that it is the active controller, and replicas that lag are told where they lag."""
+
+import re
+
+from tests.helpers.cluster import Cluster, host_of, node_properties, tell_cluster
+
+ACTIVE = "kafka_controller_kafkacontroller_activecontrollercount"
+STATE = re.compile(r'kafka_server_raftmetrics_current_state\{current_state="(\w+)"\} 1')
+
+
+async def page_of(cluster: Cluster, node_id: int) -> str:
+    connection = await cluster.world.client_env().network.connect(host_of(node_id), 9404)
+    await connection.send_gathered([b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"])
+    received, buffer = b"", bytearray(100_000)
+    while count := await connection.receive_into(buffer):
+        received += buffer[:count]
+    return received.decode()
+
+
+def number(page: str, name: str) -> float:
+    (found,) = re.findall(rf"^{name} (\S+)$", page, re.MULTILINE)
+    return float(found)
+
+
+def test_one_node_says_that_it_is_the_active_controller_and_all_say_who() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader = await cluster.leader()
+        await cluster.until(lambda: all(cluster.unfenced(each) == [1, 2, 3, 4] for each in cluster.brokers))
+        pages = {each: await page_of(cluster, each) for each in cluster.brokers}
+        assert {each: number(page, ACTIVE) for each, page in pages.items()} == {each: float(each == leader) for each in pages}
+        states = {each: STATE.findall(page) for each, page in pages.items()}
+        assert states == {each: ["leader" if each == leader else "observer" if each == 4 else "follower"] for each in pages}
+        assert {number(page, "kafka_server_raftmetrics_current_leader") for page in pages.values()} == {leader}
+        assert number(pages[leader], "kafka_server_raftmetrics_current_vote") == leader
+        assert number(pages[4], "kafka_server_raftmetrics_current_vote") == -1
+
+    files = {each: node_properties(each, (1, 2, 3), metrics_listener=f"{host_of(each)}:9404") for each in (1, 2, 3)}
+    tell_cluster(story, {**files, 4: node_properties(4, (1, 2, 3), "broker", metrics_listener=f"{host_of(4)}:9404")})

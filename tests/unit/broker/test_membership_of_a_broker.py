@@ -1,0 +1,260 @@
+"""A broker registers until it is taken, leaves only when it may, and asks for producer ids before they are used up."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from log_service.broker.lifecycle import BrokerLifecycle, DirectoryStates
+from log_service.broker.producer_ids import ProducerIds
+from log_service.common.errors import ErrorCode, KafkaError, StorageError
+from log_service.common.types import BrokerEpoch, NodeId
+from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from tests.unit.broker.context import configuration
+
+OWN, OTHER = UUID(int=1), UUID(int=2)
+DISK, CORDONED, BROKEN = UUID(int=701), UUID(int=702), UUID(int=703)
+
+
+class Controller:
+    """Answers with what the test says, and keeps what it was asked with the time."""
+
+    def __init__(self, answer: Callable[[Any], Any]) -> None:
+        self.answer = answer
+        self.asked: list[tuple[float, Any]] = []
+
+    async def request(self, request: Any, response_type: Any, caller: Any = None) -> Any:
+        self.asked.append((trio.current_time(), request))
+        answer = self.answer(request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def spoken_versions(self) -> None:
+        return None
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [request for _, request in self.asked if isinstance(request, kind)]
+
+
+def refusal(code: ErrorCode) -> KafkaError:
+    return KafkaError(code, code.name)
+
+
+def image_at(offset: int, **broker: Any) -> Any:
+    brokers = {1: SimpleNamespace(**broker)} if broker else {}
+    return SimpleNamespace(offset=offset, cluster=SimpleNamespace(brokers=brokers), features={})
+
+
+class Member:
+    """A broker's lifecycle beside a controller that answers what the test says."""
+
+    def __init__(self, answer: Callable[[Any], Any]) -> None:
+        self.controller = Controller(answer)
+        self.directories = DirectoryStates(previous_broker_epoch=5, cordoned=frozenset({CORDONED}))
+        self.image = image_at(100)
+        config = replace(configuration({})[0], log_dir_failure_timeout_ms=6_000)
+        self.lifecycle = BrokerLifecycle(config, self.controller, lambda: self.image, lambda: self.directories)
+
+    async def register(self) -> None:
+        await self.lifecycle.register(cluster_id="c", incarnation_id=OWN, endpoints={}, log_dirs=(DISK, CORDONED, BROKEN))
+
+
+def run(story: Callable[[], Awaitable[None]]) -> float:
+    """Run a story on virtual time, and return how long it took."""
+
+    async def timed() -> float:
+        started = trio.current_time()
+        await story()
+        return trio.current_time() - started
+
+    return trio.run(timed, clock=MockClock(autojump_threshold=0))
+
+
+def test_a_registration_says_how_the_last_stop_was_and_leaves_out_what_is_offline() -> None:
+    async def story() -> None:
+        member = Member(lambda _: BrokerRegistrationResponse(broker_epoch=42))
+        member.directories = replace(member.directories, offline=frozenset({BROKEN}))
+        await member.register()
+        (request,) = member.controller.of(BrokerRegistrationRequest)
+        assert (request.previous_broker_epoch, request.log_dirs) == (5, [DISK, CORDONED])
+        assert member.lifecycle.broker_epoch == 42
+
+    run(story)
+
+
+def test_a_broker_registers_at_the_pace_of_heartbeats_until_it_is_taken() -> None:
+    answers = iter([refusal(ErrorCode.NOT_CONTROLLER), refusal(ErrorCode.DUPLICATE_BROKER_REGISTRATION), BrokerRegistrationResponse()])
+
+    async def story() -> None:
+        await Member(lambda _: next(answers)).register()
+
+    assert run(story) == pytest.approx(4)
+
+
+def test_a_broker_that_is_not_taken_in_time_says_why() -> None:
+    async def story() -> None:
+        with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION"):
+            await Member(lambda _: refusal(ErrorCode.UNSUPPORTED_VERSION)).register()
+
+    assert run(story) == pytest.approx(60)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION])
+def test_what_no_later_attempt_can_mend_ends_the_node_at_once(code: ErrorCode) -> None:
+    async def story() -> None:
+        with pytest.raises(KafkaError, match=code.name):
+            await Member(lambda _: refusal(code)).register()
+
+    assert run(story) == 0
+
+
+def test_a_broker_asks_to_stay_fenced_until_it_has_caught_up_and_then_to_lead() -> None:
+    async def story() -> None:
+        answers = iter(
+            [
+                BrokerHeartbeatResponse(is_caught_up=False, is_fenced=True),
+                BrokerHeartbeatResponse(is_caught_up=True, is_fenced=True),
+                BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False),
+            ]
+        )
+        member = Member(lambda _: next(answers))
+        await member.lifecycle.catch_up()
+        await member.lifecycle.unfence()
+        beats = member.controller.of(BrokerHeartbeatRequest)
+        assert [beat.want_fence for beat in beats] == [True, True, False]
+        assert [beat.cordoned_log_dirs for beat in beats] == [None, None, [CORDONED]], "null until the broker has caught up"
+        assert {beat.current_metadata_offset for beat in beats} == {100}
+
+    assert run(story) == pytest.approx(0.01)
+
+
+def test_a_broker_leaves_when_it_may_and_asks_more_and_more_seldom() -> None:
+    async def story() -> None:
+        member = Member(lambda _: BrokerHeartbeatResponse(should_shut_down=trio.current_time() - started > 0.5))
+        started = trio.current_time()
+        member.lifecycle.broker_epoch = BrokerEpoch(1)
+        await member.lifecycle.leave()
+        assert len(member.controller.asked) == 6
+
+    assert run(story) == pytest.approx(0.62)
+
+
+def test_a_broker_that_is_never_let_go_stops_after_a_while() -> None:
+    async def story() -> None:
+        member = Member(lambda _: BrokerHeartbeatResponse(should_shut_down=False))
+        member.lifecycle.broker_epoch = BrokerEpoch(1)
+        with pytest.raises(KafkaError, match="did not let this broker go"):
+            await member.lifecycle.leave()
+
+    assert run(story) == pytest.approx(30)
+
+
+def test_a_broker_whose_place_was_taken_ends_and_one_that_was_forgotten_goes_on() -> None:
+    async def story() -> None:
+        member = Member(lambda request: refusal(ErrorCode.STALE_BROKER_EPOCH))
+        member.lifecycle.broker_epoch = BrokerEpoch(10)
+        with trio.move_on_after(20) as waiting:
+            await member.lifecycle.run()
+        assert waiting.cancelled_caught, "an admin unregistered it: it comes back when it starts again"
+        member.image = image_at(100, epoch=11, incarnation_id=OTHER)
+        with pytest.raises(KafkaError, match="another process has registered as broker 1"):
+            await member.lifecycle.run()
+
+    run(story)
+
+
+def test_a_failed_directory_that_the_controller_does_not_hear_of_ends_the_node() -> None:
+    async def story() -> None:
+        member = Member(lambda request: refusal(ErrorCode.NETWORK_EXCEPTION))
+        member.directories = replace(member.directories, offline=frozenset({BROKEN}))
+        with pytest.raises(StorageError, match="could not be told in time"):
+            await member.lifecycle.run()
+
+    assert run(story) == pytest.approx(8)
+
+
+def test_keys_of_membership_and_elections_reach_their_view() -> None:
+    config, _ = configuration(
+        {
+            "initial.broker.registration.timeout.ms": "7",
+            "leader.imbalance.check.interval.seconds": "8",
+            "log.dir.failure.timeout.ms": "9",
+            "unclean.leader.election.interval.ms": "10",
+        }
+    )
+    assert config.initial_registration_timeout_ms == 7
+    assert config.leader_balance_interval_ms == 8_000
+    assert config.log_dir_failure_timeout_ms == 9
+    assert config.unclean_election_interval_ms == 10
+    assert configuration({"auto.leader.rebalance.enable": "false"})[0].leader_balance_interval_ms is None
+
+
+# Producer ids
+
+
+class Blocks:
+    """Hands out blocks of ten, the first at once, others while ``is_there``."""
+
+    def __init__(self) -> None:
+        self.is_there = True
+        self.count = 0
+
+    def __call__(self, request: Any) -> Any:
+        assert isinstance(request, AllocateProducerIdsRequest)
+        if not self.is_there:
+            return refusal(ErrorCode.NOT_CONTROLLER)
+        self.count += 1
+        return AllocateProducerIdsResponse(producer_id_start=self.count * 100, producer_id_len=10)
+
+
+def test_the_next_block_is_there_before_the_last_id_of_this_one_is_given() -> None:
+    async def story() -> None:
+        blocks = Blocks()
+        async with trio.open_nursery() as nursery:
+            ids = ProducerIds(Controller(blocks), NodeId(1), lambda: BrokerEpoch(1), nursery.start_soon)
+            assert ids.next_nowait() is None
+            assert [await ids.next() for _ in range(8)] == list(range(100, 108))
+            await trio.sleep(1)
+            assert blocks.count == 1
+            assert await ids.next() == 108
+            await trio.sleep(1)
+            assert blocks.count == 2
+            assert [ids.next_nowait() for _ in range(3)] == [109, 200, 201]
+
+    run(story)
+
+
+def test_a_producer_is_told_to_come_again_while_there_are_no_ids() -> None:
+    async def story() -> None:
+        blocks = Blocks()
+        blocks.is_there = False
+        ids = ProducerIds(Controller(blocks), NodeId(1), lambda: BrokerEpoch(1))
+        with pytest.raises(KafkaError) as raised:
+            await ids.next()
+        assert raised.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        blocks.is_there = True
+        assert await ids.next() == 100
+
+    run(story)
+
+
+def test_a_producer_does_not_wait_for_ever_for_a_controller_that_is_silent() -> None:
+    class Silent(Controller):
+        async def request(self, request: Any, response_type: Any, caller: Any = None) -> Any:
+            await trio.sleep_forever()
+
+    async def story() -> None:
+        ids = ProducerIds(Silent(lambda _: None), NodeId(1), lambda: BrokerEpoch(1))
+        with pytest.raises(KafkaError) as raised:
+            await ids.next()
+        assert raised.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    assert run(story) == pytest.approx(5)

@@ -1,0 +1,141 @@
+"""``tidelog storage format``: what it writes, and what it refuses without having written anything."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+import trio
+
+from log_service.broker.storage_format import FormatOptions, format_node
+from log_service.common.clock import SystemClock
+from log_service.common.env import NodeEnv
+from log_service.common.errors import ConfigError, TidelogError
+from log_service.config.server import parse_server_properties
+from log_service.config.views import NodeConfig
+from log_service.protocol.stored.metadata_records import FeatureLevelRecord
+from log_service.raft.format import identify, read_bootstrap_records
+from log_service.raft.log_view import BOOTSTRAP_SNAPSHOT
+from log_service.raft.snapshots import read_snapshot
+from log_service.storage.meta_properties import read_meta_properties
+from tests.sim.files import MemoryFiles
+from tests.sim.network import MemoryNetwork
+
+DATA = Path("/data")
+FIRST_SNAPSHOT = DATA / "__cluster_metadata-0" / BOOTSTRAP_SNAPSHOT.file_name
+STATIC = "controller.quorum.voters=1@a:9093,2@b:9093\n"
+DYNAMIC = "controller.quorum.bootstrap.servers=a:9093,b:9093\n"
+INITIAL = "1@a:9093:" + "A" * 21 + "g,2@b:9093:" + "B" * 21 + "g"
+
+
+class Disk:
+    def __init__(self) -> None:
+        self.files = MemoryFiles(rng=Random(1))
+
+    def env(self) -> NodeEnv:
+        return NodeEnv(clock=SystemClock(), rng=Random(2), network=MemoryNetwork(Random(0)).host("h"), files=self.files)
+
+    def config(self, text: str) -> NodeConfig:
+        config, _ = parse_server_properties(f"node.id=1\nlog.dirs={DATA}\nlisteners=PLAINTEXT://h:9092,CONTROLLER://a:9093\n{text}")
+        return config
+
+    def start_alone(self, text: str) -> None:
+        trio.run(identify, self.env(), self.config(text), ())
+
+    def format(self, text: str, **options: object) -> None:
+        format_node(self.env(), self.config(text), FormatOptions(cluster_id=options.pop("cluster_id", "c1"), **options))  # type: ignore[arg-type]
+
+
+def test_voters_of_the_configuration_leave_the_metadata_without_voters() -> None:
+    disk = Disk()
+    disk.format(STATIC)
+    own = read_meta_properties(disk.files, DATA)
+    assert own is not None
+    assert (own.cluster_id, own.node_id) == ("c1", 1)
+    assert not disk.files.exists(FIRST_SNAPSHOT)
+
+
+def test_initial_controllers_are_the_first_voters_and_this_node_gets_its_directory_id() -> None:
+    disk = Disk()
+    disk.format(DYNAMIC, initial_controllers=INITIAL)
+    snapshot = read_snapshot(disk.files, FIRST_SNAPSHOT, BOOTSTRAP_SNAPSHOT)
+    assert [(voter.node_id, voter.endpoints) for voter in snapshot.voters] == [
+        (1, (("CONTROLLER", "a", 9093),)),
+        (2, (("CONTROLLER", "b", 9093),)),
+    ]
+    own = read_meta_properties(disk.files, DATA)
+    assert own is not None
+    assert own.directory_id == snapshot.voters[0].directory_id
+
+
+def test_standalone_begins_a_cluster_with_this_node() -> None:
+    disk = Disk()
+    disk.format("", is_standalone=True)
+    (voter,) = read_snapshot(disk.files, FIRST_SNAPSHOT, BOOTSTRAP_SNAPSHOT).voters
+    own = read_meta_properties(disk.files, DATA)
+    assert own is not None
+    assert (voter.node_id, voter.directory_id) == (1, own.directory_id)
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["a node that formats itself", "storage format --standalone"])
+def test_the_only_voter_is_found_at_its_advertised_address(*, is_alone: bool) -> None:
+    disk = Disk()
+    advertised = "process.roles=broker,controller\ncontroller.listener.names=CONTROLLER\nadvertised.listeners=PLAINTEXT://out:19092,CONTROLLER://out:19093\n"
+    if is_alone:
+        disk.start_alone(advertised)
+    else:
+        disk.format(DYNAMIC + advertised, is_standalone=True)
+    (voter,) = read_snapshot(disk.files, FIRST_SNAPSHOT, BOOTSTRAP_SNAPSHOT).voters
+    assert voter.endpoints == (("CONTROLLER", "out", 19093),)
+
+
+def test_without_initial_controllers_a_node_waits_to_hear_of_the_voters() -> None:
+    disk = Disk()
+    disk.format(DYNAMIC, is_without_controllers=True)
+    assert not disk.files.exists(FIRST_SNAPSHOT)
+
+
+def test_features_are_among_the_first_records() -> None:
+    disk = Disk()
+    disk.format(STATIC, features={"eligible.leader.replicas.version": 1, "kraft.version": 0}, release="4.3")
+    levels = {
+        record.name: record.feature_level for record in read_bootstrap_records(disk.files, DATA) if isinstance(record, FeatureLevelRecord)
+    }
+    assert levels == {"metadata.version": 30, "eligible.leader.replicas.version": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        (DYNAMIC, {}, "the first voters are not named"),
+        (DYNAMIC, {"is_standalone": True, "is_without_controllers": True}, "exclude each other"),
+        (STATIC, {"is_standalone": True}, "controller.quorum.voters names the voters already"),
+        (DYNAMIC, {"initial_controllers": "1@a:9093"}, "which is not id@host:port:directory-id"),
+        (DYNAMIC, {"initial_controllers": INITIAL.replace("1@", "7@")}, "names 7, 2, but this is node 1"),
+        (DYNAMIC, {"initial_controllers": INITIAL.replace("2@", "1@")}, "names node 1 twice"),
+        (DYNAMIC, {"initial_controllers": INITIAL.replace("B", "A")}, "two nodes one directory id"),
+        (STATIC, {"features": {"metadata.version": 29}}, "keeps metadata.version from 30 to 30"),
+        (STATIC, {"features": {"transaction.version": 2}}, "keeps transaction.version from 0 to 0"),
+        (STATIC, {"features": {"kraft.version": 1}}, "fixes the voters"),
+        (DYNAMIC, {"is_without_controllers": True, "features": {"kraft.version": 0}}, "needs controller.quorum.voters"),
+        (STATIC, {"release": "3.9"}, "this version keeps 4.3"),
+        (STATIC, {"cluster_id": " "}, "--cluster-id is empty"),
+        (STATIC + "cluster.id=other\n", {}, "they have to agree"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_written(text: str, options: dict[str, object], said: str) -> None:
+    disk = Disk()
+    with pytest.raises(ConfigError, match=said):
+        disk.format(text, **options)
+    assert read_meta_properties(disk.files, DATA) is None
+
+
+def test_a_formatted_directory_is_left_as_it_is() -> None:
+    disk = Disk()
+    disk.format(STATIC)
+    before = disk.files.read_bytes(DATA / "meta.properties")
+    with pytest.raises(ConfigError, match="is formatted already; --ignore-formatted"):
+        disk.format(STATIC)
+    disk.format(STATIC, is_formatted_ignored=True)
+    assert disk.files.read_bytes(DATA / "meta.properties") == before
+    with pytest.raises(TidelogError, match="belongs to cluster c1, this node is of c2"):
+        disk.format(STATIC, is_formatted_ignored=True, cluster_id="c2")
