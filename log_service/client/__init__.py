@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from log_service.client.admin.admin import Admin
     from log_service.client.admin.values import (
+        BrokerDescription,
         ClusterDescription,
         CompactionResult,
         ConfigChange,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "log_service.client.admin.admin": ("Admin",),
     "log_service.client.admin.values": (
+        "BrokerDescription",
         "ClusterDescription",
         "CompactionResult",
         "ConfigChange",
@@ -166,6 +168,7 @@ __all__ = [
     "BlockingConsumer",
     "BlockingDelivery",
     "BlockingProducer",
+    "BrokerDescription",
     "ClientMetrics",
     "ClusterDescription",
     "CommitCallback",

@@ -9,9 +9,9 @@ from operator import index
 from typing import Any
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
+from log_service.common.topic_names import MAX_TOPIC_NAME_LENGTH
 from log_service.common.types import TopicPartition
 
-MAX_TOPIC_LENGTH = 249
 MAX_OFFSET = 2**63 - 1
 ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
 
@@ -25,8 +25,8 @@ def topic_name(name: Any) -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"a topic's name is text, not {type(name).__name__}")
-    if not 0 < len(name) <= MAX_TOPIC_LENGTH:
-        text = f"a topic's name has 1 to {MAX_TOPIC_LENGTH} characters, not {len(name)}"
+    if not 0 < len(name) <= MAX_TOPIC_NAME_LENGTH:
+        text = f"a topic's name has 1 to {MAX_TOPIC_NAME_LENGTH} characters, not {len(name)}"
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     return name
 

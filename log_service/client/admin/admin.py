@@ -16,6 +16,7 @@ from log_service.client import arguments
 from log_service.client.admin import cluster, groups, maintenance, offsets
 from log_service.client.admin import topics as topics_and_configs
 from log_service.client.admin.values import (
+    BrokerDescription,
     ClusterDescription,
     CompactionResult,
     ConfigChange,
@@ -206,6 +207,10 @@ class Admin:
         return await cluster.describe_producers(self.cluster, partitions, self._limit(timeout_ms))
 
     # Quorum, features, brokers
+
+    async def describe_brokers(self, *, timeout_ms: int | None = None) -> tuple[BrokerDescription, ...]:
+        """Return all registered brokers, fenced ones too, by their ids (KIP-1073)."""
+        return await cluster.describe_brokers(self.cluster, self._limit(timeout_ms))
 
     async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
         """Return the leader of the metadata quorum and how far its voters and observers are (KIP-595)."""

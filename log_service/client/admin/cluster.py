@@ -11,6 +11,7 @@ from uuid import UUID
 from log_service import __version__
 from log_service.client.admin.fan_out import Collected, by_topic, gather
 from log_service.client.admin.values import (
+    BrokerDescription,
     ConfigResource,
     ElectionType,
     FeatureDescription,
@@ -38,6 +39,7 @@ from log_service.protocol.messages import describe_quorum as quorum
 from log_service.protocol.messages import list_partition_reassignments as reassignments
 from log_service.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from log_service.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from log_service.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from log_service.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from log_service.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
@@ -259,6 +261,21 @@ def _producer(state: producers.ProducerState) -> ProducerDescription:
 
 
 # Quorum, features, brokers
+
+
+async def describe_brokers(cluster: ClusterMetadata, timeout_ms: int) -> tuple[BrokerDescription, ...]:
+    """Return all registered brokers; see ``Admin.describe_brokers``."""
+
+    async def attempt() -> tuple[BrokerDescription, ...]:
+        request = DescribeClusterRequest(include_fenced_brokers=True)
+        response = await (await cluster.any_node()).request(request, DescribeClusterResponse)
+        raise_for(response.error_code, response.error_message, "describe the brokers")
+        return tuple(
+            BrokerDescription(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack, is_fenced=each.is_fenced)
+            for each in sorted(response.brokers, key=lambda each: each.broker_id)
+        )
+
+    return await cluster.retry(attempt, timeout_ms)
 
 
 async def describe_metadata_quorum(cluster: ClusterMetadata, timeout_ms: int) -> QuorumDescription:

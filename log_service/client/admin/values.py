@@ -81,6 +81,17 @@ class ClusterDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDescription:
+    """A registered broker. A fenced one is down or not ready: clients are not told of it, and its address may be empty."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSpec:
     """Which offset ``list_offsets`` is to find."""
 

@@ -24,6 +24,7 @@ class BlockingAdmin(Blocking[Admin]):
     list_topics = blocking(Admin.list_topics)
     describe_topics = blocking(Admin.describe_topics)
     describe_cluster = blocking(Admin.describe_cluster)
+    describe_brokers = blocking(Admin.describe_brokers)
     describe_configs = blocking(Admin.describe_configs)
     alter_configs = blocking(Admin.alter_configs)
     apply_compaction = blocking(Admin.apply_compaction)

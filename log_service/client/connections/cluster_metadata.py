@@ -3,18 +3,24 @@
 Decides where a request goes (bootstrap servers first, then the brokers that they named), when the view is too old, and how a call is tried
 again: after a retriable error the client refreshes its view and pauses, until the call's deadline. Knows nothing of records and groups.
 
+A question that any broker can answer goes to the one with the fewest requests in flight. One that does not respond soon is not waited for
+alone: the next one is asked, too. Connections to brokers that a response names no more are closed, so that what waits for them is tried
+elsewhere. Where no broker that is known can be reached, or none told anything for ``metadata_recovery_rebootstrap_trigger_ms``, the client
+begins again with the bootstrap servers (KIP-899, KIP-1102), unless ``metadata_recovery_strategy`` is none.
+
 Invariants: a task that asks for topics while a refresh is under way waits for it, and asks the cluster itself only where that refresh told
 too little. A refresh drops what is known only when the response contradicts it. Every call ends by its deadline, with the last error.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Protocol, TypeVar
 
 import trio
 
 from log_service.client.arguments import topic_name
-from log_service.client.connections.cluster_view import ClusterView, TopicView
+from log_service.client.connections.cluster_view import NO_LEADER, ClusterView, Node, TopicView
 from log_service.client.metrics import ClientMetrics
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
@@ -27,7 +33,7 @@ from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequ
 from log_service.protocol.schema import Message
 from log_service.rpc.connection import Endpoint, RpcConnection, RpcSettings, raise_for
 from log_service.rpc.pool import ConnectionPool
-from log_service.rpc.retry import Backoff, retry
+from log_service.rpc.retry import Backoff, first_success, retry
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
@@ -41,6 +47,23 @@ class LeaderIdAndEpoch(Protocol):
     leader_id: int
     leader_epoch: int
 
+
+class NodeEndpoint(Protocol):
+    """Where produce and fetch responses say that a leader is reached."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+SILENCE_MS = 1_000
+"""A broker whose response is late by so much may be dead: the cluster is asked whether others lead now."""
+REBOOTSTRAP = "rebootstrap"
+CONNECT_STAGGER_MS = 250
+"""After so long without a connection to one broker another is tried, too."""
+RESPONSE_STAGGER_MS = 1_000
+"""After so long without a response another broker is asked, too."""
 
 GROUP_KEY_TYPE = 0
 FIRST_VERSION_WITH_COORDINATOR_KEYS = 4
@@ -71,6 +94,7 @@ class ClusterMetadata:
         self._is_watching_all = False
         self._refreshing: trio.Event | None = None
         self._refreshed_ms = -config.metadata_max_age_ms
+        self._failing_since_ms: int | None = None
         self._coordinators: dict[str, int] = {}
 
     def __repr__(self) -> str:
@@ -92,37 +116,70 @@ class ClusterMetadata:
             metadata_age=(self.env.clock.monotonic_ms() - self._refreshed_ms) / 1_000 if self.view.nodes else -1.0,
         )
 
-    def learn_leader(self, topic_partition: TopicPartition, leader: LeaderIdAndEpoch | None) -> None:
-        """Take the leader that a produce or fetch response names beside its error (KIP-951); None names none."""
+    def learn_leader(
+        self, topic_partition: TopicPartition, leader: LeaderIdAndEpoch | None, endpoints: Iterable[NodeEndpoint] = ()
+    ) -> None:
+        """Take the leader that a produce or fetch response names beside its error, and where it is reached (KIP-951); None names none."""
         if leader is not None and leader.leader_id >= 0:
+            told = [endpoint for endpoint in endpoints if endpoint.node_id == leader.leader_id]
+            self.learn_nodes(told)
             self.view = self.view.with_leader(topic_partition, leader.leader_id, leader.leader_epoch)
+
+    def learn_nodes(self, endpoints: Iterable[NodeEndpoint]) -> None:
+        """Take where brokers are reached from a response that names them."""
+        nodes = (Node(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack) for each in endpoints)
+        self.view = self.view.with_nodes(nodes)
+
+    def has_other_leader(self, topic_partition: TopicPartition, node_id: int) -> bool:
+        """Whether the view names a leader of the partition that is not ``node_id``: what that one refused can go there at once."""
+        return self.view.leader_of(topic_partition) not in {NO_LEADER, node_id}
 
     # Nodes
 
     async def any_node(self) -> RpcConnection:
-        """Return a connection to any broker: an open one, else one that is known, else a bootstrap server, in random order.
+        """Return a connection to any broker: the open one with the fewest requests in flight, else whichever can be reached first.
 
         Raises:
             KafkaError: NETWORK_EXCEPTION, none can be reached; the text names the last one tried.
         """
+        connected = self._connected()
+        if connected:
+            return connected[0]
+        attempts = [partial(self.pool.connect, address) for address in self._addresses()]
+        return await first_success(attempts, stagger_ms=CONNECT_STAGGER_MS)
+
+    async def ask_any(self, request: Message, response_type: type[R]) -> R:
+        """Return the response of any broker; one that is slow to respond is not waited for alone. For requests that may be sent twice.
+
+        Raises:
+            KafkaError: NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
+        """
+
+        async def ask(find: Callable[[], Awaitable[RpcConnection]]) -> R:
+            return await (await find()).request(request, response_type)
+
+        first = self._connected()
+        finds: list[Callable[[], Awaitable[RpcConnection]]] = [partial(_given, connection) for connection in first]
+        asked = {connection.endpoint for connection in first}
+        finds += [partial(self.pool.connect, address) for address in self._addresses() if address not in asked]
+        stagger_ms = RESPONSE_STAGGER_MS if first else CONNECT_STAGGER_MS
+        return await first_success([partial(ask, find) for find in finds], stagger_ms=stagger_ms)
+
+    def _connected(self) -> list[RpcConnection]:
+        """Return the open connections to brokers, that with the fewest requests in flight first, equal ones in random order."""
         addresses = [Endpoint(host=node.host, port=node.port) for node in self.view.nodes.values()]
         connected = [connection for address in addresses if (connection := self.pool.connected(address)) is not None]
-        if connected:
-            return connected[self.env.rng.randrange(len(connected))]
-        addresses += [
-            address for host, port in self.config.bootstrap_servers if (address := Endpoint(host=host, port=port)) not in addresses
-        ]
-        known_count = len(self.view.nodes)
-        order = self.env.rng.sample(range(known_count), known_count)
-        order += [known_count + index for index in self.env.rng.sample(range(len(addresses) - known_count), len(addresses) - known_count)]
-        last_error: KafkaError | None = None
-        for index in order:
-            try:
-                return await self.pool.connect(addresses[index])
-            except KafkaError as error:
-                last_error = error
-        assert last_error is not None
-        raise last_error
+        shuffled = self.env.rng.sample(connected, len(connected)) if len(connected) > 1 else connected
+        return sorted(shuffled, key=lambda connection: connection.in_flight_count)
+
+    def _addresses(self) -> list[Endpoint]:
+        """Return whom to try: known brokers, then bootstrap servers; each kind in random order, those that failed last at its end."""
+        known = [Endpoint(host=node.host, port=node.port) for node in self.view.nodes.values()]
+        servers: list[Endpoint] = []
+        if not known or self.config.metadata_recovery_strategy == REBOOTSTRAP:
+            addresses = (Endpoint(host=host, port=port) for host, port in self.config.bootstrap_servers)
+            servers = [address for address in addresses if address not in known]
+        return [address for kind in (known, servers) for address in sorted(self.env.rng.sample(kind, len(kind)), key=self.pool.is_failing)]
 
     async def node(self, node_id: int, purpose: str = "") -> RpcConnection:
         """Return the connection to a broker.
@@ -168,8 +225,6 @@ class ClusterMetadata:
         if node_id is None or node_id not in self.view.nodes:
             node_id = await self._find_coordinator(group_id)
             self._quiet.info(("coordinator", group_id), "group %s: its coordinator is broker %d", group_id, node_id)
-            if node_id not in self.view.nodes:
-                await self.refresh()
             self._coordinators[group_id] = node_id
         return await self.node(node_id, purpose)
 
@@ -178,15 +233,18 @@ class ClusterMetadata:
         self._coordinators.pop(group_id, None)
 
     async def _find_coordinator(self, group_id: str) -> int:
+        """Ask any broker who coordinates a group; its response says where that one is reached, too."""
         connection = await self.any_node()
         if connection.version_of(ApiKey.FIND_COORDINATOR) >= FIRST_VERSION_WITH_COORDINATOR_KEYS:
             request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
         else:
             request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, key=group_id)
         response = await connection.request(request, FindCoordinatorResponse)
-        result = response.coordinators[0] if response.coordinators else response
-        raise_for(result.error_code, result.error_message, f"coordinator of group {group_id!r}")
-        return result.node_id
+        found = response.coordinators[0] if response.coordinators else response
+        raise_for(found.error_code, found.error_message, f"coordinator of group {group_id!r}")
+        if found.node_id not in self.view.nodes:
+            self.view = self.view.with_nodes([Node(node_id=found.node_id, host=found.host, port=found.port)])
+        return found.node_id
 
     # Topics
 
@@ -248,8 +306,8 @@ class ClusterMetadata:
         if topics is not None:
             topics = tuple(topics)
             self.watch(topics)
-            if self._refreshing is not None:
-                before = self.view.version
+            before = self.view.version
+            while self._refreshing is not None:
                 await self._refreshing.wait()
                 if self.view.version > before and self._topics.keys() <= {*self.view.topics, *self.view.errors} and not is_creating:
                     return self.view
@@ -288,13 +346,41 @@ class ClusterMetadata:
             topics=None if topics is None else [MetadataRequestTopic(name=name) for name in sorted(topics)],
             allow_auto_topic_creation=is_creating,
         )
-        response = await (await self.any_node()).request(request, MetadataResponse)
-        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+        try:
+            response = await self._ask_for_metadata(request)
+        except KafkaError:
+            self._note_silence()
+            raise
+        before, self.view = self.view, self.view.updated(response, is_full=topics is None)
+        self._failing_since_ms = None
+        self._refreshed_ms = self.env.clock.monotonic_ms()
+        self._forget_gone(before)
+
+    async def _ask_for_metadata(self, request: MetadataRequest) -> MetadataResponse:
+        response = await self.ask_any(request, MetadataResponse)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self.config.metadata_recovery_strategy == REBOOTSTRAP:
             self.view = self.view.without_nodes()
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the broker asks to begin again with the bootstrap servers (KIP-1102)")
         raise_for(response.error_code, "", "Metadata")
-        self.view = self.view.updated(response, is_full=topics is None)
-        self._refreshed_ms = self.env.clock.monotonic_ms()
+        return response
+
+    def _forget_gone(self, before: ClusterView) -> None:
+        """Close the connections to brokers that are not in the cluster any more; what waits for them is tried elsewhere."""
+        kept = {(node.host, node.port) for node in self.view.nodes.values()}
+        for node in before.nodes.values():
+            if (node.host, node.port) not in kept:
+                self.pool.forget_address(node.host, node.port)
+
+    def _note_silence(self) -> None:
+        """Begin again with the bootstrap servers where no broker has told anything for too long (KIP-1102)."""
+        now_ms = self.env.clock.monotonic_ms()
+        if self._failing_since_ms is None:
+            self._failing_since_ms = now_ms
+        is_late = now_ms - self._failing_since_ms >= self.config.metadata_recovery_rebootstrap_trigger_ms
+        if is_late and self.config.metadata_recovery_strategy == REBOOTSTRAP and self.view.nodes:
+            self._quiet.warning("rebootstrap", "no broker told anything for a long time: beginning again with the bootstrap servers")
+            before, self.view = self.view, self.view.without_nodes()
+            self._forget_gone(before)
 
     # Trying again
 
@@ -339,6 +425,10 @@ class ClusterMetadata:
                 raise KafkaError(code, f"{topic_partition}: {code.name}")
             grouped.setdefault(leader, []).append(topic_partition)
         return grouped
+
+
+async def _given(connection: RpcConnection) -> RpcConnection:
+    return connection
 
 
 def _may_succeed_later(error: KafkaError) -> bool:

@@ -133,8 +133,18 @@ class ClusterView:
         """Return the view without any broker: the bootstrap servers are asked for them anew."""
         return replace(self, version=self.version + 1, nodes=MappingProxyType({}), controller_id=NO_LEADER)
 
+    def with_nodes(self, nodes: Iterable[Node]) -> "ClusterView":
+        """Return the view with brokers that a response named beside the ones that are known."""
+        told = {node.node_id: node for node in nodes}
+        if all(self.nodes.get(node_id) == node for node_id, node in told.items()):
+            return self
+        return replace(self, nodes=MappingProxyType({**self.nodes, **told}), version=self.version + 1)
+
     def with_leader(self, topic_partition: TopicPartition, leader: int, leader_epoch: int) -> "ClusterView":
-        """Return the view with a leader that a produce or fetch response named (KIP-951); an older epoch changes nothing."""
+        """Return the view with a leader that a produce or fetch response named (KIP-951).
+
+        An older epoch, or a broker of which no address is known, changes nothing.
+        """
         topic, partition = self.topics.get(topic_partition.topic), self.partition(topic_partition)
         if topic is None or partition is None or leader_epoch <= partition.leader_epoch or leader not in self.nodes:
             return self

@@ -85,11 +85,15 @@ class FetchExchange:
                 session.reset()
             raise
         raise_for(response.error_code, None, f"fetch from broker {node_id}")
-        return {
+        results = {
             TopicPartition(topic.topic or names.get(TopicId(topic.topic_id), ""), result.partition_index): result
             for topic in response.responses
             for result in topic.partitions
         }
+        for topic_partition, result in results.items():
+            if result.error_code:
+                self._cluster.learn_leader(topic_partition, result.current_leader, response.node_endpoints)
+        return results
 
     async def _request(
         self, connection: RpcConnection, session: FetchSession | None, wanted: dict[TopicPartition, Asked], max_version: int | None

@@ -5,17 +5,19 @@ errors of a response mean. ``positions`` finds where to begin; the consumer deci
 
 Invariants: buffered bytes stay below ``queued_max_bytes`` plus one response per leader. Records come out in the order of offsets, each
 once, none from before the position, none of a partition that is paused or was given up. The response to a fetch that was sent before a
-seek is dropped. A partition with an error is fetched again after a pause, and where the application has to hear of the error, not before.
+seek is dropped. A partition with an error is fetched again after a pause, and where the application has to hear of the error, not before; a
+partition whose new leader is known by then is fetched there at once (KIP-951).
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import trio
 
-from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.connections.cluster_metadata import SILENCE_MS, ClusterMetadata
 from log_service.client.consumer.aborted import AbortedFilter
 from log_service.client.consumer.fetch_exchange import FetchExchange
 from log_service.client.consumer.record_reader import RecordReader
@@ -86,12 +88,13 @@ class Fetcher:
         self._quiet = QuietLogger(logger, meter.now_ms)
         self._exchange = FetchExchange(cluster, config, meter)
         self._fetched: deque[_Fetched] = deque()
-        self._busy_nodes: set[int] = set()
+        self._busy_nodes: dict[int, int] = {}  # by node, since when it owes a response
         self._wakeup = trio.Event()
         self._untold: deque[tuple[PartitionState | None, KafkaError]] = deque()
         self._buffered_bytes = 0
         self._is_refreshing = False
         self._refresh_attempt = 0
+        self._refreshed_ms = -cluster.config.retry_backoff_max_ms
 
     def __repr__(self) -> str:
         return f"<Fetcher buffered={self._buffered_bytes} busy={sorted(self._busy_nodes)}>"
@@ -153,10 +156,22 @@ class Fetcher:
         async with trio.open_nursery() as self._nursery:
             while True:
                 for node_id, states in self._fetchable().items():
-                    self._busy_nodes.add(node_id)
+                    self._busy_nodes[node_id] = self._meter.now_ms()
                     self._nursery.start_soon(self._fetch, node_id, states)
-                await self._wakeup.wait()
+                with trio.move_on_after(self._doubt_silent_nodes() / 1_000):
+                    await self._wakeup.wait()
                 self._wakeup = trio.Event()
+
+    def _doubt_silent_nodes(self) -> float:
+        """Ask for metadata where a node owes a response for too long, and return in how many milliseconds to look again."""
+        if not self._busy_nodes:
+            return inf
+        now_ms, patience_ms = self._meter.now_ms(), self._config.fetch_max_wait_ms + SILENCE_MS
+        for node_id, since_ms in self._busy_nodes.items():
+            if now_ms - since_ms >= patience_ms:
+                self._busy_nodes[node_id] = now_ms
+                self._request_refresh()
+        return min(self._busy_nodes.values()) + patience_ms - now_ms
 
     # Handing out
 
@@ -240,21 +255,30 @@ class Fetcher:
             responses = await self._exchange.ask(node_id, states)
         except KafkaError as error:
             self._note_request_error(error)
+            for state in states:
+                state.preferred_replica = UNKNOWN  # the leader may be there
+            self._release(states)
+            states = []
             await trio.sleep(self._cluster.backoff_ms(self._refresh_attempt) / 1_000)
         else:
             for state, version in versions:
                 response = responses.get(state.topic_partition)
                 if response is not None and state.version == version and self._is_current(state):
-                    self._accept(state, response)
+                    self._accept(state, response, node_id)
         finally:
-            for state in states:
-                state.is_in_flight = False
-            self._busy_nodes.discard(node_id)
+            self._release(states)
+            del self._busy_nodes[node_id]
             self.wake()
+
+    def _release(self, states: list[PartitionState]) -> None:
+        """Let partitions be fetched again: from another broker at once, from this one after its pause."""
+        for state in states:
+            state.is_in_flight = False
+        self.wake()
 
     # Responses
 
-    def _accept(self, state: PartitionState, response: PartitionData) -> None:
+    def _accept(self, state: PartitionState, response: PartitionData, node_id: int) -> None:
         code = ErrorCode.of(response.error_code)
         if response.preferred_read_replica >= 0:
             state.preferred_replica = response.preferred_read_replica
@@ -267,7 +291,8 @@ class Fetcher:
             self.wake()
             return
         if code is not ErrorCode.NONE:
-            self._cluster.learn_leader(state.topic_partition, response.current_leader)
+            if code in STALE_VIEW and self._cluster.has_other_leader(state.topic_partition, node_id):
+                return  # fetched there at once
             where = f"fetch of {state.topic_partition} at offset {state.fetch_offset}"
             self._note_error(state, KafkaError(code, f"{where}: {code.name}"))
             return
@@ -377,12 +402,14 @@ class Fetcher:
             self._nursery.start_soon(self._refresh)
 
     async def _refresh(self) -> None:
-        """Refresh the view after a growing pause; what could not be fetched is tried again then."""
-        await trio.sleep(self._cluster.backoff_ms(self._refresh_attempt) / 1_000)
+        """Refresh the view, with growing pauses between one time and the next; what could not be fetched is tried again then."""
+        pause_ms = self._refreshed_ms + self._cluster.backoff_ms(self._refresh_attempt) - self._meter.now_ms()
+        await trio.sleep(max(pause_ms, 0) / 1_000)
         self._refresh_attempt += 1
         try:
             await self._cluster.refresh()
         except KafkaError as error:
             self._quiet.info("refresh", "refreshing metadata: %s", error)
+        self._refreshed_ms = self._meter.now_ms()
         self._is_refreshing = False
         self.wake()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import trio
 
 from log_service.client.admin.groups import MOVED
-from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.connections.cluster_metadata import SILENCE_MS, ClusterMetadata
 from log_service.client.connections.cluster_view import ClusterView
 from log_service.client.consumer.assignors import ASSIGNORS, NO_RACKS, Member, Racks
 from log_service.client.group_protocol import (
@@ -48,6 +48,8 @@ REJOIN_AS_NEW = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERA
 AT_ONCE = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS})
 """Refusals after which the next join goes out without a pause, ``MAX_AT_ONCE`` times."""
 MAX_AT_ONCE = 3
+BEATS_PER_SESSION = 3
+"""A heartbeat without a response for that part of the session may be lost on a coordinator that hangs: there is time to find another."""
 Subscribing = Callable[[str], bytes]
 """Returns the subscription's bytes for an assignor."""
 
@@ -359,7 +361,12 @@ class Membership:
             member_id=self.member_id,
             group_instance_id=self._config.group_instance_id,
         )
-        response = await connection.request(request, HeartbeatResponse)
+        patience_ms = max(self._config.session_timeout_ms // BEATS_PER_SESSION, SILENCE_MS)
+        with trio.move_on_after(patience_ms / 1_000) as waiting:
+            response = await connection.request(request, HeartbeatResponse)
+        if waiting.cancelled_caught:
+            text = f"the coordinator of group {self._group_id!r} did not respond within {patience_ms} ms"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
         self._meter.note_heartbeat(started_ms)
         raise_for(response.error_code, None, f"heartbeat to group {self._group_id!r}")
 

@@ -5,7 +5,9 @@ the batch, sends it again, splits it, numbers it anew, or gives it up. ``sequenc
 
 Invariants: requests to one node leave in the order in which they were drained, at most ``max_in_flight_requests_per_connection`` of them
 without a response. No numbered batch leaves before one of its partition that has to be sent again. Every batch is settled, by its delivery
-timeout at the latest. There is one refresh of metadata and one request for a producer id at a time.
+timeout at the latest. There is one refresh of metadata and one request for a producer id at a time. A node that has not responded for a
+while is no reason to send again, only to ask the cluster who leads now. Numbered batches of a partition are in flight to one node at a
+time: a new leader gets first what the old one has not responded to, because it remembers no more than the last few batches of a producer.
 """
 
 import logging
@@ -13,7 +15,8 @@ from collections.abc import Callable
 
 import trio
 
-from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.connections.cluster_metadata import SILENCE_MS, ClusterMetadata
+from log_service.client.connections.cluster_view import NO_LEADER
 from log_service.client.metrics import ProducerMeter
 from log_service.client.producer.accumulator import NEVER_MS, Accumulator
 from log_service.client.producer.delivery import NO_OFFSET, ProducerBatch
@@ -79,6 +82,9 @@ class Sender:
         self._sequences = sequences
         self._in_flight: dict[int, int] = {}
         self._turns: dict[int, _Turn] = {}
+        self._silent_since_ms: dict[int, int] = {}  # nodes that owe a response
+        self._requests: dict[_Turn, tuple[int, list[ProducerBatch]]] = {}  # what is in flight, and to which node
+        self._seen_view = cluster.view
         self._asleep_until_ms = NEVER_MS
         self._expires_ms = NEVER_MS
         self._wakeup = trio.Event()
@@ -129,21 +135,45 @@ class Sender:
         now_ms = self._now_ms()
         if now_ms >= self._expires_ms:
             self._expire(now_ms)
+        if self._cluster.view is not self._seen_view:
+            self._seen_view = self._cluster.view
+            self._withdraw(now_ms)
         while True:
             drained = self._accumulator.drain(now_ms, self._cluster.view.leader_of, self._has_capacity)
             for node_id, batches in drained.requests.items():
                 self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+                self._silent_since_ms.setdefault(node_id, now_ms)
                 for batch in batches:
                     self._accumulator.seal(batch)
                     self._meter.note_sent(batch.topic_partition.topic, batch.size_bytes, now_ms - batch.created_ms)
                 turn = _Turn(self._turns.get(node_id))
                 self._turns[node_id] = turn
+                self._requests[turn] = node_id, batches
                 nursery.start_soon(self._send, node_id, batches, turn)
             if not drained.requests:
                 break
+        doubtful_ms = self._doubt_silent_nodes(now_ms)
         self._look_ahead(nursery, drained.leaderless)
         self._expires_ms = drained.expires_ms
-        return min(drained.ready_ms, drained.expires_ms)
+        return min(drained.ready_ms, drained.expires_ms, doubtful_ms)
+
+    def _withdraw(self, now_ms: int) -> None:
+        """Take numbered batches back from nodes that lead their partitions no more: what those nodes still say of them does not count."""
+        for node_id, batches in self._requests.values():
+            for batch in batches.copy():
+                leader_id = self._seen_view.leader_of(batch.topic_partition)
+                if batch.has_sequence and not batch.is_settled and leader_id not in {NO_LEADER, node_id}:
+                    batches.remove(batch)
+                    self._meter.note_retry(batch.topic_partition.topic, batch.record_count)
+                    self._accumulator.retry(batch, now_ms)
+
+    def _doubt_silent_nodes(self, now_ms: int) -> int:
+        """Ask for metadata where a node owes a response for too long, and return when to look again."""
+        for node_id, since_ms in self._silent_since_ms.items():
+            if now_ms - since_ms >= SILENCE_MS:
+                self._silent_since_ms[node_id] = now_ms
+                self._is_refresh_needed = True
+        return min(self._silent_since_ms.values(), default=NEVER_MS - SILENCE_MS) + SILENCE_MS
 
     def give_up(self, error: KafkaError, *, is_in_flight_included: bool = False) -> None:
         """Fail everything that waits; at the very end also what is in flight, whose outcome will not be heard."""
@@ -169,16 +199,20 @@ class Sender:
         except KafkaError as error:
             failure = error
         await turn.may_settle()
+        del self._requests[turn]
         self._in_flight[node_id] -= 1
+        if self._in_flight[node_id]:
+            self._silent_since_ms[node_id] = self._now_ms()
+        else:
+            del self._silent_since_ms[node_id]
         for batch in batches:
             response = responses.get(batch.topic_partition)
             if failure is not None:
-                self._apply(batch, failure.code, str(failure), None)
+                self._apply(batch, failure.code, str(failure), None, node_id)
             elif response is None:
-                self._apply(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not name the partition", None)
+                self._apply(batch, ErrorCode.UNKNOWN_SERVER_ERROR, "the response does not name the partition", None, node_id)
             else:
-                self._cluster.learn_leader(batch.topic_partition, response.current_leader)
-                self._apply(batch, ErrorCode.of(response.error_code), _reason(response), response)
+                self._apply(batch, ErrorCode.of(response.error_code), _reason(response), response, node_id)
         turn.is_settled.set()
         self._tell_settled()
         self._wakeup.set()
@@ -200,11 +234,15 @@ class Sender:
         started_ms = self._now_ms()
         response = await connection.request(request, ProduceResponse, max_version=max_version)
         self._meter.note_request(started_ms, sum(batch.record_count for batch in batches), response.throttle_time_ms)
-        return {
+        results = {
             TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.index): partition
             for topic in response.responses
             for partition in topic.partition_responses
         }
+        for topic_partition, result in results.items():
+            if result.error_code:
+                self._cluster.learn_leader(topic_partition, result.current_leader, response.node_endpoints)
+        return results
 
     def _hold_back(self, batches: list[ProducerBatch]) -> None:
         """Put back what would overtake: to connect took time, and an earlier batch has failed meanwhile.
@@ -238,7 +276,7 @@ class Sender:
 
     # Responses
 
-    def _apply(self, batch: ProducerBatch, code: ErrorCode, reason: str, response: PartitionProduceResponse | None) -> None:
+    def _apply(self, batch: ProducerBatch, code: ErrorCode, reason: str, response: PartitionProduceResponse | None, node_id: int) -> None:
         if batch.is_settled:
             return  # given up meanwhile
         accumulator = self._accumulator
@@ -253,7 +291,8 @@ class Sender:
             offset = response.base_offset if response is not None and code is ErrorCode.NONE else NO_OFFSET
             batch.complete(offset, -1 if response is None else response.log_append_time_ms)
             return
-        if code in MOVED:
+        is_leader_known = code in MOVED and self._cluster.has_other_leader(batch.topic_partition, node_id)
+        if code in MOVED and not is_leader_known:
             self._is_refresh_needed = True
         error = KafkaError(code, f"{batch.topic_partition}: {reason}")
         if verdict is Verdict.FAIL or is_late:
@@ -267,7 +306,8 @@ class Sender:
         batch.last_error = error
         self._meter.note_retry(batch.topic_partition.topic, batch.record_count)
         self._quiet.info(("retry", code), "a batch is sent again: %s", error)
-        accumulator.retry(batch, int(now_ms + self._cluster.backoff_ms(batch.attempt_count - 1)))
+        pause_ms = 0 if is_leader_known else int(self._cluster.backoff_ms(batch.attempt_count - 1))
+        accumulator.retry(batch, now_ms + pause_ms)
         if verdict in {Verdict.NUMBER_ANEW, Verdict.NEW_IDENTITY}:
             self._number_anew(batch, is_identity_lost=verdict is Verdict.NEW_IDENTITY)
 
@@ -328,9 +368,8 @@ class Sender:
         self._wakeup.set()
 
     async def _new_identity(self) -> ProducerIdentity:
-        connection = await self._cluster.any_node()
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-        response = await connection.request(request, InitProducerIdResponse)
+        response = await self._cluster.ask_any(request, InitProducerIdResponse)
         raise_for(response.error_code, "", "InitProducerId")
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 

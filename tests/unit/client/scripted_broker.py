@@ -1,7 +1,8 @@
 """A broker that does what a test tells it: over the memory network, with our codec, one log per partition.
 
 It knows ApiVersions, Metadata, InitProducerId, Produce and ListOffsets, and keeps the sequences of idempotent producers as a broker does. A
-test may respond to a produce with an error (before or after the append), hold responses back, or drop the connection.
+test may respond to a produce with an error (before or after the append), hold responses back, or drop the connection. ``clustered`` makes
+several into one cluster: they have the same logs, and each takes produces only for what it leads.
 """
 
 import contextlib
@@ -26,12 +27,20 @@ from log_service.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from log_service.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from log_service.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from log_service.records.batch import BatchHeader, iterate_records, parse_header
 from tests.sim.world import World
 
 TOPIC_ID = UUID(int=77)
 HOST, PORT = "broker", 9092
+REMEMBERED_BATCHES = 5
+"""How many batches of a producer a broker tells from new ones."""
 
 
 @dataclass
@@ -52,9 +61,23 @@ class ScriptedBroker:
     DROP = "drop the connection"
     IGNORE = "never respond"
 
-    def __init__(self, world: World, *, partition_count: int = 1, max_batch_bytes: int = 1 << 20, features: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        partition_count: int = 1,
+        max_batch_bytes: int = 1 << 20,
+        features: tuple[str, ...] = (),
+        node_id: int = 1,
+        host: str = HOST,
+    ) -> None:
         self.world = world
-        self.network = world.network.host(HOST)
+        self.node_id = node_id
+        self.host = host
+        self.network = world.network.host(host)
+        self.brokers = [self]
+        self.leader_epochs = [0] * partition_count
+        self.is_leader_told = True
         self.rack: str | None = None
         self.down_s = 0.0
         self.partition_count = partition_count
@@ -84,12 +107,13 @@ class ScriptedBroker:
         """Add partitions."""
         self.logs += [Written() for _ in range(partition_count - self.partition_count)]
         self.leaders += [1] * (partition_count - self.partition_count)
+        self.leader_epochs += [0] * (partition_count - self.partition_count)
         self.partition_count = partition_count
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         async with trio.open_nursery() as nursery:
             while True:
-                listener = await self.network.listen(HOST, PORT)
+                listener = await self.network.listen(self.host, PORT)
                 task_status.started()
                 task_status = trio.TASK_STATUS_IGNORED
                 with contextlib.suppress(OSError):
@@ -100,7 +124,7 @@ class ScriptedBroker:
     def go_down(self, seconds: float) -> None:
         """Break every connection and refuse new ones for so long."""
         self.down_s = seconds
-        self.world.network.crash_host(HOST)
+        self.world.network.crash_host(self.host)
 
     def count(self, key: ApiKey) -> int:
         return sum(1 for each, _ in self.requests if each is key)
@@ -167,7 +191,7 @@ class ScriptedBroker:
     async def _metadata(self, request: Any) -> MetadataResponse:
         names = ["t"] if request.topics is None else [topic.name for topic in request.topics]
         return MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=1, host=HOST, port=PORT, rack=self.rack)],
+            brokers=[MetadataResponseBroker(node_id=each.node_id, host=each.host, port=PORT, rack=each.rack) for each in self.brokers],
             cluster_id="scripted",
             controller_id=1,
             topics=[self._metadata_topic(name) for name in names],
@@ -177,7 +201,9 @@ class ScriptedBroker:
         if name != "t":
             return MetadataResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partitions = [
-            MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=0, replica_nodes=[1], isr_nodes=[1])
+            MetadataResponsePartition(
+                partition_index=index, leader_id=leader, leader_epoch=self.leader_epochs[index], replica_nodes=[1], isr_nodes=[1]
+            )
             for index, leader in enumerate(self.leaders)
         ]
         return MetadataResponseTopic(name="t", topic_id=self.topic_id, partitions=partitions)
@@ -199,10 +225,19 @@ class ScriptedBroker:
         ]
         if action == self.APPEND_AND_DROP:
             return ConnectionResetError("scripted")
-        if action == self.IGNORE or request.acks == 0:
+        if request.acks == 0:
             return None
+        if action == self.IGNORE:
+            await trio.sleep_forever()  # nor to what comes behind it on the connection: responses come in order
         topic_id = self.old_topic_id if self.is_id_old_in_responses else request.topic_data[0].topic_id
-        return ProduceResponse(responses=[TopicProduceResponse(name="t", topic_id=topic_id, partition_responses=responses)])
+        topics = [TopicProduceResponse(name="t", topic_id=topic_id, partition_responses=responses)]
+        return ProduceResponse(responses=topics, node_endpoints=self._endpoints(responses))
+
+    def _endpoints(self, responses: list[PartitionProduceResponse]) -> list[NodeEndpoint]:
+        named = {each.current_leader.leader_id for each in responses if each.current_leader is not None}
+        return [
+            NodeEndpoint(node_id=each.node_id, host=each.host, port=PORT, rack=each.rack) for each in self.brokers if each.node_id in named
+        ]
 
     def _action(self, topic_id: UUID, action: ErrorCode | str) -> ErrorCode | str:
         is_known = topic_id in {self.topic_id, UUID(int=0)} or self.is_id_old_in_responses
@@ -211,6 +246,11 @@ class ScriptedBroker:
     def _produce_one(self, index: int, records: memoryview, action: ErrorCode | str) -> PartitionProduceResponse:
         if isinstance(action, ErrorCode):
             return PartitionProduceResponse(index=index, error_code=action)
+        if len(self.brokers) > 1 and self.leaders[index] != self.node_id:
+            leader = (
+                LeaderIdAndEpoch(leader_id=self.leaders[index], leader_epoch=self.leader_epochs[index]) if self.is_leader_told else None
+            )
+            return PartitionProduceResponse(index=index, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=leader)
         if len(records) > self.max_batch_bytes:
             return PartitionProduceResponse(index=index, error_code=ErrorCode.MESSAGE_TOO_LARGE)
         log, header = self.logs[index], parse_header(records)
@@ -227,4 +267,21 @@ class ScriptedBroker:
         log.headers.append(header)
         log.next_sequence[producer] = header.base_sequence + header.record_count
         log.offsets[*producer, header.base_sequence] = base_offset
+        if len(log.offsets) > REMEMBERED_BATCHES:
+            del log.offsets[next(iter(log.offsets))]
         return PartitionProduceResponse(index=index, base_offset=base_offset)
+
+
+def clustered(*brokers: ScriptedBroker) -> None:
+    """Make brokers into one cluster: they share logs, leaders and what is known of producers."""
+    first = brokers[0]
+    for each in brokers:
+        each.brokers, each.logs = list(brokers), first.logs
+        each.leaders, each.leader_epochs = first.leaders, first.leader_epochs
+
+
+def elect(brokers: list[ScriptedBroker], leader: int, partition: int = 0) -> None:
+    """Have another broker lead a partition, in a new epoch; all brokers know."""
+    first = brokers[0]
+    first.leaders[partition] = leader
+    first.leader_epochs[partition] += 1

@@ -80,10 +80,12 @@ class Group:
         await trio.lowlevel.checkpoint()
         return SyncGroupResponse(protocol_type="consumer", protocol_name=request.protocol_name, assignment=encode_assignment(self.assigned))
 
-    async def _beat(self, request: Any, version: int) -> HeartbeatResponse | None:
+    async def _beat(self, request: Any, version: int) -> HeartbeatResponse:
         await trio.lowlevel.checkpoint()
         code = self.beats.popleft() if self.beats else ErrorCode.NONE
-        return None if code is None else HeartbeatResponse(error_code=code)
+        if code is None:
+            await trio.sleep_forever()  # nothing behind it on the connection is answered either
+        return HeartbeatResponse(error_code=code)
 
     async def _leave(self, request: Any, version: int) -> LeaveGroupResponse:
         await trio.lowlevel.checkpoint()

@@ -146,18 +146,19 @@ def test_a_member_whose_name_another_one_has_taken_never_joins_again() -> None:
     tell(story, group_instance_id="i")
 
 
-def test_a_coordinator_that_says_nothing_any_more_is_looked_for_again() -> None:
+@pytest.mark.parametrize("settings", [{"request_timeout_ms": 5_000}, {"session_timeout_ms": 45_000}], ids=["by request", "by session"])
+def test_a_coordinator_that_says_nothing_any_more_is_looked_for_again(settings: dict[str, int]) -> None:
     """A broker that hangs takes connections all the same, and another one coordinates the group by then."""
 
     async def story(group: Group, consumer: Consumer) -> None:
         await poll_until(consumer, lambda: bool(consumer.assignment))
         before_count = group.find_count
         group.beats.append(None)
-        await poll_for(consumer, 20)
+        await poll_for(consumer, 25)
         assert group.find_count > before_count
         assert len(group.joins) == 1
 
-    tell(story, request_timeout_ms=5_000, enable_auto_commit=False)
+    tell(story, enable_auto_commit=False, **settings)
 
 
 def test_a_commit_ends_by_its_deadline_also_behind_one_that_no_task_waits_for() -> None:
