@@ -1,10 +1,14 @@
-"""``tidelog cluster``: brokers, what they speak, the metadata quorum, features, log directories, leaders and reassignments."""
+"""``tidelog cluster``: brokers, what they speak, the metadata quorum, features, log directories, leaders and reassignments.
+
+How the cluster is and where replicas go are commands of ``cluster_status``, ``cluster_moves`` and ``cluster_roll``.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from log_service.cli import cluster_moves, cluster_roll, cluster_status, cluster_voters
 from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
 from log_service.cli.output import (
@@ -19,8 +23,11 @@ from log_service.cli.output import (
     sized,
     tell,
 )
+from log_service.cli.plan_view import told_refusals
 from log_service.client.admin.values import ElectionType, FeatureUpdate, ItemsFailed, LogDirDescription, QuorumReplica, UpgradeType
 from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.reading import read_state
+from log_service.cluster_plans.leaving import refuse_to_forget, what_is_on
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 
@@ -29,7 +36,22 @@ broker_option = click.option("--broker", "node_id", type=click.IntRange(min=0), 
 
 @click.group()
 def cluster() -> None:
-    """Show the cluster: brokers, APIs, quorum, features, log directories."""
+    """See how the cluster is, plan where replicas go, and do it."""
+
+
+for _command in (
+    cluster_status.status,
+    cluster_moves.add,
+    cluster_moves.remove,
+    cluster_moves.rebalance,
+    cluster_roll.roll,
+    cluster_moves.drain,
+    cluster_moves.cluster_topics,
+    cluster_moves.watch,
+    cluster_moves.cancel,
+    cluster_voters.voters,
+):
+    cluster.add_command(_command)
 
 
 @cluster.command(short_help="Show the cluster's id and brokers.")
@@ -131,6 +153,8 @@ def require_broker(admin: BlockingAdmin, node_id: int | None) -> None:
 @bootstrap_option
 def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
     """Show who leads the metadata quorum, and how far its voters and observers are."""
+    from log_service.storage.partition_metadata import format_uuid  # noqa: PLC0415 - the other commands show no ids of directories
+
     with open_admin(bootstrap_servers) as admin:
         found = admin.describe_metadata_quorum()
     replicas: list[tuple[str, QuorumReplica]] = [
@@ -138,13 +162,14 @@ def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
     ]
     replicas += [("observer", each) for each in found.observers]
     end = max((each.log_end_offset for _, each in replicas), default=found.high_watermark)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "node_id": each.node_id,
             "role": role,
             "log_end_offset": each.log_end_offset,
             "lag": end - each.log_end_offset,
             "last_caught_up_ms": each.last_caught_up_ms,
+            "directory_id": format_uuid(each.directory_id),
             "endpoints": dict(found.endpoints.get(each.node_id, {})),
         }
         for role, each in replicas
@@ -154,7 +179,9 @@ def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
         print_json(told | {"replicas": rows})
         return
     click.echo(f"leader {found.leader_id}  epoch {found.leader_epoch}  high watermark {found.high_watermark}")
-    print_rows(rows, ["node_id", "role", "log_end_offset", "lag"], as_json=False)
+    for row in rows:
+        row["listeners"] = ", ".join(f"{name}://{address}" for name, address in row["endpoints"].items())
+    print_rows(rows, ["node_id", "role", "log_end_offset", "lag", "directory_id", "listeners"], as_json=False)
 
 
 @cluster.command("log-dirs", short_help="Show log directories and what is in them.")
@@ -315,9 +342,15 @@ def brokers_of(text: str) -> list[int]:
 @json_option
 @bootstrap_option
 def unregister(*, node_id: int, yes: bool, as_json: bool, bootstrap_servers: str) -> None:
-    """Have the cluster forget broker NODE_ID, which must be gone for good."""
-    if not yes:
-        confirm(f"Forget broker {node_id}?", "nothing was forgotten")
-    with open_admin(bootstrap_servers) as admin:
+    """Have the cluster forget broker NODE_ID, which must be gone for good.
+
+    A broker that serves is not forgotten: `tidelog cluster remove` empties it first.
+    """
+    with open_admin(bootstrap_servers) as admin, told_refusals():
+        layout = read_state(admin).layout
+        refuse_to_forget(layout, node_id)
+        if not yes:
+            question = f"Broker {node_id} is down. It has {what_is_on(layout, node_id)}. Forget it?"
+            confirm(question, "nothing was forgotten")
         admin.unregister_broker(node_id)
     tell(f"broker {node_id} is forgotten", {"node_id": node_id}, as_json=as_json)

@@ -50,14 +50,14 @@ def accepts_at_once(servers: Sequence[tuple[str, int]]) -> bool:
     return False
 
 
-def speaks_kafka(connection: socket.socket) -> bool:
+def speaks_kafka(connection: socket.socket, seconds: float) -> bool:
     """Whether the other side responds to a client's first request, ApiVersions of version 0.
 
     Raises:
-        TimeoutError: the other side says nothing for ``RESPONSE_SECONDS``.
+        TimeoutError: the other side says nothing for so long.
         OSError: the request cannot be sent.
     """
-    connection.settimeout(RESPONSE_SECONDS)
+    connection.settimeout(seconds)
     connection.sendall(GREETING)
     received = b""
     try:
@@ -69,24 +69,38 @@ def speaks_kafka(connection: socket.socket) -> bool:
     except ConnectionResetError:
         return False
     except TimeoutError as error:
-        raise TimeoutError(f"it accepts connections and has not responded for {RESPONSE_SECONDS:g} s") from error
+        raise TimeoutError(f"it accepts connections and has not responded for {seconds:g} s") from error
     return received[4:8] == GREETING_RESPONSE[4:]
 
 
 def check_reachable(servers: Sequence[tuple[str, int]]) -> None:
-    """Raise ClickException unless one of the servers accepts a connection and responds as a Kafka broker does."""
-    failures = []
+    """Raise ClickException unless one of the servers accepts a connection and responds as a Kafka broker does.
+
+    Of several servers each is first asked for a moment, so that one that hangs does not keep a person from those that respond.
+    """
+    failures, is_hanging = _failures(servers, GLANCE_SECONDS if len(servers) > 1 else RESPONSE_SECONDS)
+    if failures and is_hanging and len(servers) > 1:
+        failures, is_hanging = _failures(servers, RESPONSE_SECONDS)
+    if failures:
+        advice = "start one with 'tidelog up' or 'tidelog serve FILE', or name another with --bootstrap-servers"
+        if is_hanging:
+            advice = "a broker that hangs is stopped, overloaded or waits for its disk; name another with --bootstrap-servers"
+        raise click.ClickException(f"no broker at {', '.join(failures)}: {advice}")
+
+
+def _failures(servers: Sequence[tuple[str, int]], seconds: float) -> tuple[list[str], bool]:
+    """Return what is wrong with each server and whether one of them hangs; nothing once one responds within so many seconds."""
+    failures, is_hanging = [], False
     for host, port in servers:
         try:
             with socket.create_connection((host, port), CONNECT_SECONDS) as connection:
-                if speaks_kafka(connection):
-                    return
+                if speaks_kafka(connection, seconds):
+                    return [], False
         except OSError as error:
             failures.append(f"{host}:{port} ({error.strerror or error})")
+            is_hanging = is_hanging or isinstance(error, TimeoutError)
         else:
             raise click.ClickException(
                 f"{host}:{port} accepts connections and does not speak Kafka's protocol in plain text: is that the port of a broker?"
             )
-    raise click.ClickException(
-        f"no broker at {', '.join(failures)}: start one with 'tidelog up' or 'tidelog serve FILE', or name another with --bootstrap-servers"
-    )
+    return failures, is_hanging

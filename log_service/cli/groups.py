@@ -26,6 +26,12 @@ from log_service.common.types import TopicPartition
 
 STATES = ["Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead", "Assigning", "Reconciling"]
 
+MIRROR_PREFIX = "tidelog."
+MIRROR_NOTE = (
+    "note: {group} mirrors how far the lake table {table} has got. The table holds its own checkpoint: its next run sets the group back.\n"
+    "To have records read again, materialize lake/{table} in the Dagster UI with the config replay, replay_from or replay_dead_letters."
+)
+
 
 @click.group()
 def groups() -> None:
@@ -216,6 +222,9 @@ def reset(
     tidelog groups reset billing --all-topics --shift-by -100 --execute
     """
     target = target_of(ways)
+    if group_id.startswith(MIRROR_PREFIX):
+        table = group_id.rpartition(".")[2]
+        click.echo(MIRROR_NOTE.format(group=group_id, table=table), err=True)
     if target.path is not None and (topics or all_topics):
         raise click.UsageError("--from-file names the partitions: leave out --topic and --all-topics")
     with open_admin(bootstrap_servers) as admin:

@@ -132,10 +132,12 @@ def table_of(rows: Sequence[Row], columns: Sequence[str]) -> str:
 
 
 def files_of(paths: tuple[Path, ...]) -> Iterator[Path]:
-    """Iterate over the files that are named, and those in the directories that are."""
+    """Iterate over the files that are named, and those in the directories that are: segments first, then what is about them."""
+    kinds = [*READERS, ""]
     for path in paths:
         if path.is_dir():
-            yield from sorted(inner for inner in path.iterdir() if inner.is_file() and inner.suffix in READERS | {"": None})
+            found = [inner for inner in path.iterdir() if inner.is_file() and inner.suffix in kinds]
+            yield from sorted(found, key=lambda inner: (kinds.index(inner.suffix), inner.name))
         else:
             yield path
 

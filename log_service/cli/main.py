@@ -6,12 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from log_service import __version__
 from log_service.cli.explain import explain
+from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -20,18 +22,29 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("log_service.cli.demo:demo", "Show the whole path on real data."),
     "init": ("log_service.cli.init:init", "Write a new project for `tidelog up`."),
     "serve": ("log_service.cli.serve:serve", "Run one broker in the foreground from a properties file."),
+    "storage": ("log_service.cli.storage:storage", "Format the directories of a node of a cluster."),
     "topics": ("log_service.cli.topics:topics", "Create, list, describe, change and delete topics."),
     "configs": ("log_service.cli.configs:configs", "Show and change configs of topics, brokers, the cluster, groups."),
     "offsets": ("log_service.cli.offsets:offsets", "Tell where partitions begin and end, and which offset a time has."),
     "records": ("log_service.cli.records:records", "Delete records."),
     "groups": ("log_service.cli.groups:groups", "Consumer groups: lag, members, resetting and deleting offsets."),
-    "cluster": ("log_service.cli.cluster:cluster", "Brokers, APIs, quorum, features, log directories, reassignments."),
+    "cluster": ("log_service.cli.cluster:cluster", "How the cluster is, and where its replicas go."),
     "produce": ("log_service.cli.produce:produce", "Send records from standard input or a file."),
     "consume": ("log_service.cli.consume:consume", "Print the records of a topic."),
     "top": ("log_service.cli.top:top", "Watch brokers, topics and groups in a terminal."),
     "log": ("log_service.cli.log_dump:log", "Look into a log's files on disk."),
+    "sql": ("orchestration.cli.sql:sql", "Ask tables, marts, dead letters and topics in SQL."),
+    "replay": ("orchestration.cli.replay:replay", "Read records of a table's topic once more into the table."),
+    "dead-letters": ("orchestration.cli.dead_letters:dead_letters", "The records that tables rejected: list, show, fix, replay."),
     "completion": ("log_service.cli.completion:completion", "Print a script that makes a shell complete commands."),
 }
+SERVERS_SETTING = "TIDELOG_BOOTSTRAP_SERVERS"
+OWN_SETTINGS = frozenset({"up", "demo", "init", "serve", "log", "completion"})
+"""Commands that read the settings of the project they are told of, or none."""
+
+
+SPEAKING_FOR_THEMSELVES = ("log_service.client.producer.sender", "log_service.rpc.pool")
+"""Loggers whose warnings commands leave out: they say by themselves what was not delivered, and that no server could be reached."""
 
 
 class LazyGroup(click.Group):
@@ -76,8 +89,9 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="tidelog")
 @click.option("-v", "--verbose", is_flag=True, help="Show what happens inside, and tracebacks of errors.")
+@click.option("-b", "--bootstrap-servers", metavar="HOST:PORT[,...]", help="The same option of every command that asks a cluster.")
 @click.pass_context
-def tidelog(ctx: click.Context, *, verbose: bool) -> None:
+def tidelog(ctx: click.Context, *, verbose: bool, bootstrap_servers: str | None) -> None:
     """A log service that speaks the Kafka protocol, and pipelines over it.
 
     \b
@@ -88,8 +102,13 @@ def tidelog(ctx: click.Context, *, verbose: bool) -> None:
       tidelog consume numbers --from-beginning   and back out
     """
     ctx.obj = {"verbose": verbose}
+    if ctx.invoked_subcommand in COMMANDS and ctx.invoked_subcommand not in OWN_SETTINGS:
+        read_settings_of(Path())
+    if bootstrap_servers is not None:
+        os.environ[SERVERS_SETTING] = bootstrap_servers
     if not verbose:
-        logging.getLogger("log_service.client.producer.sender").setLevel(logging.ERROR)  # commands say by themselves what was not delivered
+        for name in SPEAKING_FOR_THEMSELVES:
+            logging.getLogger(name).setLevel(logging.ERROR)
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 

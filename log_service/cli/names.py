@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from log_service.cli.connection import accepts_at_once, open_admin
-from log_service.cli.output import DEFAULT_SERVERS
+from log_service.cli.output import default_servers
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.common.errors import TidelogError
 from log_service.common.types import TopicPartition
@@ -119,8 +119,8 @@ def complete_groups(context: click.Context, parameter: click.Parameter, incomple
 
 
 def _offered(context: click.Context, incomplete: str, list_names: Callable[[BlockingAdmin], list[str]]) -> list[CompletionItem]:
-    servers = context.params.get("bootstrap_servers") or DEFAULT_SERVERS
     try:
+        servers = context.params.get("bootstrap_servers") or default_servers()
         if not accepts_at_once(parse_servers(servers)):
             return []
         with open_admin(servers) as admin:

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from log_service.config.client import parse_servers
 LEAST_CUT = 8
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
+DEFAULT_DATA = ".tidelog"
 
 json_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table."
@@ -30,12 +32,26 @@ def checked_servers(_context: click.Context, _parameter: click.Parameter, value:
     return value
 
 
+def default_servers() -> str:
+    """Return whom a command asks that is not told: all nodes of the cluster that `tidelog up` keeps in this directory, else port 9092 here.
+
+    Raises:
+        StorageError: the installation's file cannot be understood.
+    """
+    data = Path(os.environ.get("TIDELOG_DATA") or DEFAULT_DATA)
+    if not (data / "cluster.json").is_file():
+        return DEFAULT_SERVERS
+    from log_service.supervisor.nodes import servers_of  # noqa: PLC0415 - most commands have no use for it
+
+    return ",".join(servers_of(data)) or DEFAULT_SERVERS
+
+
 bootstrap_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
     "-b",
     "--bootstrap-servers",
-    default=DEFAULT_SERVERS,
+    default=default_servers,
     envvar="TIDELOG_BOOTSTRAP_SERVERS",
-    show_default=True,
+    show_default=f"the nodes of the cluster in {DEFAULT_DATA}, else {DEFAULT_SERVERS}",
     show_envvar=True,
     metavar="HOST:PORT[,...]",
     callback=checked_servers,

@@ -1,7 +1,10 @@
 """``tidelog produce``: records from lines of standard input or of a file, as values, as key and value, or as JSON."""
 
+import logging
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import BinaryIO
 
 import click
@@ -14,7 +17,50 @@ from log_service.client.blocking.producer import BlockingProducer
 from log_service.common.errors import KafkaError
 
 PROGRESS_EVERY = 1_000
+PATIENCE_S = 2.0
+SENDER = "log_service.client.producer.sender"
 MAX_RECORD_BYTES = 64 << 20
+
+
+class Patience(logging.Handler):
+    """Hears of batches that are sent again, and says why once that has gone on for ``PATIENCE_S`` without an outcome for any record."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._timer: threading.Timer | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Begin to wait; errors are passed on."""
+        if record.levelno >= logging.ERROR:
+            logging.getLogger().callHandlers(record)
+        elif self._timer is None:
+            self._timer = threading.Timer(PATIENCE_S, click.echo, [f"waiting: {record.getMessage()}"], {"err": True})
+            self._timer.daemon = True
+            self._timer.start()
+
+    def settle(self) -> None:
+        """Forget what was heard: there is an outcome."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear of what the producer sends again meanwhile."""
+        logger = logging.getLogger(SENDER)
+        if logger.isEnabledFor(logging.DEBUG):  # --verbose shows it all
+            yield
+            return
+        before = logger.level, logger.propagate
+        logger.addHandler(self)
+        logger.setLevel(min(logger.getEffectiveLevel(), logging.INFO))
+        logger.propagate = False
+        try:
+            yield
+        finally:
+            logger.removeHandler(self)
+            logger.level, logger.propagate = before
+            self.settle()
 
 
 class Deliveries:
@@ -23,9 +69,11 @@ class Deliveries:
     def __init__(self) -> None:
         self.sent_count = 0
         self.failures: list[KafkaError] = []
+        self.patience = Patience()
 
     def on_delivery(self, _metadata: object, error: KafkaError | None) -> None:
         """Remember a failure."""
+        self.patience.settle()
         if error is not None:
             self.failures.append(error)
 
@@ -91,15 +139,18 @@ def produce(
     refuse_both({"--json": as_json, "--key": fixed_key is not None, "--key-separator": key_separator is not None})
     parse = parser(as_json=as_json, key_separator=key_separator, is_empty_null=tombstones, null_text=null_text, fixed_key=fixed_key)
     deliveries = Deliveries()
-    with BlockingProducer(
-        bootstrap_servers,
-        acks=acks,
-        compression=compression,
-        enable_idempotence=acks == "all",
-        max_request_size=MAX_RECORD_BYTES,
-        max_block_ms=API_TIMEOUT_MS,
-        **client_settings(bootstrap_servers),
-    ) as producer:
+    with (
+        deliveries.patience.listening(),
+        BlockingProducer(
+            bootstrap_servers,
+            acks=acks,
+            compression=compression,
+            enable_idempotence=acks == "all",
+            max_request_size=MAX_RECORD_BYTES,
+            max_block_ms=API_TIMEOUT_MS,
+            **client_settings(bootstrap_servers),
+        ) as producer,
+    ):
         for record in records_of(sources, parse, is_whole=whole_files):
             producer.send(
                 topic,

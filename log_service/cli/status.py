@@ -25,6 +25,7 @@ def status(*, data: Path, as_json: bool) -> None:
     components = state.read(data)
     rows = [asdict(component) for component in components]
     for row in rows:
+        row["state"] = "at fault" if row["state"] == "ready" and row["complaint"] else row["state"]
         row["restarts"] = row.pop("restart_count")
         row["owner"] = f"yours ({row['external_setting']})" if row["external_setting"] else "tidelog"
     print_rows(
@@ -34,7 +35,8 @@ def status(*, data: Path, as_json: bool) -> None:
         empty=f"nothing runs on {data}; start it with: tidelog up --data {data}",
     )
     if components and not as_json:
+        click.echo("".join(f"\n{row['name']}: {row['complaint']}\n" for row in rows if row["complaint"]), nl=False)
         click.echo("".join(f"\nmetrics  {row['metrics_url']}" for row in rows if row["metrics_url"]))
         click.echo(f"logs     {Path(components[0].log_path).parent}")
-    if not components or any(component.state != "ready" for component in components):
+    if not components or any(component.state != "ready" or component.complaint for component in components):
         raise click.exceptions.Exit(1)

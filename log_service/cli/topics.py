@@ -54,7 +54,7 @@ def create(
     """
     settings = key_values(configs, "--config")
     with open_admin(bootstrap_servers) as admin:
-        present = {topic.name for topic in admin.list_topics()} if if_not_exists else set()
+        present = {topic.name for topic in admin.list_topics(is_internal_included=True)} if if_not_exists else set()
         wanted = [
             NewTopic(name=name, partition_count=partitions or -1, replication_factor=replication_factor or -1, configs=settings)
             for name in names
@@ -122,14 +122,14 @@ def describe(*, names: tuple[str, ...], with_configs: bool, as_json: bool, boots
     columns = (
         (["topic"] if len(wanted) > 1 else []) + ["config", "value", "source"]
         if with_configs
-        else ["topic", "partition", "leader", "isr", "start", "end", "epoch"]
+        else ["topic", "partition", "leader", "replicas", "isr", "start", "end", "epoch"]
     )
     print_rows(
         rows,
         columns,
         as_json=as_json,
         empty="there is no such partition" if wanted_filters else "there are no topics",
-        flexible=["value", "isr"],
+        flexible=["value", "replicas", "isr"],
     )
 
 
@@ -207,6 +207,7 @@ def delete(*, names: tuple[str, ...], yes: bool, as_json: bool, bootstrap_server
     with open_admin(bootstrap_servers) as admin:
         wanted = matching_topics(admin, names)
         if not yes:
+            admin.describe_topics(wanted)  # one that does not exist is refused before the person is asked about it
             confirm(f"Delete {', '.join(wanted)} with all records?", "nothing was deleted")
         admin.delete_topics(wanted)
     tell(f"deleted {', '.join(wanted)}", wanted, as_json=as_json)

@@ -1,25 +1,35 @@
 """``tidelog up``: one command that runs an installation until Ctrl-C."""
 
 import os
+import shutil
 import signal
-from importlib.util import find_spec
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import trio
+from click.core import ParameterSource
 
+from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError
+from log_service.supervisor import control
 from log_service.supervisor.components import SERVERS_SETTING, broker_component, external_broker, registered_components, service_context
-from log_service.supervisor.spec import InstallationSpec
+from log_service.supervisor.fleet import Fleet
+from log_service.supervisor.nodes import MAX_BROKERS, ClusterSpec, NodeFactory, check_node_ports, cluster_of, read_cluster, write_cluster
+from log_service.supervisor.nodes import bootstrap_servers as bootstrap_of
+from log_service.supervisor.spec import Component, InstallationSpec, ServiceContext
 from log_service.supervisor.state import held_lock
 from log_service.supervisor.supervisor import Supervisor, leaf
 
+DATA_SETTING = "TIDELOG_DATA"
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 
 
 @click.command()
 @click.option(
-    "--data", type=click.Path(file_okay=False, path_type=Path), default=Path(".tidelog"), envvar="TIDELOG_DATA", show_default=True,
+    "--data", type=click.Path(file_okay=False, path_type=Path), default=Path(".tidelog"), envvar=DATA_SETTING, show_default=True,
     show_envvar=True, help="Where all state lies; a second start on it carries on.",
 )  # fmt: skip
 @click.option(
@@ -35,6 +45,11 @@ REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
     help="Where Prometheus reads the broker's metrics; 0 is nowhere.  [default: 9404, or one that is free]",
 )  # fmt: skip
 @click.option("--broker", "overrides", multiple=True, metavar="KEY=VALUE", help="A server property for the broker; may be repeated.")
+@click.option(
+    "--brokers", "broker_count", type=click.IntRange(1, MAX_BROKERS), metavar="N",
+    help="Run a cluster of N brokers, a process each; from 3 on, three are controllers.",
+)  # fmt: skip
+@click.option("--rack", metavar="NAME", help="With --brokers: the broker.rack of all nodes, for a cluster of several hosts.")
 @click.option(
     "--bootstrap-servers", metavar="HOST:PORT,...", envvar=SERVERS_SETTING, show_envvar=True,
     help="A Kafka cluster of your own: no broker is started here.",
@@ -55,6 +70,8 @@ def up(
     spark_port: int,
     metrics_port: int | None,
     overrides: tuple[str, ...],
+    broker_count: int | None,
+    rack: str | None,
     bootstrap_servers: str | None,
     spark_remote: str | None,
     watch: bool,
@@ -66,63 +83,98 @@ def up(
     cancelled, Dagster and Spark end, the broker last. Without the platform extra (pip install 'tidelog[platform]') the broker runs alone.
     """
     read_settings_of(project)
+    if click.get_current_context().get_parameter_source("data") is ParameterSource.DEFAULT:
+        data = Path(os.environ.get(DATA_SETTING) or data)
     bootstrap_servers = bootstrap_servers or os.environ.get(SERVERS_SETTING) or None
     spark_remote = spark_remote or os.environ.get(REMOTE_SETTING) or None
     for override in overrides:
         if "=" not in override:
             raise click.BadParameter(f"{override!r} is not KEY=VALUE", param_hint="--broker")
-    if bootstrap_servers and (only_broker or overrides):
-        raise click.UsageError(f"--only-broker and --broker are about a broker that is started here; {SERVERS_SETTING} names another")
-    with held_lock(data):
-        pass
-    context = service_context(
-        data=data,
-        project=project,
-        host=host,
-        broker_port=broker_port,
-        ui_port=ui_port,
-        spark_port=spark_port,
-        metrics_port=metrics_port,
-        bootstrap_servers=bootstrap_servers,
-        spark_remote=spark_remote,
-        is_watching=watch,
-    )
-    components = [external_broker(context) if context.is_broker_external else broker_component(context, overrides)]
-    if not only_broker:
-        registered = registered_components(context)
-        components += registered
-        if not registered:
-            click.echo("the platform extra is not installed: the broker runs alone (pip install 'tidelog[platform]')")
-    trio.run(run_until_interrupted, Supervisor(InstallationSpec(context=context, components=tuple(components)), click.echo))
+    if bootstrap_servers and (only_broker or overrides or broker_count or rack):
+        raise click.UsageError(
+            f"--only-broker, --broker, --brokers and --rack are about brokers that are started here; {SERVERS_SETTING} names others"
+        )
+    with left_as_it_was(data):
+        with held_lock(data):
+            pass
+        cluster = None if bootstrap_servers else cluster_of(data, broker_count, rack)
+        if rack and cluster is None:
+            raise click.UsageError("--rack is about the nodes of a cluster: give --brokers, too")
+        context = service_context(
+            data=data,
+            project=project,
+            host=host,
+            broker_port=broker_port,
+            ui_port=ui_port,
+            spark_port=spark_port,
+            metrics_port=metrics_port,
+            bootstrap_servers=bootstrap_servers,
+            spark_remote=spark_remote,
+            is_watching=watch,
+        )
+        if cluster is not None:
+            check_node_ports(cluster, host, broker_port)
+            context = replace(context, bootstrap_servers=bootstrap_of(cluster, host, broker_port))
+        factory = NodeFactory(context=context, first_port=broker_port, overrides=overrides)
+        if cluster is not None:
+            factory.format(cluster, cluster.nodes if read_cluster(data) is None else ())
+            write_cluster(context.data_directory, cluster)
+        components = broker_components(factory, cluster)
+        if not only_broker:
+            components += platform_components(context)
+    supervisor = Supervisor(InstallationSpec(context=context, components=tuple(components)), click.echo)
+    fleet = None if cluster is None else Fleet(supervisor, cluster, factory)
+    trio.run(run_until_interrupted, supervisor, fleet)
 
 
-def read_settings_of(project: Path) -> None:
-    """Take the settings of the project's ``.env`` into this process, for all that it starts; what is set already stays."""
-    if find_spec("dotenv") is not None:
-        from dotenv import load_dotenv  # noqa: PLC0415 - comes with the platform extra
+def broker_components(factory: NodeFactory, cluster: ClusterSpec | None) -> list[Component]:
+    """Return the components that are brokers: the user's own, one alone, or all nodes of a cluster."""
+    if factory.context.is_broker_external:
+        return [external_broker(factory.context)]
+    return [broker_component(factory.context, factory.overrides)] if cluster is None else list(factory.components(cluster))
 
-        load_dotenv(project / ".env", override=False)
+
+def platform_components(context: ServiceContext) -> list[Component]:
+    """Return the platform's components; none, and a word about it, where the extra is not installed."""
+    registered = registered_components(context)
+    if not registered:
+        click.echo("the platform extra is not installed: the broker runs alone (pip install 'tidelog[platform]')")
+    return registered
 
 
-async def run_until_interrupted(supervisor: Supervisor) -> None:
-    """Run; the first Ctrl-C or SIGTERM stops in order, the second kills at once."""
+@contextmanager
+def left_as_it_was(data: Path) -> Iterator[None]:
+    """Where the start is refused, remove the data directory that the refused start has made."""
+    is_new = not data.exists()
+    try:
+        yield
+    except TidelogError:
+        if is_new:
+            shutil.rmtree(data, ignore_errors=True)
+        raise
+
+
+async def run_until_interrupted(supervisor: Supervisor, fleet: Fleet | None = None) -> None:
+    """Run; the first Ctrl-C or SIGTERM stops in order, the second kills at once. Nodes of ``fleet`` come and go as they are asked for."""
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         running = trio.CancelScope()
         await nursery.start(stop_on_signals, supervisor, running)
         with running:
-            failure = await run_installation(supervisor)
+            failure = await run_installation(supervisor, fleet)
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
 
 
-async def run_installation(supervisor: Supervisor) -> BaseException | None:
+async def run_installation(supervisor: Supervisor, fleet: Fleet | None) -> BaseException | None:
     """Run until cancelled, and return what went wrong at the start."""
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(supervisor.run)
             click.echo("everything is ready; Ctrl-C stops it")
+            if fleet is not None:
+                nursery.start_soon(control.serve, supervisor.data_directory, fleet.handle)
     except BaseExceptionGroup as group:
         failure = leaf(group)
         if not isinstance(failure, TidelogError):

@@ -6,5 +6,7 @@
 - ``process``: one component's process: started behind its guard, watched, stopped within a deadline.
 - ``supervisor``: all of them: order of starting, restarts with backoff, order of stopping.
 - ``state``: the file that tells ``tidelog status`` what runs.
+- ``nodes``: several brokers on one machine, each with its properties file. ``fleet``: one more or one less while they run.
+- ``control``: how another process asks a running supervisor for that.
 - ``components``: the broker's component, and those that installed extras register.
 """

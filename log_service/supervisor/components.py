@@ -20,6 +20,7 @@ BROKER = "broker"
 DAY_MS = 24 * 3_600_000
 METRICS_PORT = 9404
 METRICS_KEY = "metrics.listener"
+LOOPBACK = "127.0.0.1"
 SERVERS_SETTING = "TIDELOG_BOOTSTRAP_SERVERS"
 
 
@@ -112,6 +113,35 @@ def check_port_is_free(host: str, port: int, what: str, option: str) -> None:
         raise ConfigError(f"{what} cannot listen on {host}:{port} ({reason}): name another one with {option}") from error
 
 
+def check_ports_are_free(wanted: Sequence[tuple[str, int, str, str]]) -> None:
+    """Refuse occupied ports, all in one sentence each; the arguments are those of ``check_port_is_free``.
+
+    Raises:
+        ConfigError: one or more cannot be listened on.
+    """
+    refusals = []
+    for one in wanted:
+        try:
+            check_port_is_free(*one)
+        except ConfigError as error:
+            refusals.append(str(error))
+    if refusals:
+        raise ConfigError("\n".join(refusals))
+
+
+def check_servers(bootstrap_servers: str) -> None:
+    """Refuse addresses of a cluster that are none, under the name of the setting that they come from.
+
+    Raises:
+        ConfigError: they are not ``host:port,...``.
+    """
+    try:
+        ClientConfig.of(bootstrap_servers, {})
+    except ConfigError as error:
+        text = f"{SERVERS_SETTING} (or --bootstrap-servers) is {bootstrap_servers!r}: it has to be host:port, several separated by commas"
+        raise ConfigError(text) from error
+
+
 def _bind_once(host: str, port: int) -> None:
     """Bind to an address and let it go. Raises OSError where that cannot be done."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -120,8 +150,8 @@ def _bind_once(host: str, port: int) -> None:
         probe.bind(address)
 
 
-def metrics_port_of(host: str, wanted: int | None) -> int | None:
-    """Return the port of the broker's metrics page: the one that is wanted (0 is none), else the usual one, else one that is free.
+def metrics_port_of(host: str, wanted: int | None, *, usual: int = METRICS_PORT) -> int | None:
+    """Return the port of a broker's metrics page: the one that is wanted (0 is none), else the usual one, else one that is free.
 
     Raises:
         ConfigError: the wanted one is occupied.
@@ -131,12 +161,12 @@ def metrics_port_of(host: str, wanted: int | None) -> int | None:
             check_port_is_free(host, wanted, "the metrics page", "--metrics-port")
         return wanted or None
     try:
-        check_port_is_free(host, METRICS_PORT, "the metrics page", "--metrics-port")
+        check_port_is_free(host, usual, "the metrics page", "--metrics-port")
     except ConfigError:
         with socket.create_server((host, 0)) as probe:
             port: int = probe.getsockname()[1]
         return port
-    return METRICS_PORT
+    return usual
 
 
 def service_context(
@@ -157,16 +187,20 @@ def service_context(
     ``bootstrap_servers`` and ``spark_remote`` name a cluster and a Spark Connect server of the user's own: none is started then.
 
     Raises:
-        ConfigError: a port is occupied, or ``host`` is not an address of this machine.
+        ConfigError: ports are occupied (the text names them all), ``host`` is not an address of this machine, or ``bootstrap_servers``
+            are no addresses.
     """
     check_is_address(host)
-    if bootstrap_servers is None:
-        check_port_is_free(host, broker_port, "the broker", "--broker-port")
-    else:
-        ClientConfig.of(bootstrap_servers, {})
-    check_port_is_free(host, ui_port, "the Dagster UI", "--ui-port")
-    if spark_remote is None:
-        check_port_is_free("127.0.0.1", spark_port, "the Spark server", "--spark-port")
+    if bootstrap_servers is not None:
+        check_servers(bootstrap_servers)
+    check_ports_are_free(
+        [
+            *([(host, broker_port, "the broker", "--broker-port")] if bootstrap_servers is None else []),
+            *([(host, metrics_port, "the metrics page", "--metrics-port")] if bootstrap_servers is None and metrics_port else []),
+            (host, ui_port, "the Dagster UI", "--ui-port"),
+            *([(LOOPBACK, spark_port, "the Spark server", "--spark-port")] if spark_remote is None else []),
+        ]
+    )
     return ServiceContext(
         data_directory=data.resolve(),
         project_directory=project.resolve(),

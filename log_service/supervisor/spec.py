@@ -64,11 +64,12 @@ class Component:
     """One process of an installation; without ``argv`` something of the user's own, which is waited for and never started or stopped.
 
     ``readiness`` is asked until it holds, and then every ``health_interval_s``: a component that does not respond three times in a row is
-    killed and started again. ``external_setting`` names the setting that points to what is the user's own.
+    killed and started again. ``external_setting`` names the setting that points to what is the user's own. ``complaint_path`` is a file
+    in which a component that responds says what keeps it from its work all the same; without one, or with nothing in it, nothing does.
 
     ``prepare`` runs to its end before each start of the component and must succeed; ``before_stop`` runs once when the installation
     stops, while the component and all that it comes after are still alive. ``stop_deadline_s`` is how long it may take to end after
-    SIGTERM before it is killed.
+    SIGTERM before it is killed. Components of one ``stop_group`` that start one after the other are asked to stop at the same time.
     """
 
     name: str
@@ -85,6 +86,8 @@ class Component:
     stop_deadline_s: float = 20.0
     health_interval_s: float = 10.0
     external_setting: str = ""
+    stop_group: str = ""
+    complaint_path: Path | None = None
 
     @property
     def is_external(self) -> bool:

@@ -22,7 +22,7 @@ class ComponentState:
     """What is known of one component. ``state``: waiting, starting, ready, not responding, restarting, stopping, stopped.
 
     ``pid`` is the component's own process, ``guard_pid`` the one that watches it. ``external_setting`` names the setting that points to a
-    component of the user's own, which has neither.
+    component of the user's own, which has neither. ``complaint`` is what the component says to be wrong; empty where nothing is.
     """
 
     name: str
@@ -34,6 +34,7 @@ class ComponentState:
     metrics_url: str = ""
     guard_pid: int | None = None
     external_setting: str = ""
+    complaint: str = ""
 
 
 def write(data_directory: Path, states: Mapping[str, ComponentState]) -> None:

@@ -2,12 +2,15 @@
 
 The supervisor decides when a component may start (all that it comes after are ready), when it counts as hung (three probes in a row got
 no response), how long to wait before a restart (doubling from one second to thirty, from the beginning again after a minute of health), and
-in which order everything ends. What is the user's own it only waits for and looks at. It does not know what components are for.
+in which order everything ends. What is the user's own it only waits for and looks at. What a component says to be wrong it passes on to the
+terminal. It does not know what components are for.
 
 Invariants: at most one process per component; after ``run`` has returned, none is left.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,6 +27,10 @@ FIRST_BACKOFF_S = 1.0
 LAST_BACKOFF_S = 30.0
 HEALTHY_AFTER_S = 60.0
 FAILED_PROBES = 3
+TOLD_TO_WAIT_AFTER_S = 1.0
+COMPLAINT_POLL_S = 0.5
+STATE_POLL_S = 0.05
+MAX_COMPLAINT_CHARACTERS = 2_000
 
 Say = Callable[[str], None]
 
@@ -43,8 +50,16 @@ class Supervisor:
         self._ready = {component.name: trio.Event() for component in self._ordered}
         self._processes: dict[str, ComponentProcess] = {}
         self._states = {component.name: self._state(component, "waiting") for component in self._ordered}
+        self._told: dict[str, str] = {}
         self._stopping = trio.CancelScope(shield=True)
         self._width = max((len(component.name) for component in self._ordered), default=0)
+        self._nursery: trio.Nursery | None = None
+        self._watches: dict[str, trio.CancelScope] = {}
+
+    @property
+    def data_directory(self) -> Path:
+        """Where the installation's state lies."""
+        return self._spec.context.data_directory
 
     def _state(self, component: Component, name: str, *, running: ComponentProcess | None = None, restart_count: int = 0) -> ComponentState:
         return ComponentState(
@@ -57,6 +72,7 @@ class Supervisor:
             restart_count=restart_count,
             log_path=str(self._log_directory / f"{component.name}.log"),
             metrics_url=component.metrics_url,
+            complaint=complaint_of(component),
         )
 
     def _note(self, component: Component, name: str, *, running: ComponentProcess | None = None, restart_count: int = 0) -> None:
@@ -76,8 +92,11 @@ class Supervisor:
         with state.held_lock(self._spec.context.data_directory):
             try:
                 async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
                     for component in self._ordered:
-                        nursery.start_soon(self._watch, component)
+                        nursery.start_soon(self._watch_until_taken_away, component)
+                        if component.complaint_path is not None:
+                            nursery.start_soon(self._pass_complaints_on, component)
                     for ready in self._ready.values():
                         await ready.wait()
                     task_status.started()
@@ -97,6 +116,67 @@ class Supervisor:
         self._stopping.cancel()
         for running in self._processes.values():
             running.kill()
+
+    # While it runs
+
+    async def add(self, component: Component) -> None:
+        """Start one more component and wait until it is ready; it starts after all others and stops before them.
+
+        Raises:
+            StartFailed: it was not ready in time; it is gone again.
+        """
+        assert self._nursery is not None, "it runs"
+        self._ordered.append(component)
+        ready = self._ready[component.name] = trio.Event()
+        ready.set()  # so that it is started again, as any other, where its first start fails
+        self._states[component.name] = self._state(component, "waiting")
+        self._nursery.start_soon(self._watch_until_taken_away, component)
+        if not await self._is_ready_in_time(component):
+            failure = self._first_start_failed(component, f"was not ready after {component.start_deadline_s:.0f} s")
+            await self.take_away(component.name)
+            raise StartFailed(failure)
+
+    async def take_away(self, name: str) -> None:
+        """Stop a component for good."""
+        component = next(each for each in self._ordered if each.name == name)
+        await self._stop_one(component)
+        self._ordered.remove(component)
+        del self._states[name], self._ready[name]
+        self._processes.pop(name, None)
+        state.write(self._spec.context.data_directory, self._states)
+
+    async def restart(self, name: str) -> None:
+        """Stop a component in order, start it again, and wait until it is ready.
+
+        Raises:
+            StartFailed: it is not ready in time; it goes on being started.
+        """
+        assert self._nursery is not None, "it runs"
+        component = next(each for each in self._ordered if each.name == name)
+        await self._stop_one(component)
+        self._nursery.start_soon(self._watch_until_taken_away, component)
+        if not await self._is_ready_in_time(component):
+            raise StartFailed(self._first_start_failed(component, f"was not ready after {component.start_deadline_s:.0f} s"))
+
+    async def _stop_one(self, component: Component) -> None:
+        running = self._processes.get(component.name)
+        with trio.CancelScope(shield=True):
+            self._watches[component.name].cancel()
+            if running is not None:
+                await running.stop()
+            self._note(component, "stopped")
+            self._tell(component, "stopped")
+
+    async def _is_ready_in_time(self, component: Component) -> bool:
+        with trio.move_on_after(component.start_deadline_s):
+            while self._states[component.name].state != "ready":  # noqa: ASYNC110 - a state, which several tasks write
+                await trio.sleep(STATE_POLL_S)
+        return self._states[component.name].state == "ready"
+
+    async def _watch_until_taken_away(self, component: Component) -> None:
+        with trio.CancelScope() as scope:
+            self._watches[component.name] = scope
+            await self._watch(component)
 
     async def _watch(self, component: Component) -> None:
         """Keep one component alive."""
@@ -122,9 +202,7 @@ class Supervisor:
         """Wait for what is the user's own, and tell when it is away and when it is back."""
         setting = component.external_setting
         self._note(component, "starting")
-        with trio.move_on_after(component.start_deadline_s) as waiting:
-            await wait_until_ready(component.readiness)
-        if waiting.cancelled_caught:
+        if not await self._is_there_in_time(component):
             text = (
                 f"{component.name} at {component.address}, which {setting} names, did not respond within {component.start_deadline_s:.0f} s"
             )
@@ -140,6 +218,30 @@ class Supervisor:
                 self._note(component, "ready" if is_there else "not responding")
                 self._tell(component, "ready again" if is_there else f"does not respond at {component.address}")
             was_ready = is_there
+
+    async def _is_there_in_time(self, component: Component) -> bool:
+        """Wait for what is the user's own until its deadline, and say so where the wait is long enough to be noticed."""
+        deadline = trio.current_time() + component.start_deadline_s
+        for until in (min(trio.current_time() + TOLD_TO_WAIT_AFTER_S, deadline), deadline):
+            with trio.move_on_at(until):
+                await wait_until_ready(component.readiness)
+                return True
+            if until < deadline:
+                within = f"for up to {component.start_deadline_s:.0f} s"
+                self._tell(component, f"waiting {within} for {component.address}, which {component.external_setting} names")
+        return False
+
+    async def _pass_complaints_on(self, component: Component) -> None:
+        """Tell what a component says to be wrong, and when that is over."""
+        while True:
+            await trio.sleep(COMPLAINT_POLL_S)
+            said, known = complaint_of(component), self._states[component.name]
+            if said != known.complaint:
+                self._states[component.name] = replace(known, complaint=said)
+                state.write(self._spec.context.data_directory, self._states)
+            if said != self._told.get(component.name, ""):
+                self._told[component.name] = said
+                self._tell(component, said or "all is well again")
 
     async def _run_once(self, component: Component, restart_count: int) -> str:
         """Run a component until it ends and return why it did."""
@@ -199,15 +301,21 @@ class Supervisor:
         return "\n".join([f"{component.name} could not be started: it {why}. The end of {log_path}:", *(f"  {line}" for line in lines)])
 
     async def _stop_all(self) -> None:
-        for component in reversed(self._ordered):
-            running = self._processes.get(component.name)
-            if running is None:
-                continue
-            if running.guard.poll() is None:
-                await self._run_before_stop(component, component.before_stop)
-            await running.stop()
-            self._note(component, "stopped")
-            self._tell(component, "stopped")
+        """Stop in the opposite order of the start; neighbours of one ``stop_group`` stop together."""
+        for _, group in groupby(reversed(self._ordered), key=lambda component: component.stop_group or component.name):
+            async with trio.open_nursery() as nursery:
+                for component in group:
+                    nursery.start_soon(self._stop_in_order, component)
+
+    async def _stop_in_order(self, component: Component) -> None:
+        running = self._processes.get(component.name)
+        if running is None:
+            return
+        if running.guard.poll() is None:
+            await self._run_before_stop(component, component.before_stop)
+        await running.stop()
+        self._note(component, "stopped")
+        self._tell(component, "stopped")
 
     async def _run_before_stop(self, component: Component, commands: Sequence[Argv]) -> None:
         for argv in commands:
@@ -216,6 +324,17 @@ class Supervisor:
                 await process.run_to_end(component, argv, self._log_directory)
             if deadline.cancelled_caught:
                 self._tell(component, f"did not finish what it was doing within {component.stop_deadline_s:.0f} s")
+
+
+def complaint_of(component: Component) -> str:
+    """Return what the component says to be wrong, on one line; empty where nothing is."""
+    if component.complaint_path is None:
+        return ""
+    try:
+        said = component.complaint_path.read_text(errors="replace")
+    except OSError:
+        return ""
+    return " ".join(said.split())[:MAX_COMPLAINT_CHARACTERS]
 
 
 def leaf(error: BaseException) -> BaseException:

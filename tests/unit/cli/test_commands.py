@@ -2,20 +2,24 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BytesIO
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
 from log_service.cli import main as cli
-from log_service.cli.connection import GREETING, check_reachable
+from log_service.cli.connection import GREETING, RESPONSE_SECONDS, check_reachable
 from log_service.cli.main import COMMANDS, tidelog
 from log_service.cli.produce import records_of
 from log_service.cli.record_lines import parser
 from log_service.client import ConfigResource
+from log_service.supervisor.nodes import NodeFactory, new_cluster, write_cluster
+from log_service.supervisor.spec import ServiceContext
 
 WIDTH = 80
 NOBODY = "127.0.0.1:1"
@@ -175,13 +179,70 @@ def test_a_server_that_says_nothing_is_not_said_to_be_something_else(monkeypatch
     with server(None) as (host, port):
         result = invoke("topics", "list", "-b", f"{host}:{port}")
     assert result.exit_code == 1
-    assert f"no broker at {host}:{port} (it accepts connections and has not responded for 0.2 s)" in result.output
+    assert (
+        f"no broker at {host}:{port} (it accepts connections and has not responded for 0.2 s): a broker that hangs is stopped"
+        in result.output
+    )
+    assert "start one" not in result.output
 
 
 def test_a_silent_server_does_not_hide_one_that_responds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("log_service.cli.connection.RESPONSE_SECONDS", 0.2)
     with server(None) as silent, server(bytes(4) + GREETING[8:12]) as address:
         check_reachable([silent, address])
+
+
+def test_a_silent_server_costs_a_moment_where_another_one_responds() -> None:
+    with server(None) as silent, server(bytes(4) + GREETING[8:12]) as address:
+        began = time.monotonic()
+        check_reachable([silent, address])
+        assert time.monotonic() - began < RESPONSE_SECONDS / 2
+
+
+# Whom a command asks that is not told
+
+
+def asked_by(monkeypatch: pytest.MonkeyPatch, directory: Path) -> str:
+    monkeypatch.chdir(directory)
+    for name in ("TIDELOG_BOOTSTRAP_SERVERS", "TIDELOG_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    asked: list[str] = []
+
+    def note(servers: str) -> None:
+        asked.append(servers)
+        raise click.ClickException("nobody")
+
+    monkeypatch.setattr("log_service.cli.topics.open_admin", note)
+    result = invoke("topics", "list")
+    assert result.exit_code == 1, result.output
+    return asked[0]
+
+
+def nodes_in(directory: Path, count: int, *overrides: str) -> None:
+    context = ServiceContext(
+        data_directory=directory, project_directory=directory, host="127.0.0.1", bootstrap_servers="", ui_port=0, spark_port=0
+    )
+    cluster = new_cluster(count, "c")
+    NodeFactory(context=context, first_port=27092, overrides=overrides).components(cluster)
+    write_cluster(directory, cluster)
+
+
+def test_all_nodes_of_the_cluster_here_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    nodes_in(tmp_path / ".tidelog", 3)
+    assert asked_by(monkeypatch, tmp_path) == "127.0.0.1:27092,127.0.0.1:27093,127.0.0.1:27094"
+    (tmp_path / ".tidelog" / "broker2" / "server.properties").unlink()
+    assert asked_by(monkeypatch, tmp_path) == "127.0.0.1:27092,127.0.0.1:27094"
+
+
+def test_listeners_of_the_persons_own_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    nodes_in(tmp_path / ".tidelog", 1, "listeners=CONTROLLER://127.0.0.1:1,PLAINTEXT://10.0.0.1:9")
+    assert asked_by(monkeypatch, tmp_path) == "10.0.0.1:9"
+
+
+def test_without_a_cluster_here_the_usual_port_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert asked_by(monkeypatch, tmp_path) == "127.0.0.1:9092"
+    write_cluster(tmp_path / ".tidelog", new_cluster(3, "c"))
+    assert asked_by(monkeypatch, tmp_path) == "127.0.0.1:9092", "no node was ever started"
 
 
 def exit_code_of(*arguments: str) -> object:

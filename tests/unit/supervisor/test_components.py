@@ -82,5 +82,13 @@ def test_a_cluster_and_a_spark_of_the_user_s_own_need_no_ports(tmp_path: Path) -
         )
     assert (made.bootstrap_servers, made.is_broker_external, made.metrics_port) == ("kafka-1:9092,kafka-2:9092", True, None)
     assert external_broker(made).is_external
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match=r"TIDELOG_BOOTSTRAP_SERVERS .* is 'a:b': it has to be host:port"):
         service_context(data=tmp_path, project=tmp_path, host="127.0.0.1", broker_port=1, ui_port=2, spark_port=3, bootstrap_servers="a:b")
+
+
+def test_all_occupied_ports_are_named_at_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        broker, page, spark = one.getsockname()[1], other.getsockname()[1], free_ports(1)[0]
+        with pytest.raises(ConfigError) as refused:
+            service_context(data=tmp_path, project=tmp_path, host="127.0.0.1", broker_port=broker, ui_port=page, spark_port=spark)
+    assert [line.rpartition(" ")[2] for line in str(refused.value).splitlines()] == ["--broker-port", "--ui-port"]

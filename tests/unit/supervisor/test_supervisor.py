@@ -12,9 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 import trio
+from click.testing import CliRunner
 
+from log_service.cli.status import status
 from log_service.common.errors import StorageError
 from log_service.supervisor import readiness, state
+from log_service.supervisor import supervisor as supervisor_module
 from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, ServiceContext, TcpReadiness, UptimeReadiness
 from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
 from tests.helpers.ports import free_port
@@ -81,6 +84,20 @@ def test_components_start_in_order_and_stop_in_the_opposite_one(tmp_path: Path) 
     run(installation(tmp_path, listener("second", tmp_path, "first"), listener("first", tmp_path)), told, lambda _: None)
     assert [line.split()[:2] for line in told] == [["first", "ready"], ["second", "ready"], ["second", "stopped"], ["first", "stopped"]]
     assert eventually(lambda: not left_behind(tmp_path))
+
+
+def test_components_of_one_stop_group_stop_together(tmp_path: Path) -> None:
+    """Nodes of one cluster that stopped one after the other would leave the last ones without a quorum that lets them go."""
+    slow = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(2), sys.exit(0))); time.sleep(600)"
+    nodes = [
+        Component(
+            name=name, argv=(sys.executable, "-c", slow), readiness=UptimeReadiness(seconds=1.0), stop_group="broker", stop_deadline_s=30.0
+        )
+        for name in ("one", "two", "three")
+    ]
+    stopping: list[float] = []
+    run(installation(tmp_path, *nodes), [], lambda _: stopping.append(time.monotonic()))
+    assert 2.0 <= time.monotonic() - stopping[0] < 4.0, "three times two seconds, one after the other, are six"
 
 
 def test_state_tells_what_runs_while_it_runs(tmp_path: Path) -> None:
@@ -241,3 +258,31 @@ def test_what_is_the_user_s_own_and_not_there_is_named_with_its_setting(tmp_path
     page = replace(web_page(tmp_path, free_port()), argv=(), address="127.0.0.1:1", external_setting="MY_PAGE", start_deadline_s=0.5)
     with pytest.raises(StartFailed, match=r"page at 127.0.0.1:1, which MY_PAGE names, did not respond .* unset MY_PAGE"):
         run(installation(tmp_path, page), [], lambda _: None)
+
+
+def test_a_long_wait_for_what_is_the_user_s_own_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "TOLD_TO_WAIT_AFTER_S", 0.1)
+    page = replace(web_page(tmp_path, free_port()), argv=(), address="127.0.0.1:1", external_setting="MY_PAGE", start_deadline_s=1)
+    told: list[str] = []
+    with pytest.raises(StartFailed):
+        run(installation(tmp_path, page), told, lambda _: None)
+    assert told == ["page  waiting for up to 1 s for 127.0.0.1:1, which MY_PAGE names"]
+
+
+def test_what_a_component_says_to_be_wrong_is_told_and_in_the_state_until_it_is_mended(tmp_path: Path) -> None:
+    complaint = tmp_path / "complaint.txt"
+    told: list[str] = []
+
+    def complain_and_mend(_supervisor: Supervisor) -> None:
+        complaint.write_text("assets/orders.py, line 3, cannot be loaded:\nNameError: orders")
+        assert eventually(lambda: "page  assets/orders.py, line 3, cannot be loaded: NameError: orders" in told)
+        assert [(one.state, one.complaint[:16]) for one in state.read(tmp_path)] == [("ready", "assets/orders.py")]
+        told_by_status = CliRunner().invoke(status, ["--data", str(tmp_path)])
+        assert told_by_status.exit_code == 1
+        assert "at fault" in told_by_status.output
+        assert "page: assets/orders.py, line 3, cannot be loaded: NameError: orders" in told_by_status.output
+        complaint.write_text("")
+        assert eventually(lambda: "page  all is well again" in told)
+        assert CliRunner().invoke(status, ["--data", str(tmp_path)]).exit_code == 0
+
+    run(installation(tmp_path, replace(web_page(tmp_path, free_port()), complaint_path=complaint)), told, complain_and_mend)

@@ -1,0 +1,341 @@
+"""``tidelog cluster rebalance | add | drain | remove | topics plan | watch | cancel``: where replicas go, planned first and then done.
+
+Each command shows its plan; ``--execute`` carries it out. What cannot be is refused before anything changes.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from log_service.cli.cluster_voters import voters_text
+from log_service.cli.connection import open_admin
+from log_service.cli.installation_nodes import (
+    data_option,
+    refuse_to_stop,
+    required_cluster,
+    runs_node,
+    start_node,
+    stop_node,
+)
+from log_service.cli.names import complete_topics, matching_topics, partitions_named
+from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, sized, tell
+from log_service.cli.plan_view import POLL_SECONDS, ProgressLine, plan_options, present, told_refusals
+from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.membership import refuse_removal, remove_voter
+from log_service.cluster_operations.moving import moves_under_way, remove_throttles, take_back, throttled_brokers, throttled_topics
+from log_service.cluster_operations.reading import read_layout
+from log_service.cluster_operations.waiting import wait_until_fenced
+from log_service.cluster_plans import plans
+from log_service.cluster_plans.execution import Progress
+from log_service.cluster_plans.layout import BrokerLayout, ClusterLayout, PlanRefused
+from log_service.cluster_plans.plan import Move
+from log_service.cluster_plans.reassignment_file import plan_of, read
+from log_service.common.types import TopicPartition
+from log_service.supervisor.nodes import ClusterSpec
+
+BYTE_TOLERANCE = 0.1
+INTERNAL_FACTOR = 3
+MAX_FILE_BYTES = 64 << 20
+
+
+@click.command(short_help="Even out replicas and leaders.")
+@click.option("--bytes", "by_bytes", is_flag=True, help="Even out bytes, too: to within a tenth of the mean.")
+@plan_options
+@json_option
+@bootstrap_option
+def rebalance(*, by_bytes: bool, throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
+    """Plan about as many replicas and leaders on every broker, spread over racks, with the fewest copies."""
+    with open_admin(bootstrap_servers) as admin, told_refusals():
+        layout = read_layout(admin)
+        plan = plans.rebalance(layout, throttle_bytes=throttle_bytes, byte_tolerance=BYTE_TOLERANCE if by_bytes else None)
+        present(admin, layout, plan, as_json=as_json, nothing="replicas and leaders are even already", **how)
+
+
+@click.command(short_help="Give new brokers their share.")
+@click.argument("broker_ids", nargs=-1, type=click.IntRange(min=0), metavar="[ID...]")
+@click.option(
+    "--internal-factor", type=click.IntRange(min=0), default=INTERNAL_FACTOR, show_default=True, metavar="N",
+    help="Replicas that __consumer_offsets and the like get at least, where there are as many brokers; 0 leaves them.",
+)  # fmt: skip
+@click.option("--start", is_flag=True, help="Start one more node of the tidelog up on --data, and give it its share.")
+@data_option
+@plan_options
+@json_option
+@bootstrap_option
+def add(
+    *,
+    broker_ids: tuple[int, ...],
+    internal_factor: int,
+    start: bool,
+    data: Path,
+    throttle_bytes: int | None,
+    as_json: bool,
+    bootstrap_servers: str,
+    **how: Any,
+) -> None:
+    """Plan the share of brokers ID that have joined, or of all that have no replicas yet. Only they receive anything."""
+    if start and broker_ids:
+        raise click.UsageError("--start starts a broker with the next id: it excludes ID")
+    with open_admin(bootstrap_servers) as admin, told_refusals():
+        layout = read_layout(admin)
+        if start:
+            nodes = required_cluster(data)
+            if how["execute"] and not how["dry_run"]:
+                started = start_node(data, admin)
+                click.echo(f"broker {started} has joined", err=True)
+                layout = read_layout(admin)
+            else:
+                layout = with_one_more(layout, nodes)
+        present(
+            admin,
+            layout,
+            plans.join(layout, broker_ids, internal_factor, throttle_bytes=throttle_bytes),
+            as_json=as_json,
+            nothing="every broker has its share already",
+            **how,
+        )
+
+
+def with_one_more(layout: ClusterLayout, nodes: ClusterSpec) -> ClusterLayout:
+    """Return the cluster as it will be when the next node has joined."""
+    return replace(layout, brokers=(*layout.brokers, BrokerLayout(broker_id=nodes.next_node_id, rack=nodes.rack or None)))
+
+
+@click.command(short_help="Empty brokers, which stay members.")
+@click.argument("broker_ids", nargs=-1, required=True, type=click.IntRange(min=0), metavar="ID...")
+@plan_options
+@json_option
+@bootstrap_option
+def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
+    """Plan the way of all replicas off brokers ID to the others. A broker that is down is emptied, too: from the replicas that are left."""
+    with open_admin(bootstrap_servers) as admin, told_refusals():
+        layout = read_layout(admin)
+        plan = plans.drain(layout, broker_ids, throttle_bytes=throttle_bytes)
+        present(admin, layout, plan, as_json=as_json, nothing="nothing is there to move: they are empty", **how)
+
+
+@click.command(short_help="Empty a broker and have the cluster forget it.")
+@click.argument("broker_id", type=click.IntRange(min=0), metavar="ID")
+@data_option
+@plan_options
+@json_option
+@bootstrap_option
+def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: bool, bootstrap_servers: str, **how: Any) -> None:
+    """Plan the way of all replicas off broker ID; with --execute it also leaves the quorum, is stopped, and is forgotten.
+
+    A node of the tidelog up on --data is stopped by it. Any other broker that still runs is not forgotten, because it would register
+    again: the command says when it can be stopped, and forgets it when it is called once more.
+    """
+    with open_admin(bootstrap_servers) as admin, told_refusals():
+        layout = read_layout(admin)
+        voter_ids = refuse_removal(admin, layout, broker_id)
+        is_ours = runs_node(data, admin, broker_id)
+        if is_ours:
+            refuse_to_stop(data, broker_id)
+        plan = plans.drain(layout, [broker_id], throttle_bytes=throttle_bytes)
+        if voter_ids and not as_json:
+            click.echo(f"it also leaves the metadata quorum: {voters_text(voter_ids, set(voter_ids) - {broker_id})}")
+        is_empty = present(admin, layout, plan, as_json=as_json, nothing=f"broker {broker_id} is empty", **how)
+        if not (is_empty and how["execute"]):
+            return
+        stuck = [each.where for each in layout.partitions if broker_id in each.replicas and each.leader < 0]
+        if stuck:
+            raise click.ClickException(f"broker {broker_id} is not forgotten: it holds the only replica of {stuck[0]}, which is offline")
+        said = forget(admin, layout, broker_id, data if is_ours else None)
+    if not as_json:
+        click.echo(said)
+
+
+def forget(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int, data: Path | None) -> str:
+    """Take an empty broker out of the quorum, and out of the cluster where it has stopped; return what was done.
+
+    A node of the installation on ``data`` is stopped first.
+    """
+    remove_voter(admin, broker_id)
+    if data is not None:
+        stop_node(data, broker_id)
+        wait_until_fenced(admin, broker_id)
+    elif not layout.broker(broker_id).is_fenced:
+        return f"broker {broker_id} is empty: stop it, and then: tidelog cluster remove {broker_id} --execute"
+    admin.unregister_broker(broker_id)
+    return f"broker {broker_id} is forgotten"
+
+
+@click.group("topics", short_help="Plan the replicas of topics.")
+def cluster_topics() -> None:
+    """Plan how many replicas topics have, and where."""
+
+
+@cluster_topics.command("plan", short_help="Plan other replicas for topics.")
+@click.argument("names", nargs=-1, metavar="[TOPIC...]", shell_complete=complete_topics)
+@click.option("-r", "--replication-factor", type=click.IntRange(min=1), metavar="N", help="Replicas that each partition is to have.")
+@click.option("--brokers", "broker_list", metavar="1,2,3", help="The brokers that the replicas are to be on.")
+@click.option(
+    "--file", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A plan in Kafka's format, instead of topics."
+)
+@plan_options
+@json_option
+@bootstrap_option
+def plan_topics(
+    *,
+    names: tuple[str, ...],
+    replication_factor: int | None,
+    broker_list: str | None,
+    path: Path | None,
+    throttle_bytes: int | None,
+    as_json: bool,
+    bootstrap_servers: str,
+    **how: Any,
+) -> None:
+    """Plan another replication factor or other brokers for topics, by name or pattern, or what a file says.
+
+    \b
+    tidelog cluster topics plan orders -r 3
+    tidelog cluster topics plan 'orders-*' --brokers 1,2 --execute
+    tidelog cluster topics plan --file plan.json --execute
+    """
+    if (path is None) == (not names):
+        raise click.UsageError("say which topics, or --file with a plan")
+    if path is not None and (replication_factor or broker_list):
+        raise click.UsageError("--file says where the replicas go: it excludes --replication-factor and --brokers")
+    if names and not replication_factor and not broker_list:
+        raise click.UsageError("say what they are to have: --replication-factor or --brokers")
+    brokers = _broker_ids(broker_list) if broker_list else []
+    with open_admin(bootstrap_servers) as admin, told_refusals():
+        targets = read(_text_of(path), str(path)) if path is not None else {}
+        layout = read_layout(admin)
+        if path is not None:
+            plan = plan_of(targets, layout, str(path), throttle_bytes=throttle_bytes)
+        else:
+            wanted = matching_topics(admin, names, is_internal_included=True)
+            plan = plans.change_topics(
+                layout, wanted, replication_factor=replication_factor, brokers=brokers, throttle_bytes=throttle_bytes
+            )
+        present(admin, layout, plan, as_json=as_json, nothing="the replicas are like that already", **how)
+
+
+def _broker_ids(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise click.BadParameter(f"{text!r} is not a list of broker ids like 1,2,3", param_hint="--brokers")
+    return [int(part) for part in parts]
+
+
+def _text_of(path: Path) -> str:
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise PlanRefused(f"{path} is larger than {sized(MAX_FILE_BYTES)}, which no plan is")
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise PlanRefused(f"{path} is no text in UTF-8 (byte {error.start})") from error
+
+
+# What is under way
+
+
+def _rows(moving: Sequence[tuple[Move, int]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": move.where.topic,
+            "partition": move.where.partition,
+            "from": list(move.before),
+            "to": list(move.after),
+            "copied": sized(arrived),
+            "of": sized(move.copied_bytes),
+            "copied_bytes": arrived,
+            "total_bytes": move.copied_bytes,
+        }
+        for move, arrived in moving
+    ]
+
+
+COLUMNS = ["topic", "partition", "from", "to", "copied", "of"]
+
+
+@click.command(short_help="Follow moves to their end.")
+@click.option("--once", is_flag=True, help="Tell how far they are, and do not wait.")
+@click.option("--keep-throttle", is_flag=True, help="Leave throttles of replication as they are at the end.")
+@json_option
+@bootstrap_option
+def watch(*, once: bool, keep_throttle: bool, as_json: bool, bootstrap_servers: str) -> None:
+    """Follow the moves that are under way, by whatever began them, and take away throttles of replication when none is left."""
+    with open_admin(bootstrap_servers) as admin:
+        moving = moves_under_way(admin)
+        if once:
+            print_rows(_rows(moving), COLUMNS, as_json=as_json, empty="nothing moves", flexible=["topic"])
+            return
+        followed = follow(admin, moving)
+        removed = {"brokers": [], "topics": []} if keep_throttle else lift_throttles(admin)
+    told = f"{counted(followed, 'move')} complete" if followed else "nothing moves"
+    if removed["brokers"] or removed["topics"]:
+        told += "; throttles are taken away from " + " and ".join(
+            text
+            for text in (
+                "brokers " + ", ".join(map(str, removed["brokers"])) if removed["brokers"] else "",
+                "topics " + ", ".join(map(str, removed["topics"])) if removed["topics"] else "",
+            )
+            if text
+        )
+    tell(told, {"completed": followed, "throttles_removed": removed}, as_json=as_json)
+
+
+def follow(admin: BlockingAdmin, moving: Sequence[tuple[Move, int]]) -> int:
+    """Wait until nothing moves any more, and return how many moves that were."""
+    line = ProgressLine()
+    seen: dict[TopicPartition, int] = {}
+    while moving:
+        seen |= {move.where: move.copied_bytes for move, _ in moving}
+        under_way = sum(move.copied_bytes for move, _ in moving)
+        line.show(
+            Progress(
+                complete=len(seen) - len(moving),
+                moving=len(moving),
+                waiting=0,
+                copied_bytes=sum(seen.values()) - under_way + sum(min(arrived, move.copied_bytes) for move, arrived in moving),
+                total_bytes=sum(seen.values()),
+            )
+        )
+        time.sleep(POLL_SECONDS)
+        moving = moves_under_way(admin)
+    if seen:
+        line.close()
+    return len(seen)
+
+
+def lift_throttles(admin: BlockingAdmin) -> dict[str, list[Any]]:
+    """Take away the throttles that moves left on brokers and topics, and return from which."""
+    brokers = throttled_brokers(admin, [node.node_id for node in admin.describe_cluster().nodes])
+    topics = throttled_topics(admin, [topic.name for topic in admin.list_topics(is_internal_included=True)])
+    remove_throttles(admin, brokers=brokers, topics=topics)
+    return {"brokers": brokers, "topics": topics}
+
+
+@click.command(short_help="Put back what is under way.")
+@click.argument("names", nargs=-1, metavar="[TOPIC[:0,2-4]...]", shell_complete=complete_topics)
+@json_option
+@bootstrap_option
+def cancel(*, names: tuple[str, ...], as_json: bool, bootstrap_servers: str) -> None:
+    """Put back all moves that are under way, or those of some topics, and take away throttles of replication when none is left.
+
+    Replicas that were added are dropped, and the partition is where it was. A move that is complete is not put back: --write-back of the
+    command that began it writes the plan for that.
+    """
+    with open_admin(bootstrap_servers) as admin:
+        wanted = partitions_named(admin, names, "TOPIC") if names else None
+        moving = [move for move, _ in moves_under_way(admin, wanted)]
+        back = take_back(admin, [move.where for move in moving]) if moving else set()
+        if not admin.list_partition_reassignments():
+            lift_throttles(admin)
+    rows = [
+        {"topic": move.where.topic, "partition": move.where.partition, "back_on": list(move.before)}
+        for move in moving
+        if move.where in back
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        print_rows(rows, ["topic", "partition", "back_on"], as_json=False, empty="nothing moves", flexible=["topic"])

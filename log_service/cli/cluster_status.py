@@ -1,0 +1,122 @@
+"""``tidelog cluster status``: what is wrong first, then each broker with its leaders, replicas, lag, disk and place in the quorum.
+
+The exit code tells the health to scripts: 0 is well, 3 works and the next failure may cost something, 4 is that clients cannot read or
+write something now. 1 is that no broker can be asked, as with every command.
+"""
+
+from typing import Any
+
+import click
+
+from log_service.cli.connection import open_admin
+from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, sized
+from log_service.cluster_operations.moving import brokers_left_throttled
+from log_service.cluster_operations.reading import ClusterState, read_state
+from log_service.cluster_plans.health import Finding, Severity, findings_of, worst
+from log_service.cluster_plans.layout import NO_LEADER, BrokerLayout
+
+EXIT_CODES = {Severity.NOTICE: 0, Severity.DEGRADED: 3, Severity.FAILED: 4}
+MARKS = {Severity.NOTICE: "note", Severity.DEGRADED: "degraded", Severity.FAILED: "FAILED"}
+
+
+@click.command(short_help="Tell what is wrong, and how each broker is.")
+@json_option
+@bootstrap_option
+def status(*, as_json: bool, bootstrap_servers: str) -> None:
+    """Tell what is wrong with the cluster first, then how each broker is.
+
+    Exit code 0: all is well; 3: all works, and the next failure may cost something; 4: clients cannot read or write something now.
+    """
+    with open_admin(bootstrap_servers) as admin:
+        state = read_state(admin)
+        is_led = state.quorum.leader_id != NO_LEADER
+        throttled = brokers_left_throttled(admin, [each for each in state.layout.active if each not in state.silent]) if is_led else []
+    findings = [*silent_findings(state), *findings_of(state.layout, state.quorum, throttled)]
+    findings.sort(key=lambda finding: -finding.severity)
+    severity = worst(findings)
+    rows = [broker_row(state, broker) for broker in state.layout.brokers]
+    if as_json:
+        print_json(as_values(state, findings, rows))
+    else:
+        show(state, findings, rows)
+    raise click.exceptions.Exit(0 if severity is None else EXIT_CODES[severity])
+
+
+def silent_findings(state: ClusterState) -> list[Finding]:
+    """Return what is wrong with brokers that serve, as the cluster says, and do not respond."""
+    return [
+        Finding(check="brokers", severity=Severity.DEGRADED, text=f"broker {broker_id} does not respond: {why}", items=(str(broker_id),))
+        for broker_id, why in state.silent.items()
+    ]
+
+
+def show(state: ClusterState, findings: list[Finding], rows: list[dict[str, Any]]) -> None:
+    """Print the findings, the brokers and the quorum."""
+    if not findings:
+        click.echo("all is well")
+    for finding in findings:
+        click.echo(f"{MARKS[finding.severity]:<8}  {finding.text}")
+    partitions = state.layout.partitions
+    topics = len({each.where.topic for each in partitions})
+    counts = "  ".join([counted(len(rows), "broker"), counted(topics, "topic"), counted(len(partitions), "partition")])
+    leader = f"active controller {state.quorum.leader_id}  epoch {state.quorum.leader_epoch}"
+    if state.quorum.leader_id == NO_LEADER:
+        leader = "no active controller"
+    click.echo(f"\ncluster {state.cluster_id}  {counts}  {leader}\n")
+    columns = ["broker", "state", "rack", "leaders", "replicas", "in_sync", "lag", "quorum", "used", "free"]
+    print_rows(rows, columns, as_json=False, flexible=["rack"])
+
+
+def broker_row(state: ClusterState, broker: BrokerLayout) -> dict[str, Any]:
+    """Return a broker as a row."""
+    own = broker.broker_id
+    replicas = [each for each in state.layout.partitions if own in each.replicas]
+    member = next((each for each in state.quorum.members if each.node_id == own), None)
+    online = [directory for directory in broker.log_dirs if directory.is_online]
+    used = sum(directory.used_bytes for directory in online)
+    total = sum(directory.total_bytes for directory in online)
+    usable = sum(directory.usable_bytes for directory in online)
+    role = None
+    if member is not None:
+        role = "leader" if own == state.quorum.leader_id else "voter" if member.is_voter else "observer"
+    return {
+        "broker": own,
+        "state": "fenced" if broker.is_fenced else "silent" if own in state.silent else "serves",
+        "address": broker.address,
+        "rack": broker.rack,
+        "leaders": sum(each.leader == own for each in replicas),
+        "replicas": len(replicas),
+        "in_sync": sum(own in each.isr for each in replicas),
+        "lag": max((each.lags.get(own, 0) for each in replicas), default=0) if online else None,
+        "quorum": role if member is None or not member.lag else f"{role} -{member.lag}",
+        "quorum_role": role,
+        "quorum_lag": None if member is None else member.lag,
+        "used": sized(used) if online else None,
+        "used_bytes": used if online else None,
+        "free": f"{100 * usable / total:.0f} %" if total > 0 else None,
+        "usable_bytes": usable if online else None,
+        "total_bytes": total if online else None,
+        "failed_log_dirs": [directory.path for directory in broker.log_dirs if not directory.is_online],
+    }
+
+
+def as_values(state: ClusterState, findings: list[Finding], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return all of it for programs."""
+    severity = worst(findings)
+    return {
+        "health": "well" if severity is None or severity is Severity.NOTICE else MARKS[severity].lower(),
+        "findings": [
+            {"check": each.check, "severity": each.severity.name.lower(), "text": each.text, "items": list(each.items)} for each in findings
+        ],
+        "cluster_id": state.cluster_id,
+        "quorum": {
+            "leader_id": state.quorum.leader_id,
+            "leader_epoch": state.quorum.leader_epoch,
+            "members": [
+                {"node_id": each.node_id, "voter": each.is_voter, "lag": each.lag, "caught_up_ms_ago": each.caught_up_ms_ago}
+                for each in state.quorum.members
+            ],
+        },
+        "brokers": [{name: value for name, value in row.items() if name not in {"quorum", "used", "free"}} for row in rows],
+        "partitions": len(state.layout.partitions),
+    }

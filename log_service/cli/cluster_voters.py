@@ -1,0 +1,101 @@
+"""``tidelog cluster voters add | remove``: which nodes vote in the metadata quorum (KIP-853).
+
+Each command shows the voters before and after, and how many of them may fail; ``--execute`` changes them. ``tidelog cluster quorum`` lists
+them. A quorum that is fixed in the nodes' files (``controller.quorum.voters``) is not changed here.
+"""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import click
+
+from log_service.cli.connection import open_admin
+from log_service.cli.output import bootstrap_option, json_option, tell
+from log_service.cli.plan_view import told_refusals
+from log_service.client.admin.values import RaftVoter
+from log_service.cluster_operations.membership import refuse_voter, refuse_voter_removal, remove_voter
+
+CATCH_UP_MS = 60_000
+
+execute_option = click.option("--execute", is_flag=True, help="Change the voters; without it nothing happens.")
+
+
+@click.group(short_help="Change who votes in the metadata quorum.")
+def voters() -> None:
+    """Change who votes in the metadata quorum; tidelog cluster quorum shows them."""
+
+
+@voters.command("add", short_help="Make a controller a voter.")
+@click.argument("properties", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@execute_option
+@json_option
+@bootstrap_option
+def add(*, properties: Path, execute: bool, as_json: bool, bootstrap_servers: str) -> None:
+    """Make the controller with the properties FILE a voter: it runs already, and follows the metadata log.
+
+    \b
+    On the new controller's host:
+      tidelog storage format -N -t CLUSTER_ID -c node4.properties
+      tidelog serve node4.properties
+      tidelog cluster voters add node4.properties -b broker:9092 --execute
+    """
+    cluster_id, voter = _voter_of(properties)
+    with open_admin(bootstrap_servers) as admin, told_refusals():
+        before = refuse_voter(admin, cluster_id, voter)
+        if execute:
+            admin.add_raft_voter(voter, timeout_ms=CATCH_UP_MS)
+    _tell(before, sorted({*before, voter.node_id}), execute=execute, as_json=as_json)
+
+
+@voters.command("remove", short_help="Take a voter out of the quorum.")
+@click.argument("node_id", type=click.IntRange(min=0), metavar="ID")
+@execute_option
+@json_option
+@bootstrap_option
+def remove(*, node_id: int, execute: bool, as_json: bool, bootstrap_servers: str) -> None:
+    """Take voter ID out of the metadata quorum; the node goes on as an observer until it is stopped."""
+    with open_admin(bootstrap_servers) as admin, told_refusals():
+        before = refuse_voter_removal(admin, node_id)
+        if execute:
+            remove_voter(admin, node_id)
+    _tell(before, [each for each in before if each != node_id], execute=execute, as_json=as_json)
+
+
+def _voter_of(properties: Path) -> tuple[str, RaftVoter]:
+    """Return the cluster that a controller was formatted for, and the controller as a voter."""
+    from log_service.broker.env import real_env  # noqa: PLC0415 - the other commands need no node
+    from log_service.broker.main import read_configuration  # noqa: PLC0415 - as above
+    from log_service.raft.format import own_endpoint  # noqa: PLC0415 - as above
+    from log_service.storage.meta_properties import read_meta_properties  # noqa: PLC0415 - as above
+
+    config, _ = read_configuration(properties, ())
+    if not config.is_controller:
+        raise click.ClickException(f"{properties} is of a broker alone: only a node whose process.roles has controller can vote")
+    owner = read_meta_properties(real_env(config).files, config.metadata_log_dir)
+    if owner is None or owner.directory_id is None:
+        raise click.ClickException(
+            f"{config.metadata_log_dir}, the metadata directory of {properties}, is not formatted on this machine: run this command on the "
+            f"controller's host, after tidelog storage format --no-initial-controllers -c {properties}"
+        )
+    endpoint = own_endpoint(config)
+    voter = RaftVoter(node_id=config.node_id, directory_id=owner.directory_id, endpoints={endpoint.name: (endpoint.host, endpoint.port)})
+    return owner.cluster_id, voter
+
+
+def _tell(before: Sequence[int], after: Collection[int], *, execute: bool, as_json: bool) -> None:
+    text = voters_text(before, after)
+    told = {"before": list(before), "after": sorted(after), "may_fail": _spare(after), "is_executed": execute}
+    tell(text if execute else f"{text}\nnothing was changed; --execute does it", told, as_json=as_json)
+
+
+def voters_text(before: Collection[int], after: Collection[int]) -> str:
+    """Say who votes before and after a change, and how many of them may fail then."""
+    return f"voters {_listed(before)} -> {_listed(sorted(after))}: {_spare(after)} of {len(after)} may fail"
+
+
+def _spare(voter_ids: Collection[int]) -> int:
+    return (len(voter_ids) - 1) // 2
+
+
+def _listed(node_ids: Collection[int]) -> str:
+    return ", ".join(map(str, node_ids))

@@ -1,0 +1,94 @@
+"""The nodes of a ``tidelog up`` installation, from another command: which there are, and how one starts, ends or restarts.
+
+A node belongs to the installation only if its address is the one that the cluster tells of the broker: an installation beside another
+cluster is left alone.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.waiting import wait_until_serving
+from log_service.common.errors import TidelogError
+from log_service.supervisor import state
+from log_service.supervisor.control import ADD, REMOVE, RESTART, ControlRequest, ask
+from log_service.supervisor.nodes import ClusterSpec, read_cluster
+
+CONTROL_SECONDS = 180.0
+
+data_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".tidelog"),
+    envvar="TIDELOG_DATA",
+    show_default=True,
+    show_envvar=True,
+    help="The directory of the tidelog up whose nodes these are.",
+)
+
+
+def running_cluster(data: Path) -> ClusterSpec | None:
+    """Return the nodes that a supervisor runs on a directory; None where there is none, or it runs a broker alone."""
+    return read_cluster(data) if state.is_locked(data) else None
+
+
+def required_cluster(data: Path) -> ClusterSpec:
+    """Return the nodes that a supervisor runs.
+
+    Raises:
+        ClickException: there is none, or it runs a broker alone.
+    """
+    if not state.is_locked(data):
+        raise click.ClickException(f"nothing runs on {data}: start it with tidelog up --brokers N, or name its directory with --data")
+    cluster = read_cluster(data)
+    if cluster is None:
+        raise click.ClickException(f"tidelog up runs a broker alone on {data}: a cluster is started with --brokers N, on another directory")
+    return cluster
+
+
+def runs_node(data: Path, admin: BlockingAdmin, node_id: int) -> bool:
+    """Whether a supervisor on the directory runs that broker of this cluster."""
+    cluster = running_cluster(data)
+    if cluster is None or cluster.cluster_id != admin.describe_cluster().cluster_id:
+        return False
+    return any(node.node_id == node_id for node in cluster.nodes)
+
+
+def start_node(data: Path, admin: BlockingAdmin) -> int:
+    """Start one more node and return its id, once the cluster tells that it serves.
+
+    Raises:
+        ControlRefused: it does not start.
+        ClusterNotReady: it does not join.
+    """
+    started: dict[str, Any] = ask(data, ControlRequest(command=ADD), timeout_s=CONTROL_SECONDS)
+    node_id = int(started["node_id"])
+    wait_until_serving(admin, node_id)
+    return node_id
+
+
+def stop_node(data: Path, node_id: int) -> None:
+    """Stop a node for good. Raises as ``ask``."""
+    ask(data, ControlRequest(command=REMOVE, node_id=node_id), timeout_s=CONTROL_SECONDS)
+
+
+def restart_node(data: Path, node_id: int) -> None:
+    """Restart a node in order. Raises as ``ask``."""
+    ask(data, ControlRequest(command=RESTART, node_id=node_id), timeout_s=CONTROL_SECONDS)
+
+
+def refuse_to_stop(data: Path, node_id: int) -> None:
+    """Refuse to take away a node that the installation's files name as a controller.
+
+    Raises:
+        ClickException: it is one.
+    """
+    cluster = running_cluster(data)
+    if cluster is not None:
+        try:
+            cluster.without(node_id)
+        except TidelogError as error:
+            raise click.ClickException(str(error)) from error

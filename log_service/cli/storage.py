@@ -1,0 +1,86 @@
+"""``tidelog storage``: directories of nodes before their first start, with the options of ``kafka-storage``."""
+
+import json
+import secrets
+from pathlib import Path
+
+import click
+
+from log_service.cli.output import json_option, print_rows
+from log_service.common.errors import ConfigError
+
+
+@click.group()
+def storage() -> None:
+    """Format the directories of a node of a cluster of several; a node alone formats its own."""
+
+
+@storage.command("random-uuid")
+@json_option
+def random_uuid(*, as_json: bool) -> None:
+    """Print a new id, for a cluster or for a directory."""
+    from log_service.raft.format import random_id  # noqa: PLC0415 - the other commands need no node
+    from log_service.storage.partition_metadata import format_uuid  # noqa: PLC0415 - as above
+
+    new_id = format_uuid(random_id(secrets.randbits))
+    click.echo(json.dumps({"id": new_id}) if as_json else new_id)
+
+
+@storage.command("format")
+@click.option("-c", "--config", "properties", required=True, metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="The node's properties.")  # fmt: skip
+@click.option("-t", "--cluster-id", required=True, metavar="ID", help="The cluster's id, the same on each of its nodes.")
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories that are formatted, and format the others.")
+@click.option("-s", "--standalone", is_flag=True, help="Begin a cluster with this controller as its only voter.")
+@click.option("-I", "--initial-controllers", metavar="ID@HOST:PORT:DIRECTORY,...", help="Begin a cluster with these voters.")
+@click.option("-N", "--no-initial-controllers", is_flag=True, help="Name no voters: this node joins a cluster that has some.")
+@click.option("-f", "--feature", "features", multiple=True, metavar="NAME=LEVEL", help="A feature's first level; may be repeated.")
+@click.option("-r", "--release-version", metavar="VERSION", help="The release whose metadata the cluster begins with: 4.3.")
+@json_option
+def format_(
+    *,
+    properties: Path,
+    cluster_id: str,
+    ignore_formatted: bool,
+    standalone: bool,
+    initial_controllers: str | None,
+    no_initial_controllers: bool,
+    features: tuple[str, ...],
+    release_version: str | None,
+    as_json: bool,
+) -> None:
+    """Format the log directories that FILE names.
+
+    \b
+    Three nodes with controller.quorum.voters in their files:
+      id=$(tidelog storage random-uuid)
+      tidelog storage format -t $id -c node1.properties      (and so on each node)
+    """
+    from log_service.broker.env import real_env  # noqa: PLC0415 - the other commands need no node
+    from log_service.broker.main import read_configuration  # noqa: PLC0415 - as above
+    from log_service.broker.storage_format import FormatOptions, format_node  # noqa: PLC0415 - as above
+    from log_service.storage.partition_metadata import format_uuid  # noqa: PLC0415 - as above
+
+    config, _ = read_configuration(properties, ())
+    options = FormatOptions(
+        cluster_id=cluster_id,
+        is_standalone=standalone,
+        initial_controllers=initial_controllers,
+        is_without_controllers=no_initial_controllers,
+        features=dict(map(_level, features)),
+        release=release_version,
+        is_formatted_ignored=ignore_formatted,
+    )
+    identity = format_node(real_env(config), config, options)
+    rows = [
+        {"directory": str(directory), "directory_id": format_uuid(directory_id), "node": identity.node_id, "cluster": identity.cluster_id}
+        for directory, directory_id in identity.directory_ids.items()
+    ]
+    print_rows(rows, ["directory", "directory_id", "node", "cluster"], as_json=as_json, empty="there is no directory")
+
+
+def _level(text: str) -> tuple[str, int]:
+    name, equals, level = text.partition("=")
+    if not equals or not level.strip().isdecimal():
+        raise ConfigError(f"--feature {text!r} is not name=level, for example kraft.version=1")
+    return name.strip(), int(level)

@@ -1,0 +1,9 @@
+"""What operators do with a running cluster, over an admin client: see how it is, carry out a plan, take one back.
+
+- ``reading``: the cluster as ``log_service.cluster_plans`` wants to see it.
+- ``moving``: a plan carried out in steps, with its throttles; moves that are watched and taken back.
+- ``waiting``: until a broker serves, until all is in sync, and through a rolling restart.
+- ``membership``: what has to hold before a broker leaves, and how voters come and go.
+
+Everything here asks the cluster through ``log_service.client`` and works on tidelog and Apache Kafka alike.
+"""

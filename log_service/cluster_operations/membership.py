@@ -1,0 +1,98 @@
+"""What has to hold before a broker leaves, and its way out of the metadata quorum."""
+
+from log_service.client.admin.values import RaftVoter
+from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
+
+DYNAMIC_QUORUM = 1
+"""The level of ``kraft.version`` from which voters are added and removed while the cluster runs (KIP-853)."""
+
+
+def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) -> list[int]:
+    """Return the ids of the voters, none where the broker is no voter; refuse to remove what the cluster cannot be without.
+
+    Raises:
+        PlanRefused: the broker is unknown, the last one, the last voter, or a voter that only the nodes' files can take out.
+    """
+    layout.broker(broker_id)
+    if len(layout.brokers) == 1:
+        raise PlanRefused(f"broker {broker_id} is the last one: without it there is no cluster")
+    known = _voter_ids(admin)
+    if broker_id not in known:
+        return []
+    _refuse_last(admin, broker_id)
+    if not _is_dynamic(admin):
+        raise PlanRefused(
+            f"node {broker_id} is a voter of a quorum that is fixed in the nodes' files (controller.quorum.voters): "
+            f"empty it with tidelog cluster drain {broker_id}, and take it out of all files"
+        )
+    return known
+
+
+def refuse_voter(admin: BlockingAdmin, cluster_id: str, voter: RaftVoter) -> list[int]:
+    """Return the ids of the voters; refuse a voter that could not be added. ``cluster_id`` is what its directory was formatted for.
+
+    Raises:
+        PlanRefused: it belongs to another cluster, it votes already, it does not run, or the quorum is fixed in the nodes' files.
+    """
+    found = admin.describe_cluster().cluster_id
+    if cluster_id != found:
+        raise PlanRefused(f"node {voter.node_id} was formatted for cluster {cluster_id}, and this is cluster {found}")
+    _refuse_fixed_quorum(admin)
+    quorum = admin.describe_metadata_quorum()
+    known = sorted({each.node_id for each in quorum.voters})
+    if voter.node_id in known:
+        raise PlanRefused(f"node {voter.node_id} is a voter already: the voters are {', '.join(map(str, known))}")
+    if not any((each.node_id, each.directory_id) == (voter.node_id, voter.directory_id) for each in quorum.observers):
+        raise PlanRefused(
+            f"node {voter.node_id} does not follow the metadata log: start it, and try again once tidelog cluster quorum shows it"
+        )
+    return known
+
+
+def refuse_voter_removal(admin: BlockingAdmin, node_id: int) -> list[int]:
+    """Return the ids of the voters; refuse to take one out that cannot go.
+
+    Raises:
+        PlanRefused: the node is no voter or the last one, or the quorum is fixed in the nodes' files.
+    """
+    known = _voter_ids(admin)
+    if node_id not in known:
+        raise PlanRefused(f"node {node_id} is no voter: the voters are {', '.join(map(str, known))}")
+    _refuse_last(admin, node_id)
+    _refuse_fixed_quorum(admin)
+    return known
+
+
+def remove_voter(admin: BlockingAdmin, node_id: int) -> bool:
+    """Take a node out of the metadata quorum; return whether it was a voter.
+
+    Raises:
+        KafkaError: the quorum refuses: another change of voters is under way, or it is the last one.
+    """
+    for voter in admin.describe_metadata_quorum().voters:
+        if voter.node_id == node_id:
+            admin.remove_raft_voter(node_id, voter.directory_id)
+            return True
+    return False
+
+
+def _voter_ids(admin: BlockingAdmin) -> list[int]:
+    return sorted({voter.node_id for voter in admin.describe_metadata_quorum().voters})
+
+
+def _refuse_last(admin: BlockingAdmin, node_id: int) -> None:
+    if _voter_ids(admin) == [node_id]:
+        raise PlanRefused(f"node {node_id} is the last voter of the metadata quorum: add another voter first")
+
+
+def _is_dynamic(admin: BlockingAdmin) -> bool:
+    return admin.describe_features().finalized.get("kraft.version", 0) >= DYNAMIC_QUORUM
+
+
+def _refuse_fixed_quorum(admin: BlockingAdmin) -> None:
+    if not _is_dynamic(admin):
+        raise PlanRefused(
+            "the quorum is fixed in the nodes' files (controller.quorum.voters): its voters change with kraft.version 1 only "
+            "(tidelog cluster features --set kraft.version=1)"
+        )

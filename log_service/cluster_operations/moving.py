@@ -1,0 +1,225 @@
+"""Carries out a plan step by step: throttles first, a few moves at a time, leaders at the end, throttles away.
+
+A ``Mover`` never waits: the caller calls ``step`` until it says that all is done, and sleeps in between. A caller that stops in the middle
+leaves a cluster that completes what is under way, throttled; ``moves_under_way`` follows that, and ``remove_throttles`` cleans up after it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from log_service.client.admin.values import ConfigResource, ElectionType, ItemsFailed, LogDirDescription, Reassignment
+from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_plans.execution import (
+    DEFAULT_LIMIT,
+    THROTTLED_RATES,
+    THROTTLED_REPLICAS,
+    Progress,
+    next_moves,
+    progress_of,
+    throttled_rates,
+    throttled_replicas,
+)
+from log_service.cluster_plans.plan import Move, Plan
+from log_service.common.errors import ErrorCode
+from log_service.common.types import TopicPartition
+
+NOT_ELECTED = frozenset({ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE})
+"""What an election at the end of a plan may say: the leader is right already, or the preferred one has just died."""
+
+
+class Mover:
+    """One plan on its way. ``begin`` once, ``step`` until ``is_done``, ``finish`` once."""
+
+    def __init__(self, admin: BlockingAdmin, plan: Plan, *, limit: int = DEFAULT_LIMIT) -> None:
+        self._admin = admin
+        self._plan = plan
+        self._limit = limit
+        self._waiting = list(plan.moves)
+        self._moving: list[Move] = []
+        self._complete: list[Move] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every move is complete."""
+        return not self._waiting and not self._moving
+
+    @property
+    def waiting(self) -> Sequence[Move]:
+        """The moves that have not begun."""
+        return self._waiting
+
+    @property
+    def moving(self) -> Sequence[Move]:
+        """The moves that are under way."""
+        return self._moving
+
+    def begin(self) -> None:
+        """Throttle what the plan copies."""
+        if self._plan.throttle_bytes is None:
+            return
+        changes: dict[ConfigResource, dict[str, str | None]] = {}
+        for broker, rates in self._throttled().items():
+            changes[ConfigResource.broker(broker)] = dict(rates)
+        for topic, replicas in throttled_replicas(self._plan.moves).items():
+            changes[ConfigResource.topic(topic)] = dict(replicas)
+        if changes:
+            self._admin.alter_configs(changes)
+
+    def step(self) -> Progress:
+        """Look which moves are complete, begin the next ones, and return how far the plan is.
+
+        Raises:
+            ItemsFailed: a move could not begin; what is under way goes on.
+        """
+        self._note_complete()
+        chosen = next_moves(self._waiting, self._moving, limit=self._limit)
+        if chosen:
+            self._admin.alter_partition_reassignments({move.where: move.after for move in chosen})
+            self._waiting = [move for move in self._waiting if move not in set(chosen)]
+            self._moving += chosen
+            self._note_complete()
+        return progress_of(self._plan.moves, self._complete, self._moving, self._sizes())
+
+    def _note_complete(self) -> None:
+        if not self._moving:
+            return
+        under_way = self._admin.list_partition_reassignments([move.where for move in self._moving])
+        self._complete += [move for move in self._moving if move.where not in under_way]
+        self._moving = [move for move in self._moving if move.where in under_way]
+
+    def _sizes(self) -> dict[tuple[Move, int], int]:
+        receiving = sorted({broker for move in self._moving for broker in move.adding})
+        directories = self._admin.describe_log_dirs(receiving) if receiving else {}
+        return {(move, broker): size_on(directories, broker, move.where) for move in self._moving for broker in move.adding}
+
+    def finish(self) -> None:
+        """Elect the leaders that the plan wants, and take the throttles away."""
+        if self._plan.elections:
+            elect_preferred(self._admin, self._plan.elections)
+        if self._plan.throttle_bytes is not None:
+            remove_throttles(self._admin, brokers=self._throttled(), topics=throttled_replicas(self._plan.moves))
+
+    def _throttled(self) -> dict[int, dict[str, str]]:
+        """Return the rates of the brokers that can be told them: only a broker itself takes its configs, so one that is down cannot."""
+        rates = throttled_rates(self._plan.moves, self._plan.throttle_bytes or 0)
+        serving = {node.node_id for node in self._admin.describe_cluster().nodes}
+        return {broker: rates[broker] for broker in rates if broker in serving}
+
+    def problems(self) -> list[str]:
+        """Return what did not become as planned, a sentence each."""
+        topics = sorted({move.where.topic for move in self._complete})
+        described = self._admin.describe_topics(topics) if topics else {}
+        problems = []
+        for move in self._complete:
+            replicas = described[move.where.topic].partitions[move.where.partition].replicas
+            if replicas != move.after:
+                wanted, found = (",".join(map(str, each)) for each in (move.after, replicas))
+                problems.append(f"{move.where} is on {found} and not on {wanted}: its move was taken back or changed meanwhile")
+        return problems
+
+
+def size_on(directories: Mapping[int, Mapping[str, LogDirDescription]], broker: int, where: TopicPartition) -> int:
+    """Return how many bytes of a partition a broker has."""
+    found = (directory.replicas.get(where) for directory in directories.get(broker, {}).values())
+    return max((replica.size_bytes for replica in found if replica is not None), default=0)
+
+
+def elect_preferred(admin: BlockingAdmin, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Give partitions their preferred leaders and return those that changed; one that cannot have it now keeps its leader.
+
+    Raises:
+        ItemsFailed: an election failed for another reason.
+    """
+    try:
+        return set(admin.elect_leaders(list(partitions), ElectionType.PREFERRED))
+    except ItemsFailed as error:
+        if any(each.code not in NOT_ELECTED for each in error.errors.values()):
+            raise
+        return set(error.results)
+
+
+# Moves that somebody began
+
+
+def moves_under_way(admin: BlockingAdmin, partitions: Sequence[TopicPartition] | None = None) -> list[tuple[Move, int]]:
+    """Return each move that is under way, with the bytes that have arrived."""
+    moving = admin.list_partition_reassignments(partitions)
+    if not moving:
+        return []
+    directories = admin.describe_log_dirs()
+    described = admin.describe_topics(sorted({where.topic for where in moving}))
+    found = []
+    for where, reassignment in sorted(moving.items()):
+        leader = described[where.topic].partitions[where.partition].leader
+        size = max((size_on(directories, broker, where) for broker in directories), default=0)
+        move = move_of(where, reassignment, size_bytes=size, leader=leader)
+        arrived = sum(size_on(directories, broker, where) for broker in reassignment.adding_replicas)
+        found.append((move, arrived))
+    return found
+
+
+def move_of(where: TopicPartition, reassignment: Reassignment, *, size_bytes: int, leader: int) -> Move:
+    """Return a reassignment that is under way as a move."""
+    return Move(
+        where=where,
+        before=tuple(each for each in reassignment.replicas if each not in reassignment.adding_replicas),
+        after=tuple(each for each in reassignment.replicas if each not in reassignment.removing_replicas),
+        size_bytes=size_bytes,
+        source=leader,
+    )
+
+
+def take_back(admin: BlockingAdmin, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Cancel moves, and return those that were still under way; one that is complete meanwhile is no error.
+
+    Raises:
+        ItemsFailed: a move cannot be taken back.
+    """
+    wanted = list(partitions)
+    try:
+        admin.alter_partition_reassignments(dict.fromkeys(wanted))
+    except ItemsFailed as error:
+        if any(each.code is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS for each in error.errors.values()):
+            raise
+        return set(wanted) - set(error.errors)
+    return set(wanted)
+
+
+# Throttles
+
+
+def throttled_brokers(admin: BlockingAdmin, brokers: Iterable[int]) -> list[int]:
+    """Return the brokers that have a throttle of replication for them alone, as moves set it."""
+    found = admin.describe_configs([ConfigResource.broker(broker) for broker in brokers])
+    return sorted(
+        int(resource.name)
+        for resource, entries in found.items()
+        if any(name in entries and entries[name].source == "DYNAMIC_BROKER_CONFIG" for name in THROTTLED_RATES)
+    )
+
+
+def throttled_topics(admin: BlockingAdmin, topics: Sequence[str]) -> list[str]:
+    """Return the topics that say which of their replicas are throttled."""
+    found = admin.describe_configs([ConfigResource.topic(topic) for topic in topics]) if topics else {}
+    return sorted(
+        resource.name
+        for resource, entries in found.items()
+        if any(name in entries and entries[name].source == "DYNAMIC_TOPIC_CONFIG" for name in THROTTLED_REPLICAS)
+    )
+
+
+def brokers_left_throttled(admin: BlockingAdmin, brokers: Iterable[int]) -> list[int]:
+    """Return the brokers of a throttle that acts: one with a rate, where a topic says which of its replicas it is for."""
+    throttled = throttled_brokers(admin, brokers)
+    if not throttled:
+        return []
+    topics = [topic.name for topic in admin.list_topics(is_internal_included=True)]
+    return throttled if throttled_topics(admin, topics) else []
+
+
+def remove_throttles(admin: BlockingAdmin, *, brokers: Iterable[int], topics: Iterable[str]) -> None:
+    """Take throttles of replication away from brokers and topics."""
+    changes: dict[ConfigResource, dict[str, str | None]] = {}
+    changes |= {ConfigResource.broker(broker): dict.fromkeys(THROTTLED_RATES) for broker in brokers}
+    changes |= {ConfigResource.topic(topic): dict.fromkeys(THROTTLED_REPLICAS) for topic in topics}
+    if changes:
+        admin.alter_configs(changes)

@@ -1,0 +1,204 @@
+"""Reads a cluster through an admin client into the values that plans and checks are made from.
+
+A broker that does not respond is no reason to tell nothing: its directories stay unknown, and ``silent`` names it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from log_service.client.admin.values import BrokerDescription, ConfigResource, LogDirDescription, Reassignment
+from log_service.client.blocking.admin import BlockingAdmin
+from log_service.client.connections.cluster_view import PartitionView
+from log_service.cluster_plans.health import QuorumMember, QuorumState
+from log_service.cluster_plans.layout import NO_LEADER, BrokerLayout, ClusterLayout, LogDirectory, PartitionLayout
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
+
+MIN_ISR = "min.insync.replicas"
+OBSERVER, OBSERVERS = "tidelog.observer", "tidelog.observers"
+QUORUM_TIMEOUT_MS = 5_000
+"""How long the quorum may take to tell of itself; without a leader brokers wait for one much longer."""
+NO_QUORUM = QuorumState(leader_id=NO_LEADER, leader_epoch=-1, members=())
+DIRECTORIES_TIMEOUT_MS = 5_000
+"""How long a broker may take to tell its directories. One that hangs must not hold up what the others tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """A cluster at about one moment. ``silent`` are brokers that serve, as the cluster says, and did not tell their directories."""
+
+    cluster_id: str
+    layout: ClusterLayout
+    quorum: QuorumState
+    silent: Mapping[int, str]
+
+
+def read_state(admin: BlockingAdmin) -> ClusterState:
+    """Return the whole cluster. Where the quorum has no leader, the brokers that are there tell the rest, and moves stay unknown.
+
+    Raises:
+        KafkaError: no broker can be asked.
+    """
+    cluster_id = admin.describe_cluster().cluster_id
+    layout, silent = _read(admin)
+    # Last, because without a leader of the quorum a broker waits for one, and what is asked on the same connection waits with it.
+    try:
+        quorum = read_quorum(admin, QUORUM_TIMEOUT_MS)
+    except KafkaError:
+        quorum = NO_QUORUM
+    if quorum.leader_id != NO_LEADER:
+        layout = _with_moves(layout, admin.list_partition_reassignments())
+    return ClusterState(cluster_id=cluster_id, layout=layout, quorum=quorum, silent=silent)
+
+
+def read_layout(admin: BlockingAdmin) -> ClusterLayout:
+    """Return brokers and partitions, for a plan.
+
+    Raises:
+        KafkaError: a broker that serves cannot tell its directories, without which no plan knows what it copies.
+    """
+    layout, silent = _read(admin)
+    for broker_id, why in silent.items():
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} does not tell what is in its log directories: {why}")
+    return _with_moves(layout, admin.list_partition_reassignments())
+
+
+def _with_moves(layout: ClusterLayout, moving: Mapping[TopicPartition, Reassignment]) -> ClusterLayout:
+    return replace(
+        layout,
+        partitions=tuple(
+            replace(each, adding=moving[each.where].adding_replicas, removing=moving[each.where].removing_replicas)
+            if each.where in moving
+            else each
+            for each in layout.partitions
+        ),
+    )
+
+
+def _read(admin: BlockingAdmin) -> tuple[ClusterLayout, dict[int, str]]:
+    brokers = admin.describe_brokers()
+    directories, silent = _directories(admin, [broker.node_id for broker in brokers if not broker.is_fenced])
+    names = [topic.name for topic in admin.list_topics(is_internal_included=True)]
+    described = admin.describe_topics(names) if names else {}
+    partitions = {
+        TopicPartition(name, partition.partition): partition for name in sorted(described) for partition in described[name].partitions
+    }
+    sizes, lags = _replicas_of(directories)
+    min_isr = _min_isr(admin, partitions)
+    layout = ClusterLayout(
+        brokers=tuple(_broker(broker, directories.get(broker.node_id, {})) for broker in brokers),
+        partitions=tuple(
+            _partition(
+                where,
+                partition,
+                size_bytes=sizes.get(where, 0),
+                lags=lags.get(where, {}),
+                min_isr=min_isr.get(where.topic, 1),
+            )
+            for where, partition in partitions.items()
+        ),
+        observers=_observers(admin, [broker.node_id for broker in brokers if not broker.is_fenced and broker.node_id not in silent]),
+    )
+    return layout, silent
+
+
+def _directories(admin: BlockingAdmin, broker_ids: Iterable[int]) -> tuple[dict[int, dict[str, LogDirDescription]], dict[int, str]]:
+    directories: dict[int, dict[str, LogDirDescription]] = {}
+    silent: dict[int, str] = {}
+    for broker_id in broker_ids:
+        try:
+            directories |= admin.describe_log_dirs([broker_id], timeout_ms=DIRECTORIES_TIMEOUT_MS)
+        except KafkaError as error:
+            silent[broker_id] = str(error)
+    return directories, silent
+
+
+def _replicas_of(
+    directories: Mapping[int, Mapping[str, LogDirDescription]],
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, dict[int, int]]]:
+    """Return the size of each partition's largest replica, and how far each replica is behind, by broker."""
+    sizes: dict[TopicPartition, int] = {}
+    lags: dict[TopicPartition, dict[int, int]] = {}
+    for broker_id, by_path in directories.items():
+        for directory in by_path.values():
+            for where, replica in directory.replicas.items():
+                if not replica.is_future:
+                    sizes[where] = max(sizes.get(where, 0), replica.size_bytes)
+                    lags.setdefault(where, {})[broker_id] = replica.offset_lag
+    return sizes, lags
+
+
+def _min_isr(admin: BlockingAdmin, partitions: Mapping[TopicPartition, PartitionView]) -> dict[str, int]:
+    """Return min.insync.replicas of the topics where it matters now: those with a replica out of sync."""
+    topics = sorted({where.topic for where, partition in partitions.items() if len(partition.isr) < len(partition.replicas)})
+    found = admin.describe_configs([ConfigResource.topic(topic) for topic in topics]) if topics else {}
+    return {resource.name: int(entries[MIN_ISR].value or 1) for resource, entries in found.items() if MIN_ISR in entries}
+
+
+def _observers(admin: BlockingAdmin, broker_ids: Iterable[int]) -> frozenset[int]:
+    """Return which of these brokers are observers; only a cluster with that feature is asked."""
+    if not admin.describe_features().finalized.get(OBSERVERS):
+        return frozenset()
+    found = admin.describe_configs([ConfigResource.broker(broker_id) for broker_id in broker_ids])
+    return frozenset(
+        int(resource.name) for resource, entries in found.items() if (entry := entries.get(OBSERVER)) is not None and entry.value == "true"
+    )
+
+
+def _broker(broker: BrokerDescription, directories: Mapping[str, LogDirDescription]) -> BrokerLayout:
+    return BrokerLayout(
+        broker_id=broker.node_id,
+        rack=broker.rack or None,
+        is_fenced=broker.is_fenced,
+        address=f"{broker.host}:{broker.port}" if broker.host else "",
+        log_dirs=tuple(
+            LogDirectory(
+                path=each.path,
+                is_online=each.error is ErrorCode.NONE,
+                total_bytes=each.total_bytes,
+                usable_bytes=each.usable_bytes,
+                used_bytes=sum(replica.size_bytes for replica in each.replicas.values()),
+            )
+            for each in directories.values()
+        ),
+    )
+
+
+def _partition(
+    where: TopicPartition,
+    partition: PartitionView,
+    *,
+    size_bytes: int,
+    lags: Mapping[int, int],
+    min_isr: int,
+) -> PartitionLayout:
+    return PartitionLayout(
+        where=where,
+        replicas=partition.replicas,
+        leader=partition.leader,
+        isr=partition.isr,
+        size_bytes=size_bytes,
+        min_isr=min_isr,
+        lags=lags,
+    )
+
+
+def read_quorum(admin: BlockingAdmin, timeout_ms: int | None = None) -> QuorumState:
+    """Return the metadata quorum. How long ago a member had caught up is measured by the leader's clock, which its response carries."""
+    found = admin.describe_metadata_quorum(timeout_ms=timeout_ms)
+    replicas = [(True, each) for each in found.voters] + [(False, each) for each in found.observers]
+    end = max((each.log_end_offset for _, each in replicas), default=0)
+    now_ms = max((each.last_caught_up_ms for _, each in replicas), default=-1)
+    return QuorumState(
+        leader_id=found.leader_id,
+        leader_epoch=found.leader_epoch,
+        members=tuple(
+            QuorumMember(
+                node_id=each.node_id,
+                is_voter=is_voter,
+                lag=end - each.log_end_offset,
+                caught_up_ms_ago=now_ms - each.last_caught_up_ms if each.last_caught_up_ms > 0 else -1,
+            )
+            for is_voter, each in replicas
+        ),
+    )

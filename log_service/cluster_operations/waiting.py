@@ -1,0 +1,99 @@
+"""Waits for a cluster: until a broker serves or is noticed to be down, until all is in sync, and so through a rolling restart. Blocks.
+
+Every wait has a deadline, and says at its end what was missing.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.moving import elect_preferred
+from log_service.cluster_operations.reading import ClusterState, read_state
+from log_service.cluster_plans.rolling import obstacles
+from log_service.common.errors import KafkaError, TidelogError
+
+JOIN_SECONDS = 60.0
+SYNC_SECONDS = 600.0
+POLL_SECONDS = 0.5
+
+Restart = Callable[[int], None]
+"""Restarts a broker, and returns when its process is there again."""
+Say = Callable[[str], None]
+
+
+class ClusterNotReady(TidelogError):  # noqa: N818 - it says what happened
+    """The cluster did not come into the state that was waited for; the text says what was missing."""
+
+
+def wait_until_serving(admin: BlockingAdmin, broker_id: int) -> None:
+    """Wait until a broker is registered and not fenced.
+
+    Raises:
+        ClusterNotReady: it is not, for ``JOIN_SECONDS``.
+    """
+    _wait(admin, broker_id, lambda found: found is False, "did not join the cluster")
+
+
+def wait_until_fenced(admin: BlockingAdmin, broker_id: int) -> None:
+    """Wait until the cluster has noticed that a broker is down.
+
+    Raises:
+        ClusterNotReady: it has not, for ``JOIN_SECONDS``.
+    """
+    _wait(admin, broker_id, lambda found: found is not False, "still serves, as the cluster says")
+
+
+def _wait(admin: BlockingAdmin, broker_id: int, is_wanted: Callable[[bool | None], bool], what: str) -> None:
+    """Wait for a state of a broker: True is fenced, False serves, None is not registered."""
+    deadline = time.monotonic() + JOIN_SECONDS
+    problem = f"broker {broker_id} {what} after {JOIN_SECONDS:.0f} s"
+    while True:
+        try:
+            brokers = {broker.node_id: broker.is_fenced for broker in admin.describe_brokers()}
+            if is_wanted(brokers.get(broker_id)):
+                return
+        except KafkaError as error:  # the broker that was asked may be the one that has just gone
+            problem = f"broker {broker_id} cannot be asked about: {error}"
+        if time.monotonic() > deadline:
+            raise ClusterNotReady(problem)
+        time.sleep(POLL_SECONDS)
+
+
+def wait_for_sync(admin: BlockingAdmin, broker_id: int, wait_seconds: float = SYNC_SECONDS) -> None:
+    """Wait until the cluster can be without a broker; see ``cluster_plans.rolling``.
+
+    Raises:
+        ClusterNotReady: it cannot, for all that time; the text says why.
+    """
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            state = read_state(admin)
+            found = obstacles(state.layout, state.quorum, broker_id)
+        except KafkaError as error:
+            found = [str(error)]
+        if not found:
+            return
+        if time.monotonic() > deadline:
+            raise ClusterNotReady(f"broker {broker_id} is not restarted: {'; '.join(found)}")
+        time.sleep(POLL_SECONDS)
+
+
+def roll(
+    admin: BlockingAdmin, before: ClusterState, order: Sequence[int], restart: Restart, say: Say, *, wait_seconds: float = SYNC_SECONDS
+) -> None:
+    """Restart brokers one by one, each when the cluster can be without it; leaders that were preferred ones lead again at the end.
+
+    Raises:
+        ClusterNotReady: the cluster is not in sync in time; brokers behind that one are not restarted.
+    """
+    for broker_id in order:
+        wait_for_sync(admin, broker_id, wait_seconds)
+        say(f"broker {broker_id} restarts")
+        restart(broker_id)
+        wait_until_serving(admin, broker_id)
+    if order:
+        wait_for_sync(admin, order[-1], wait_seconds)
+    home = [each.where for each in before.layout.partitions if each.leader == each.replicas[0]]
+    if home:
+        elect_preferred(admin, home)

@@ -1,0 +1,194 @@
+"""What is wrong with a cluster, the worst first: offline partitions, lost voters, partitions under min ISR, brokers down, full disks.
+
+Decides which facts are findings and how bad they are. A finding is ``FAILED`` where clients cannot read or write something now,
+``DEGRADED`` where all works and the next failure may cost something, ``NOTICE`` where nothing is at risk.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout
+
+MAX_NAMED = 5
+DISK_FULL_SHARE = 0.85
+"""A directory is nearly full from here on: a reassignment or a burst may fill what is left."""
+QUORUM_LAG_OFFSETS = 20
+QUORUM_LAG_MS = 10_000
+"""A voter that is as many records and as long behind is not merely a moment late: one metadata record is written every 500 ms."""
+LEADER_SKEW_SHARE = 0.1
+
+
+class Severity(IntEnum):
+    """How bad a finding is."""
+
+    NOTICE = 1
+    DEGRADED = 2
+    FAILED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong. ``check`` names what was looked at, ``items`` what it is wrong with."""
+
+    check: str
+    severity: Severity
+    text: str
+    items: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumMember:
+    """A voter or observer; ``lag`` is records behind the leader, ``caught_up_ms_ago`` is -1 where that is not known."""
+
+    node_id: int
+    is_voter: bool
+    lag: int
+    caught_up_ms_ago: int = -1
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it is further behind than a moment explains."""
+        return self.caught_up_ms_ago > QUORUM_LAG_MS or (self.caught_up_ms_ago < 0 and self.lag > QUORUM_LAG_OFFSETS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumState:
+    """The metadata quorum; ``leader_id`` is -1 while there is none."""
+
+    leader_id: int
+    leader_epoch: int
+    members: tuple[QuorumMember, ...]
+
+    @property
+    def voters(self) -> tuple[QuorumMember, ...]:
+        """Those that vote."""
+        return tuple(member for member in self.members if member.is_voter)
+
+
+CHECKS = (
+    "offline_partitions",
+    "brokers",
+    "quorum",
+    "under_min_isr",
+    "log_directories",
+    "under_replicated",
+    "disk",
+    "leader_balance",
+    "reassignments",
+    "throttles",
+)
+"""Everything that is looked at, causes before what follows from them; a check without a finding is fine."""
+
+
+def findings_of(layout: ClusterLayout, quorum: QuorumState, throttled: Sequence[int] = ()) -> list[Finding]:
+    """Return what is wrong, the worst first; ``throttled`` are the brokers with a throttle of replication."""
+    found = [
+        *_partition_findings(layout.partitions, layout.observers),
+        *_quorum_findings(quorum, layout.active),
+        *_broker_findings(layout),
+        *_directory_findings(layout),
+        *_leader_findings(layout),
+        *_throttle_findings(layout, throttled),
+    ]
+    return sorted(found, key=lambda finding: (-finding.severity, CHECKS.index(finding.check)))
+
+
+def worst(findings: Iterable[Finding]) -> Severity | None:
+    """Return how bad it is; None where nothing is wrong."""
+    return max((finding.severity for finding in findings), default=None)
+
+
+def _partition_findings(partitions: Sequence[PartitionLayout], observers: frozenset[int]) -> Iterator[Finding]:
+    offline = [each for each in partitions if each.leader == NO_LEADER]
+    online = [each for each in partitions if each.leader != NO_LEADER]
+    under_min = [each for each in online if len(each.isr) < min(each.min_isr, len(each.replicas))]
+    lagging = [each for each in online if set(each.replicas) - set(each.isr) - set(each.adding) - observers]
+    moving = [each for each in partitions if each.is_moving]
+    if offline:
+        yield _finding(
+            "offline_partitions", Severity.FAILED, _are(offline, "offline: without a leader they take and give nothing"), offline
+        )
+    if under_min:
+        text = _are(under_min, "under min ISR: acks=all is refused")
+        yield _finding("under_min_isr", Severity.FAILED, text, under_min)
+    if lagging:
+        yield _finding("under_replicated", Severity.DEGRADED, _are(lagging, "under-replicated"), lagging)
+    if moving:
+        yield _finding("reassignments", Severity.NOTICE, _are(moving, "on the way to other brokers"), moving)
+
+
+def _finding(check: str, severity: Severity, text: str, partitions: Sequence[PartitionLayout]) -> Finding:
+    return Finding(check=check, severity=severity, text=text, items=tuple(str(each.where) for each in partitions))
+
+
+def _are(partitions: Sequence[PartitionLayout], what: str) -> str:
+    names = ", ".join(str(each.where) for each in partitions[:MAX_NAMED])
+    more = f" and {len(partitions) - MAX_NAMED} more" if len(partitions) > MAX_NAMED else ""
+    count = "1 partition is" if len(partitions) == 1 else f"{len(partitions)} partitions are"
+    return f"{count} {what} ({names}{more})"
+
+
+def _quorum_findings(quorum: QuorumState, active: Collection[int]) -> Iterator[Finding]:
+    voters = quorum.voters
+    behind = [member for member in voters if member.is_behind and member.node_id != quorum.leader_id]
+    if quorum.leader_id == NO_LEADER:
+        yield Finding(check="quorum", severity=Severity.FAILED, text="the metadata quorum has no leader: nothing can be changed")
+    elif behind:
+        ids = [str(member.node_id) for member in behind]
+        present = len(voters) - len(behind)
+        spare = present - (len(voters) // 2 + 1)
+        left = "no other may fail" if spare <= 0 else f"{spare} more may fail"
+        text = f"{'voter' if len(ids) == 1 else 'voters'} {', '.join(ids)} of the metadata quorum {'is' if len(ids) == 1 else 'are'} behind"
+        yield Finding(
+            check="quorum", severity=Severity.DEGRADED, text=f"{text} ({present} of {len(voters)} are not: {left})", items=tuple(ids)
+        )
+    for member in quorum.members:
+        # One that is fenced is a finding already, and the quorum remembers one that has left for minutes.
+        if not member.is_voter and member.is_behind and member.node_id in active:
+            text = f"broker {member.node_id} is {member.lag} records behind the metadata log"
+            yield Finding(check="quorum", severity=Severity.DEGRADED, text=text, items=(str(member.node_id),))
+
+
+def _broker_findings(layout: ClusterLayout) -> Iterator[Finding]:
+    holding = Counter(broker for partition in layout.partitions for broker in partition.replicas)
+    for broker in layout.fenced:
+        text = f"broker {broker} is fenced: it is down or not ready, with {holding[broker]} replicas"
+        yield Finding(check="brokers", severity=Severity.DEGRADED if holding[broker] else Severity.NOTICE, text=text, items=(str(broker),))
+    known = {broker.broker_id for broker in layout.brokers}
+    for broker in sorted(holding.keys() - known):
+        text = f"broker {broker} is not registered, and {holding[broker]} replicas are to be on it"
+        yield Finding(check="brokers", severity=Severity.DEGRADED, text=text, items=(str(broker),))
+
+
+def _directory_findings(layout: ClusterLayout) -> Iterator[Finding]:
+    for broker in layout.brokers:
+        for directory in broker.log_dirs:
+            item = f"{broker.broker_id}:{directory.path}"
+            if not directory.is_online:
+                text = f"log directory {directory.path} of broker {broker.broker_id} has failed"
+                yield Finding(check="log_directories", severity=Severity.DEGRADED, text=text, items=(item,))
+            elif directory.total_bytes > 0 and 1 - directory.usable_bytes / directory.total_bytes > DISK_FULL_SHARE:
+                share = 100 * (1 - directory.usable_bytes / directory.total_bytes)
+                text = f"the disk of {directory.path} of broker {broker.broker_id} is {share:.0f} % full"
+                yield Finding(check="disk", severity=Severity.DEGRADED, text=text, items=(item,))
+
+
+def _leader_findings(layout: ClusterLayout) -> Iterator[Finding]:
+    away = [
+        each
+        for each in layout.partitions
+        if each.leader not in {NO_LEADER, each.replicas[0]} and each.replicas[0] in each.isr and not each.is_moving
+    ]
+    if len(away) > LEADER_SKEW_SHARE * len(layout.partitions):
+        text = f"{_are(away, 'not led by their preferred leader')}: tidelog cluster elect"
+        yield _finding("leader_balance", Severity.NOTICE, text, away)
+
+
+def _throttle_findings(layout: ClusterLayout, throttled: Sequence[int]) -> Iterator[Finding]:
+    """Yield the throttles that moves left behind: they slow down every replica that catches up later."""
+    if throttled and not any(each.is_moving for each in layout.partitions):
+        brokers = f"{'broker' if len(throttled) == 1 else 'brokers'} {', '.join(map(str, throttled))}"
+        text = f"replication is throttled on {brokers} and nothing moves: tidelog cluster watch takes the throttle away"
+        yield Finding(check="throttles", severity=Severity.NOTICE, text=text, items=tuple(map(str, throttled)))

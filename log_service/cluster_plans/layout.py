@@ -1,0 +1,111 @@
+"""A cluster as it is at one moment: brokers with their log directories, partitions with their replicas and sizes.
+
+Knows nothing of where the facts come from. A broker that is fenced is registered and does not serve; one that is not in ``brokers`` is
+unknown: a replica there is lost until the broker registers again.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from log_service.common.errors import TidelogError
+from log_service.common.types import TopicPartition
+
+NO_LEADER = -1
+
+
+class PlanRefused(TidelogError):  # noqa: N818 - it names what happened
+    """What was asked for cannot or should not be planned; the text says why and what to do. Nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirectory:
+    """A log directory. Sizes are -1 where the broker does not tell them; ``used_bytes`` are those of the replicas in it."""
+
+    path: str
+    is_online: bool = True
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    used_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLayout:
+    """A registered broker; without ``rack`` it belongs to the rack of all that have none. A fenced one does not tell its directories."""
+
+    broker_id: int
+    rack: str | None = None
+    is_fenced: bool = False
+    address: str = ""
+    log_dirs: tuple[LogDirectory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLayout:
+    """A partition. The first replica is the preferred leader; ``leader`` is -1 while there is none.
+
+    ``size_bytes`` is the size of one replica, the largest that a broker tells. ``lags`` are offsets behind the leader by broker, as far as
+    brokers tell. ``adding`` and ``removing`` are those of a reassignment that is under way.
+    """
+
+    where: TopicPartition
+    replicas: tuple[int, ...]
+    leader: int
+    isr: tuple[int, ...]
+    size_bytes: int = 0
+    min_isr: int = 1
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    lags: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding or self.removing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLayout:
+    """Brokers and partitions, in the order of their ids and names."""
+
+    brokers: tuple[BrokerLayout, ...]
+    partitions: tuple[PartitionLayout, ...]
+    observers: frozenset[int] = frozenset()
+    """Brokers whose replicas are not in sync by design."""
+
+    def broker(self, broker_id: int) -> BrokerLayout:
+        """Return a broker.
+
+        Raises:
+            PlanRefused: it is not registered.
+        """
+        for broker in self.brokers:
+            if broker.broker_id == broker_id:
+                return broker
+        known = ", ".join(str(broker.broker_id) for broker in self.brokers)
+        raise PlanRefused(f"there is no broker {broker_id}; there are {known}")
+
+    @property
+    def fenced(self) -> tuple[int, ...]:
+        """The ids of fenced brokers."""
+        return tuple(broker.broker_id for broker in self.brokers if broker.is_fenced)
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """The ids of brokers that serve."""
+        return tuple(broker.broker_id for broker in self.brokers if not broker.is_fenced)
+
+    @property
+    def receiving(self) -> tuple[int, ...]:
+        """The ids of brokers that replicas may be moved to without being named: those that serve and are no observers."""
+        return tuple(broker_id for broker_id in self.active if broker_id not in self.observers)
+
+    def racks(self, broker_ids: Collection[int]) -> dict[int, str]:
+        """Return the rack of each broker; those without one share the rack ``""``."""
+        return {broker.broker_id: broker.rack or "" for broker in self.brokers if broker.broker_id in broker_ids}
+
+    def topics(self) -> dict[str, list[PartitionLayout]]:
+        """Return the partitions by topic."""
+        found: dict[str, list[PartitionLayout]] = {}
+        for partition in self.partitions:
+            found.setdefault(partition.where.topic, []).append(partition)
+        return found

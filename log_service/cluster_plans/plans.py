@@ -1,0 +1,338 @@
+"""The plans that a person asks for: even out a cluster, give new brokers their share, empty brokers, change the replicas of topics.
+
+All of them put replicas only on registered brokers that serve, spread each partition over as many racks as possible, and copy no more than
+needed:
+
+- ``rebalance``: replicas and preferred leaders per broker differ by one at most (as far as racks allow); with ``byte_tolerance`` bytes are
+  evened out, too.
+- ``add``: only the new brokers receive anything, until they have their share.
+- ``drain``: only what is on the leaving brokers moves.
+- ``change_topics``: another replication factor, or a set of brokers, for topics.
+
+A partition without a leader cannot be copied from anywhere: it is left out, and a note says so. While replicas move already, or brokers are
+down that are not to leave, nothing is planned: such a plan would be wrong as soon as they are done or back.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from log_service.cluster_plans.byte_swaps import even_bytes
+from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout, PlanRefused
+from log_service.cluster_plans.placement import Item, Placement
+from log_service.cluster_plans.plan import Move, Plan
+from log_service.common.topic_names import INTERNAL_TOPICS
+from log_service.common.types import TopicPartition
+
+
+def rebalance(layout: ClusterLayout, *, throttle_bytes: int | None = None, byte_tolerance: float | None = None) -> Plan:
+    """Plan even counts of replicas and leaders on all brokers.
+
+    Raises:
+        PlanRefused: replicas move already, or a broker that has replicas is fenced.
+    """
+    _refuse_while_moving(layout)
+    holding = {broker for partition in layout.partitions for broker in partition.replicas}
+    down = [broker for broker in layout.fenced if broker in holding]
+    if down:
+        raise PlanRefused(f"{_brokers(down)} down: start {_it(down)} first, or empty {_it(down)} with: tidelog cluster drain")
+    arranging = _Arranging(
+        layout=layout, partitions=_movable(layout), keepers=layout.active, receivers=layout.receiving, is_counts_first=True
+    )
+    after = arranging.replicas({}, is_repairing=True, byte_tolerance=byte_tolerance)
+    return _plan(layout, arranging.with_leaders(after), throttle_bytes, is_electing_all=True)
+
+
+def add(layout: ClusterLayout, new: Collection[int], *, throttle_bytes: int | None = None) -> Plan:
+    """Plan the share of new brokers: they get replicas from those that have the most, until no other has two more than they.
+
+    Raises:
+        PlanRefused: replicas move already, or a new broker is unknown or fenced.
+    """
+    _refuse_while_moving(layout)
+    _require_active(layout, new)
+    arranging = _Arranging(layout=layout, partitions=_movable(layout), keepers=layout.active, receivers=sorted(new), is_counts_first=True)
+    return _plan(layout, arranging.with_leaders(arranging.replicas({}, is_repairing=False)), throttle_bytes)
+
+
+def drain(layout: ClusterLayout, leaving: Collection[int], *, throttle_bytes: int | None = None) -> Plan:
+    """Plan the way of all replicas off brokers, which may be down; nothing else moves.
+
+    Raises:
+        PlanRefused: replicas move already, a broker is unknown, or too few would be left for a topic's replication factor.
+    """
+    for broker in sorted(leaving):
+        layout.broker(broker)
+    _refuse_while_moving(layout)
+    staying = [broker for broker in layout.receiving if broker not in leaving]
+    if not staying:
+        raise PlanRefused(f"no broker would be left beside {', '.join(map(str, sorted(leaving)))}: the last one cannot be emptied")
+    affected = [partition for partition in _movable(layout) if set(partition.replicas) & set(leaving)]
+    _require_enough(affected, {}, len(staying))
+    keepers = [broker.broker_id for broker in layout.brokers if broker.broker_id not in leaving]
+    arranging = _Arranging(layout=layout, partitions=affected, keepers=keepers, receivers=staying, is_counts_first=False)
+    return _plan(layout, arranging.with_leaders(arranging.replicas({}, is_repairing=False)), throttle_bytes)
+
+
+def change_topics(
+    layout: ClusterLayout,
+    topics: Collection[str],
+    *,
+    replication_factor: int | None = None,
+    brokers: Sequence[int] = (),
+    throttle_bytes: int | None = None,
+) -> Plan:
+    """Plan another replication factor of topics, or that their replicas are on ``brokers`` only, or both.
+
+    Raises:
+        PlanRefused: a topic or broker is unknown, a broker is fenced, the factor is larger than the cluster, or replicas move already.
+    """
+    known = layout.topics()
+    for topic in topics:
+        if topic not in known:
+            raise PlanRefused(f"there is no topic {topic}")
+    _require_active(layout, brokers)
+    _refuse_while_moving(layout, topics)
+    receivers = list(dict.fromkeys(brokers)) or list(layout.active)
+    affected = [partition for partition in _movable(layout) if partition.where.topic in set(topics)]
+    factors = {partition.where: replication_factor or len(partition.replicas) for partition in affected}
+    _require_enough(affected, factors, len(receivers))
+    keepers = receivers if brokers else [broker.broker_id for broker in layout.brokers]
+    arranging = _Arranging(layout=layout, partitions=affected, keepers=keepers, receivers=receivers, is_counts_first=False)
+    return _plan(layout, arranging.with_leaders(arranging.replicas(factors, is_repairing=bool(brokers))), throttle_bytes)
+
+
+def raise_internal_factors(layout: ClusterLayout, factor: int, *, throttle_bytes: int | None = None) -> Plan:
+    """Plan at least ``factor`` replicas, or as many as there are brokers, for the topics that brokers keep for themselves.
+
+    Raises:
+        PlanRefused: such a topic's replicas move already.
+    """
+    wanted = min(factor, len(layout.active))
+    low = sorted(
+        {
+            each.where.topic
+            for each in layout.partitions
+            if each.where.topic in INTERNAL_TOPICS and len(each.replicas) < wanted and each.leader != NO_LEADER
+        }
+    )
+    return change_topics(layout, low, replication_factor=wanted, throttle_bytes=throttle_bytes) if low else Plan(moves=())
+
+
+def join(layout: ClusterLayout, new: Collection[int], internal_factor: int, *, throttle_bytes: int | None = None) -> Plan:
+    """Plan what brokers that have joined bring: higher factors for internal topics, then the new brokers' share.
+
+    Where ``new`` is empty, all brokers that serve and have no replicas are.
+
+    Raises:
+        PlanRefused: a broker is unknown or fenced, or replicas move already.
+    """
+    holding = {broker for partition in layout.partitions for broker in partition.replicas}
+    joining = list(new) or [broker for broker in layout.active if broker not in holding]
+    raised = raise_internal_factors(layout, internal_factor, throttle_bytes=throttle_bytes)
+    if not joining:
+        return raised
+    return followed_by(layout, raised, lambda between: add(between, joining, throttle_bytes=throttle_bytes))
+
+
+def followed_by(layout: ClusterLayout, first: Plan, plan_next: Callable[[ClusterLayout], Plan]) -> Plan:
+    """Return one plan that does what two do, the second of which is made for the cluster as the first leaves it."""
+    changed = {move.where: move for move in first.moves}
+    between = replace(
+        layout,
+        partitions=tuple(
+            replace(each, replicas=changed[each.where].after, isr=changed[each.where].after) if each.where in changed else each
+            for each in layout.partitions
+        ),
+    )
+    second = plan_next(between)
+    moves = dict(changed)
+    for move in second.moves:
+        before = changed[move.where].before if move.where in changed else move.before
+        moves[move.where] = replace(move, before=before)
+    by_name = {each.where: each for each in layout.partitions}
+    return Plan(
+        moves=tuple(move for where, move in sorted(moves.items()) if move.before != move.after),
+        elections=tuple(
+            where
+            for where in sorted({*first.elections, *second.elections})
+            if where not in moves or by_name[where].leader != moves[where].after[0]
+        ),
+        notes=tuple(dict.fromkeys([*first.notes, *second.notes])),
+        throttle_bytes=second.throttle_bytes if first.throttle_bytes is None else first.throttle_bytes,
+    )
+
+
+def lack_of_room(layout: ClusterLayout, plan: Plan) -> list[str]:
+    """Return which brokers would have to take more than their disks have room for, a sentence each."""
+    found = []
+    for broker in layout.brokers:
+        received = plan.received_bytes.get(broker.broker_id, 0)
+        rooms = [directory.usable_bytes for directory in broker.log_dirs if directory.is_online]
+        if rooms and min(rooms) >= 0 and received > sum(rooms):
+            found.append(f"broker {broker.broker_id} has room for {sum(rooms):,} bytes and would get {received:,}")
+    return found
+
+
+# What is refused
+
+
+def _refuse_while_moving(layout: ClusterLayout, topics: Collection[str] | None = None) -> None:
+    moving = [each.where for each in layout.partitions if each.is_moving and (topics is None or each.where.topic in topics)]
+    if moving:
+        others = f" and {len(moving) - 1} more" if len(moving) > 1 else ""
+        raise PlanRefused(f"{moving[0]}{others} already on the way to other brokers; see: tidelog cluster watch, tidelog cluster cancel")
+
+
+def _require_active(layout: ClusterLayout, brokers: Iterable[int]) -> None:
+    for broker in brokers:
+        if layout.broker(broker).is_fenced:
+            raise PlanRefused(f"broker {broker} is fenced, which is to say down or not ready: nothing can be put on it")
+
+
+def _require_enough(partitions: Iterable[PartitionLayout], factors: Mapping[TopicPartition, int], broker_count: int) -> None:
+    for partition in partitions:
+        factor = factors.get(partition.where, len(partition.replicas))
+        if factor > broker_count:
+            is_are = "broker is" if broker_count == 1 else "brokers are"
+            raise PlanRefused(f"{partition.where.topic} is to have {factor} replicas, and only {broker_count} {is_are} there for them")
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return f"broker {ids[0]} is" if len(ids) == 1 else f"brokers {', '.join(map(str, ids))} are"
+
+
+def _it(ids: Sequence[int]) -> str:
+    return "it" if len(ids) == 1 else "them"
+
+
+# How replicas are arranged
+
+
+def _movable(layout: ClusterLayout) -> list[PartitionLayout]:
+    return [partition for partition in layout.partitions if partition.leader != NO_LEADER]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Arranging:
+    """``partitions`` are arranged, the others stay. ``keepers`` may keep what they have, ``receivers`` may get something new."""
+
+    layout: ClusterLayout
+    partitions: Sequence[PartitionLayout]
+    keepers: Sequence[int]
+    receivers: Sequence[int]
+    is_counts_first: bool
+
+    def replicas(
+        self, factors: Mapping[TopicPartition, int], *, is_repairing: bool, byte_tolerance: float | None = None
+    ) -> list[frozenset[int]]:
+        """Return the brokers of each partition. ``is_repairing``: a partition on fewer racks than possible is spread over more."""
+        racks = self.layout.racks(self.keepers)
+        receiving = {racks[broker] for broker in self.receivers}
+        items, kept, least_racks = [], [], []
+        for partition in self.partitions:
+            wanted = factors.get(partition.where, len(partition.replicas))
+            original = [broker for broker in partition.replicas if broker in racks]
+            in_sync = [broker for broker in original if broker in partition.isr]
+            if len(in_sync) >= wanted:
+                original = in_sync
+            covered = {racks[broker] for broker in original}
+            reachable = len(covered) + min(max(wanted - len(original), 0), len(receiving - covered))
+            least_racks.append(min(wanted, len(receiving) if is_repairing else reachable))
+            kept.append(_kept(original, wanted, least_racks[-1], racks))
+            items.append(Item(topic=partition.where.topic, original=frozenset(original), wanted=wanted, size_bytes=partition.size_bytes))
+
+        def is_legal(index: int, hosts: Collection[int], lacking: int) -> bool:
+            return len({racks[host] for host in hosts}) + lacking >= least_racks[index]
+
+        placement = Placement(
+            items,
+            kept,
+            hosts=self.keepers,
+            receivers=self.receivers,
+            is_legal=is_legal,
+            is_counts_first=self.is_counts_first,
+            loads=self._others(lambda partition: partition.replicas),
+        )
+        placed = placement.solve()
+        if byte_tolerance is None:
+            return placed
+        return even_bytes(
+            items, placed, self.receivers, tolerance=byte_tolerance, is_allowed=lambda index, hosts: is_legal(index, hosts, 0)
+        )
+
+    def with_leaders(self, placed: Sequence[frozenset[int]]) -> list[tuple[PartitionLayout, tuple[int, ...]]]:
+        """Return each partition with its replicas in order: preferred leaders are even, and change only where that needs it."""
+        active = set(self.layout.active)
+        items = [
+            Item(topic=each.where.topic, original=frozenset(each.replicas[:1]) & hosts, wanted=1)
+            for each, hosts in zip(self.partitions, placed, strict=True)
+        ]
+        choices = [self._choice(each, hosts & active or hosts) for each, hosts in zip(self.partitions, placed, strict=True)]
+        kept = [item.original & choice for item, choice in zip(items, choices, strict=True)]
+        leaders = Placement(
+            items,
+            kept,
+            hosts=self.keepers,
+            receivers=self.keepers,
+            is_legal=lambda index, hosts, _lacking: set(hosts) <= choices[index],
+            is_counts_first=self.is_counts_first,
+            loads=self._others(lambda partition: partition.replicas[:1]),
+        ).solve()
+        return [
+            (partition, _ordered(partition.replicas, hosts, next(iter(leader))))
+            for partition, hosts, leader in zip(self.partitions, placed, leaders, strict=True)
+        ]
+
+    def _choice(self, partition: PartitionLayout, hosts: frozenset[int]) -> frozenset[int]:
+        """Return who may be the preferred leader: where no replica moves, the present one or a receiver."""
+        if not self.is_counts_first or hosts != set(partition.replicas):
+            return hosts
+        return hosts & {*self.receivers, *partition.replicas[:1]} or hosts
+
+    def _others(self, brokers_of: Callable[[PartitionLayout], Sequence[int]]) -> dict[int, int]:
+        """Return what the brokers carry of partitions that are not arranged."""
+        arranged = {partition.where for partition in self.partitions}
+        loads = dict.fromkeys(self.keepers, 0)
+        for partition in self.layout.partitions:
+            if partition.where not in arranged:
+                for broker in brokers_of(partition):
+                    if broker in loads:
+                        loads[broker] += 1
+        return loads
+
+
+def _kept(original: Sequence[int], wanted: int, least_racks: int, racks: Mapping[int, str]) -> list[int]:
+    """Return the replicas that can stay while enough of the wanted ones are free for racks that the partition is not in yet."""
+    first_of_rack = list({racks[broker]: broker for broker in reversed(original)}.values())
+    first_of_rack.sort(key=original.index)
+    kept = first_of_rack[:wanted]
+    room = wanted - max(least_racks - len(kept), 0) - len(kept)
+    return kept + [broker for broker in original if broker not in first_of_rack][: max(room, 0)]
+
+
+def _ordered(before: Sequence[int], hosts: Collection[int], leader: int) -> tuple[int, ...]:
+    """Return hosts with the leader first, then those that were there, then new ones."""
+    staying = [broker for broker in before if broker in hosts]
+    return tuple(dict.fromkeys([leader, *staying, *sorted(hosts)]))
+
+
+def _plan(
+    layout: ClusterLayout,
+    arranged: Sequence[tuple[PartitionLayout, tuple[int, ...]]],
+    throttle_bytes: int | None,
+    *,
+    is_electing_all: bool = False,
+) -> Plan:
+    moves = [
+        Move(where=each.where, before=each.replicas, after=after, size_bytes=each.size_bytes, source=each.leader)
+        for each, after in arranged
+        if after != each.replicas
+    ]
+    elections = [
+        each.where
+        for each, after in arranged
+        if each.leader != after[0] and each.leader in after and (is_electing_all or after != each.replicas)
+    ]
+    without = [partition.where for partition in layout.partitions if partition.leader == NO_LEADER]
+    notes = [f"{where} has no leader, so nothing can be copied from it: it stays where it is" for where in without]
+    return Plan(moves=tuple(moves), elections=tuple(elections), notes=tuple(notes), throttle_bytes=throttle_bytes)

@@ -1,0 +1,55 @@
+"""Restarting the nodes of a cluster one by one: in which order, and when the next one may go.
+
+The node that leads the metadata quorum comes last, so that the active controller moves once. A broker may stop while every partition on
+it keeps ``min.insync.replicas`` replicas in sync without it, and every voter of the quorum is up to date. The next one waits until all
+replicas are in sync again.
+"""
+
+from collections.abc import Sequence
+
+from log_service.cluster_plans.health import QuorumState
+from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout
+
+MAX_NAMED = 3
+
+
+def roll_order(layout: ClusterLayout, quorum: QuorumState) -> list[int]:
+    """Return all active brokers, that of the active controller last."""
+    return sorted(layout.active, key=lambda broker: (broker == quorum.leader_id, broker))
+
+
+def single_replicas(layout: ClusterLayout, broker: int) -> list[PartitionLayout]:
+    """Return the partitions that have no other replica: while the broker restarts they are offline, whatever one waits for."""
+    return [partition for partition in layout.partitions if partition.replicas == (broker,)]
+
+
+def obstacles(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[str]:
+    """Return why a broker must not stop now, a sentence each; nothing where it may."""
+    found = []
+    out_of_sync = [each for each in layout.partitions if set(each.replicas) - set(each.isr) - layout.observers and len(each.replicas) > 1]
+    at_risk = [
+        each
+        for each in layout.partitions
+        if broker in each.isr and len(each.replicas) > 1 and len(each.isr) - 1 < min(each.min_isr, len(each.replicas) - 1)
+    ]
+    offline = [each for each in layout.partitions if each.leader == NO_LEADER]
+    moving = [each for each in layout.partitions if each.is_moving]
+    for partitions, what in (
+        (offline, "offline"),
+        (out_of_sync, "not in sync everywhere"),
+        (at_risk, "under min ISR without it"),
+        (moving, "on the way to other brokers"),
+    ):
+        if partitions:
+            found.append(f"{_named(partitions)} {'is' if len(partitions) == 1 else 'are'} {what}")
+    down = [each for each in layout.fenced if any(each in partition.replicas for partition in layout.partitions)]
+    found += [f"broker {each} is down" for each in down]
+    if quorum.leader_id == NO_LEADER:
+        found.append("the metadata quorum has no leader")
+    found += [f"voter {each.node_id} is behind" for each in quorum.voters if each.is_behind and each.node_id != quorum.leader_id]
+    return found
+
+
+def _named(partitions: Sequence[PartitionLayout]) -> str:
+    names = ", ".join(str(each.where) for each in partitions[:MAX_NAMED])
+    return names if len(partitions) <= MAX_NAMED else f"{names} and {len(partitions) - MAX_NAMED} more partitions"

@@ -1,0 +1,64 @@
+"""The nodes of an installation while it runs: one more, one less, a restart, as ``control`` asks for it.
+
+A node that joins is kept in ``cluster.json`` only once it is ready, and one that leaves only once it has stopped, so that the next start of
+the installation finds what there was. Where replicas go is not decided here: a node is emptied before it is taken away.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from log_service.common.errors import ConfigError
+from log_service.supervisor.control import ADD, REMOVE, ControlRequest
+from log_service.supervisor.nodes import MAX_BROKERS, ClusterSpec, NodeFactory, broker_port, check_node_ports, write_cluster
+from log_service.supervisor.supervisor import Supervisor
+
+
+class Fleet:
+    """The nodes of one supervisor."""
+
+    def __init__(self, supervisor: Supervisor, cluster: ClusterSpec, factory: NodeFactory) -> None:
+        self._supervisor = supervisor
+        self._cluster = cluster
+        self._factory = factory
+
+    @property
+    def cluster(self) -> ClusterSpec:
+        """The nodes as they are now."""
+        return self._cluster
+
+    async def handle(self, request: ControlRequest) -> Mapping[str, Any]:
+        """Do what is asked for, and return the node that it was about.
+
+        Raises:
+            ConfigError: there is no such node, or it cannot be taken away.
+            StartFailed: the node does not start.
+        """
+        if request.command == ADD:
+            return await self._add()
+        if request.node_id is None:
+            raise ConfigError(f"which node is to {request.command}?")
+        node = self._cluster.node(request.node_id)
+        if request.command == REMOVE:
+            remaining = self._cluster.without(node.node_id)
+            await self._supervisor.take_away(node.name)
+            self._keep(remaining)
+        else:
+            self._factory.component(self._cluster, node)
+            await self._supervisor.restart(node.name)
+        return {"node_id": node.node_id, "name": node.name}
+
+    async def _add(self) -> Mapping[str, Any]:
+        grown = self._cluster.with_one_more()
+        node = grown.nodes[-1]
+        if len(grown.nodes) > MAX_BROKERS:
+            raise ConfigError(f"an installation has at most {MAX_BROKERS} brokers")
+        alone = ClusterSpec(cluster_id=grown.cluster_id, nodes=(node,), next_node_id=grown.next_node_id)
+        check_node_ports(alone, self._factory.context.host, self._factory.first_port)
+        await self._supervisor.add(self._factory.component(grown, node))
+        self._keep(grown)
+        address = f"{self._factory.context.host}:{broker_port(self._factory.first_port, node)}"
+        return {"node_id": node.node_id, "name": node.name, "address": address}
+
+    def _keep(self, cluster: ClusterSpec) -> None:
+        self._cluster = cluster
+        write_cluster(self._factory.context.data_directory, cluster)

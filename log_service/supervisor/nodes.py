@@ -1,0 +1,313 @@
+"""The nodes of an installation with several brokers on one machine: who they are, and the properties file of each.
+
+An installation of ``tidelog up --brokers N`` keeps its nodes in ``cluster.json``: the cluster's id, each node's id and roles, and the id
+that the next node gets, which no node had before. Of three and more nodes the first three are brokers and controllers, because a quorum of
+three survives the loss of one; of fewer, node 1 is the controller. Nodes that join later are brokers: the voters are fixed in the files.
+
+Every file is one of Kafka's server properties, so ``tidelog serve`` and Apache Kafka start from it, too. Ports follow from the node's id:
+node 1 has the broker port that ``tidelog up`` was given, node 2 the next one; controllers are ``CONTROLLER_PORTS`` above.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from log_service.common.errors import ConfigError, StorageError
+from log_service.config.properties import parse_properties
+from log_service.supervisor.components import BROKER, DAY_MS, LOOPBACK, METRICS_KEY, check_ports_are_free, metrics_port_of, metrics_url
+from log_service.supervisor.spec import Component, KafkaReadiness, ServiceContext
+
+CLUSTER_FILE = "cluster.json"
+PROPERTIES_FILE = "server.properties"
+CLIENT_LISTENER = "PLAINTEXT"
+BOTH_ROLES, BROKER_ROLE = "broker,controller", "broker"
+VOTERS = 3
+FACTOR = 3
+CONTROLLER_PORTS = 1000
+MAX_BROKERS = 100
+FORMAT_SECONDS = 60.0
+STOP_SECONDS = 45.0
+"""A broker waits up to 30 s for a controller to let it go; without a quorum none does. Then it closes its logs in order."""
+LAST_PORT = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSpec:
+    """One node; ``roles`` are those of ``process.roles``."""
+
+    node_id: int
+    roles: str
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether it is a voter of the metadata quorum."""
+        return self.roles == BOTH_ROLES
+
+    @property
+    def name(self) -> str:
+        """The name of its component and of its directory."""
+        return BROKER if self.node_id == 1 else f"{BROKER}{self.node_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """All nodes of an installation, in the order of their ids. ``rack`` is the ``broker.rack`` of all of them, empty for none."""
+
+    cluster_id: str
+    nodes: tuple[NodeSpec, ...]
+    next_node_id: int
+    rack: str = ""
+
+    def node(self, node_id: int) -> NodeSpec:
+        """Return a node.
+
+        Raises:
+            ConfigError: there is none of that id.
+        """
+        for node in self.nodes:
+            if node.node_id == node_id:
+                return node
+        raise ConfigError(f"this installation has no node {node_id}; it has {', '.join(str(node.node_id) for node in self.nodes)}")
+
+    def with_one_more(self) -> "ClusterSpec":
+        """Return it with another broker."""
+        node = NodeSpec(node_id=self.next_node_id, roles=BROKER_ROLE)
+        return replace(self, nodes=(*self.nodes, node), next_node_id=self.next_node_id + 1)
+
+    def without(self, node_id: int) -> "ClusterSpec":
+        """Return it without a broker.
+
+        Raises:
+            ConfigError: there is no such node, or it is a voter, which the files of all nodes name.
+        """
+        if self.node(node_id).is_controller:
+            raise ConfigError(f"node {node_id} is a controller, and the files of all nodes name it: only brokers can be taken away")
+        return replace(self, nodes=tuple(node for node in self.nodes if node.node_id != node_id))
+
+
+def new_cluster(count: int, cluster_id: str, rack: str = "") -> ClusterSpec:
+    """Return a cluster of so many nodes."""
+    voters = VOTERS if count >= VOTERS else 1
+    nodes = tuple(NodeSpec(node_id=number, roles=BOTH_ROLES if number <= voters else BROKER_ROLE) for number in range(1, count + 1))
+    return ClusterSpec(cluster_id=cluster_id, nodes=nodes, next_node_id=count + 1, rack=rack)
+
+
+def read_cluster(data_directory: Path) -> ClusterSpec | None:
+    """Return the nodes of an installation; None where it is of one broker alone.
+
+    Raises:
+        StorageError: the file cannot be understood.
+    """
+    path = data_directory / CLUSTER_FILE
+    try:
+        content = json.loads(path.read_text())
+        nodes = tuple(NodeSpec(**node) for node in content.pop("nodes"))
+        return ClusterSpec(nodes=nodes, **content)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StorageError(f"{path} does not tell the nodes of an installation ({error}): put back the file as it was") from error
+
+
+def write_cluster(data_directory: Path, cluster: ClusterSpec) -> None:
+    """Keep the nodes of an installation."""
+    data_directory.mkdir(parents=True, exist_ok=True)
+    path = data_directory / CLUSTER_FILE
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps(asdict(cluster), indent=2))
+    beside.replace(path)
+
+
+def cluster_of(data_directory: Path, count: int | None, rack: str | None) -> ClusterSpec | None:
+    """Return the nodes that an installation is to have: those it has, or ``count`` where that is given; None is one broker alone.
+
+    Raises:
+        ConfigError: it has more nodes already, or is a broker alone that cannot be joined.
+        StorageError: its file cannot be understood.
+    """
+    present = read_cluster(data_directory)
+    if present is None:
+        if count is None:
+            return None
+        if (data_directory / BROKER).exists():
+            raise ConfigError(
+                f"{data_directory} holds a broker that was started without --brokers and has no listener for other nodes: "
+                "name another directory with --data"
+            )
+        return new_cluster(count, _random_id(), rack or "")
+    if count is not None and count < len(present.nodes):
+        raise ConfigError(
+            f"{data_directory} has {len(present.nodes)} brokers, which is more than {count}: "
+            "take one away while it runs, with tidelog cluster remove ID --execute"
+        )
+    while count is not None and len(present.nodes) < count:
+        present = present.with_one_more()
+    return present if rack is None else replace(present, rack=rack)
+
+
+def _random_id() -> str:
+    """Return a cluster id as Kafka writes them: 22 letters for 16 random bytes, which do not begin with a dash."""
+    while True:
+        text = urlsafe_b64encode(os.urandom(16)).decode("ascii").rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def broker_port(first_port: int, node: NodeSpec) -> int:
+    """Return where clients reach a node."""
+    return first_port + node.node_id - 1
+
+
+def controller_port(first_port: int, node: NodeSpec) -> int:
+    """Return where a controller listens for the other nodes."""
+    return first_port + CONTROLLER_PORTS + node.node_id - 1
+
+
+def bootstrap_servers(cluster: ClusterSpec, host: str, first_port: int) -> str:
+    """Return what clients are told: all nodes."""
+    return ",".join(f"{host}:{broker_port(first_port, node)}" for node in cluster.nodes)
+
+
+def servers_of(data_directory: Path) -> list[str]:
+    """Return where clients reach the nodes of an installation, as the last start of it wrote; nothing where it is of one broker alone.
+
+    Raises:
+        StorageError: its file cannot be understood.
+    """
+    cluster = read_cluster(data_directory)
+    servers = []
+    for node in cluster.nodes if cluster is not None else ():
+        try:
+            settings = parse_properties((data_directory / node.name / PROPERTIES_FILE).read_text("utf-8"))
+        except (OSError, ValueError, ConfigError):
+            continue  # it was never started, or its file is of no use to it either
+        for listener in settings.get("listeners", "").split(","):
+            name, _, address = listener.strip().partition("://")
+            if name == CLIENT_LISTENER and address:
+                servers.append(address)
+    return servers
+
+
+def check_node_ports(cluster: ClusterSpec, host: str, first_port: int) -> None:
+    """Refuse occupied ports before anything starts, all of them at once.
+
+    Raises:
+        ConfigError: another process listens on one of them, or a port is above 65535.
+    """
+    wanted = []
+    for node in cluster.nodes:
+        wanted.append((host, broker_port(first_port, node), node.name, "--broker-port"))
+        if node.is_controller:
+            wanted.append((LOOPBACK, controller_port(first_port, node), f"the controller of {node.name}", "--broker-port"))
+    for _, port, what, option in wanted:
+        if port > LAST_PORT:
+            raise ConfigError(f"{what} would listen on port {port}, which is none: name a lower one with {option}")
+    check_ports_are_free(wanted)
+
+
+def properties_of(cluster: ClusterSpec, node: NodeSpec, *, host: str, first_port: int, logs: Path, metrics: str | None) -> dict[str, str]:
+    """Return a node's server properties. Kafka's factors of internal topics are 3; here they are as many as there are brokers for."""
+    factor = min(FACTOR, len(cluster.nodes))
+    min_isr = str(max(1, factor - 1))
+    listeners = f"{CLIENT_LISTENER}://{host}:{broker_port(first_port, node)}"
+    if node.is_controller:
+        listeners += f",CONTROLLER://{LOOPBACK}:{controller_port(first_port, node)}"
+    voters = [each for each in cluster.nodes if each.is_controller]
+    settings = {
+        "node.id": str(node.node_id),
+        "process.roles": node.roles,
+        "cluster.id": cluster.cluster_id,
+        "listeners": listeners,
+        "inter.broker.listener.name": "PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.quorum.voters": ",".join(f"{each.node_id}@{LOOPBACK}:{controller_port(first_port, each)}" for each in voters),
+        "log.dirs": str(logs),
+        "default.replication.factor": str(factor),
+        "offsets.topic.replication.factor": str(factor),
+        "transaction.state.log.replication.factor": str(factor),
+        "transaction.state.log.min.isr": min_isr,
+        "share.coordinator.state.topic.replication.factor": str(factor),
+        "share.coordinator.state.topic.min.isr": min_isr,
+        "log.retention.check.interval.ms": str(DAY_MS),
+        "log.cleaner.backoff.ms": str(DAY_MS),
+    }
+    if cluster.rack:
+        settings["broker.rack"] = cluster.rack
+    if metrics is not None:
+        settings[METRICS_KEY] = metrics
+    return settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFactory:
+    """Makes the components of nodes. ``overrides`` are the person's own properties, which all nodes get last."""
+
+    context: ServiceContext
+    first_port: int
+    overrides: tuple[str, ...] = ()
+
+    def component(self, cluster: ClusterSpec, node: NodeSpec) -> Component:
+        """Return a node's component; writes its properties file."""
+        directory = self.context.data_directory / node.name
+        directory.mkdir(parents=True, exist_ok=True)
+        address = f"{self.context.host}:{broker_port(self.first_port, node)}"
+        settings = properties_of(
+            cluster,
+            node,
+            host=self.context.host,
+            first_port=self.first_port,
+            logs=directory / "logs",
+            metrics=self._metrics(node),
+        )
+        lines = [f"{key}={value}" for key, value in settings.items()]
+        path = directory / PROPERTIES_FILE
+        note = "# Written anew by `tidelog up`; change it there with --broker key=value."
+        path.write_text("\n".join([note, *lines, *self.overrides, ""]))
+        return Component(
+            name=node.name,
+            argv=(sys.executable, "-m", "log_service.cli.main", "serve", str(path)),
+            readiness=KafkaReadiness(bootstrap_servers=address),
+            address=address,
+            metrics_url=metrics_url([*lines, *self.overrides]),
+            start_deadline_s=60.0,
+            stop_deadline_s=STOP_SECONDS,
+            stop_group=BROKER,
+        )
+
+    def format(self, cluster: ClusterSpec, nodes: Iterable[NodeSpec]) -> None:
+        """Format the directories of controllers that are new. Brokers do that by themselves.
+
+        A controller does not: one whose disk was replaced would come back without its vote, and could vote twice in one election. So this
+        is for nodes that were never started. A directory that is formatted already is left as it is. Blocks.
+
+        Raises:
+            StorageError: a directory cannot be formatted; the text is what the tool said.
+        """
+        for node in nodes:
+            if not node.is_controller or len(cluster.nodes) == 1:
+                continue
+            self.component(cluster, node)
+            path = self.context.data_directory / node.name / PROPERTIES_FILE
+            tool = [sys.executable, "-m", "log_service.cli.main", "storage", "format", "--ignore-formatted"]
+            command = [*tool, "--cluster-id", cluster.cluster_id, "--config", str(path)]
+            finished = subprocess.run(command, check=False, capture_output=True, text=True, timeout=FORMAT_SECONDS)  # noqa: S603 - our own
+            if finished.returncode:
+                said = (finished.stderr or finished.stdout).strip()
+                raise StorageError(f"the directories of {node.name} cannot be formatted: {said}")
+
+    def _metrics(self, node: NodeSpec) -> str | None:
+        if self.context.metrics_port is None:
+            return None
+        first = self.context.metrics_port
+        port = first if node.node_id == 1 else metrics_port_of(self.context.host, None, usual=first + node.node_id - 1)
+        return None if port is None else f"{self.context.host}:{port}"
+
+    def components(self, cluster: ClusterSpec) -> Sequence[Component]:
+        """Return the components of all nodes."""
+        return [self.component(cluster, node) for node in cluster.nodes]

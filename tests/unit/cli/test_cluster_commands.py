@@ -1,0 +1,174 @@
+"""What ``tidelog cluster`` and its neighbours say and refuse, with a cluster that is made up."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import pytest
+from click.testing import CliRunner, Result
+
+from log_service.cli import cluster, cluster_status, topics
+from log_service.cli.main import tidelog
+from log_service.client.admin.values import (
+    BrokerDescription,
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    FeatureDescription,
+    LogDirDescription,
+    QuorumDescription,
+    TopicListing,
+)
+from log_service.cluster_operations.reading import ClusterState
+from log_service.cluster_plans.execution import LEADER_RATE, LEADER_REPLICAS
+from log_service.cluster_plans.health import QuorumMember, QuorumState
+from log_service.cluster_plans.layout import BrokerLayout, PartitionLayout
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import NO_TOPIC_ID
+from tests.unit.cluster_plans.layouts import broker, layout, partition
+
+QUORUM = QuorumState(leader_id=1, leader_epoch=4, members=tuple(QuorumMember(node_id=n, is_voter=True, lag=0) for n in (1, 2, 3)))
+BROKERS = (broker(1), broker(2), broker(3))
+PARTITIONS = (partition("t", 0, [1, 2, 3]), partition("solo", 2, [2]))
+
+
+@dataclass
+class Admin:
+    """An admin that notes which brokers it was to unregister, and knows the configs that are given."""
+
+    forgotten: list[int] = field(default_factory=list)
+    configs: dict[ConfigResource, dict[str, ConfigEntry]] = field(default_factory=dict)
+
+    def unregister_broker(self, node_id: int) -> None:
+        self.forgotten.append(node_id)
+
+    def describe_configs(self, resources: Sequence[ConfigResource]) -> Mapping[ConfigResource, Mapping[str, ConfigEntry]]:
+        return {resource: self.configs.get(resource, {}) for resource in resources}
+
+    def list_topics(self, *, is_internal_included: bool = False) -> list[TopicListing]:
+        assert is_internal_included
+        return [TopicListing(name="t", topic_id=NO_TOPIC_ID, partition_count=1, is_internal=False)]
+
+
+def state(brokers: Sequence[BrokerLayout] = BROKERS, partitions: Sequence[PartitionLayout] = PARTITIONS) -> ClusterState:
+    return ClusterState(cluster_id="c", layout=layout(brokers, partitions), quorum=QUORUM, silent=MappingProxyType({}))
+
+
+def invoke(*arguments: str, given: str = "") -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(tidelog, ["cluster", *arguments], input=given)
+
+
+@pytest.fixture
+def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
+    made = Admin()
+
+    @contextmanager
+    def opened(_servers: str) -> Iterator[Admin]:
+        yield made
+
+    for module in (cluster, cluster_status, topics):
+        monkeypatch.setattr(module, "open_admin", opened)
+    return made
+
+
+# Forgetting
+
+
+def test_a_broker_that_serves_is_not_forgotten(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "read_state", lambda _admin: state())
+    result = invoke("unregister", "2", "-y")
+    assert (result.exit_code, admin.forgotten) == (1, [])
+    assert "broker 2 serves, with 2 replicas, the leaders of 1 partition" in result.output
+    assert "tidelog cluster remove 2 --execute" in result.output
+
+
+def test_the_question_tells_what_is_on_the_broker(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "read_state", lambda _admin: state((broker(1), broker(2, is_fenced=True))))
+    result = invoke("unregister", "2", given="n\n")
+    assert (result.exit_code, admin.forgotten) == (1, [])
+    assert "the only replica in sync of 1 partition (solo-2). Forget it?" in result.output
+    assert invoke("unregister", "2", given="y\n").output.endswith("broker 2 is forgotten\n")
+    assert admin.forgotten == [2]
+
+
+# Throttles
+
+
+def set_config(admin: Admin, resource: ConfigResource, name: str, source: str) -> None:
+    admin.configs.setdefault(resource, {})[name] = ConfigEntry(
+        name=name, value="1", source=source, is_read_only=False, is_sensitive=False, documentation=None, synonyms=()
+    )
+
+
+def test_a_throttle_that_was_left_behind_is_told(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_status, "read_state", lambda _admin: state())
+    set_config(admin, ConfigResource.broker(2), LEADER_RATE, "DYNAMIC_BROKER_CONFIG")
+    assert invoke("status").output.startswith("all is well"), "a rate that is for no replica throttles nothing"
+    set_config(admin, ConfigResource.topic("t"), LEADER_REPLICAS, "DYNAMIC_TOPIC_CONFIG")
+    result = invoke("status")
+    assert result.exit_code == 0
+    assert result.output.startswith("note      replication is throttled on broker 2 and nothing moves: tidelog cluster watch")
+
+
+# A quorum without a leader
+
+
+class LeaderlessAdmin:
+    """The admin of a cluster without a controller: what only a controller tells is never told, nor what is asked after it."""
+
+    def __init__(self) -> None:
+        self.is_stuck = False
+
+    def describe_cluster(self) -> ClusterDescription:
+        assert not self.is_stuck
+        return ClusterDescription(cluster_id="c", controller_id=-1, nodes=(), is_tidelog=True)
+
+    def describe_brokers(self) -> tuple[BrokerDescription, ...]:
+        assert not self.is_stuck
+        return (BrokerDescription(node_id=1, host="h", port=1, rack=None, is_fenced=False),)
+
+    def describe_log_dirs(self, node_ids: Sequence[int], *, timeout_ms: int) -> dict[int, dict[str, LogDirDescription]]:
+        assert timeout_ms > 0
+        assert not self.is_stuck
+        return {node_id: {} for node_id in node_ids}
+
+    def list_topics(self, *, is_internal_included: bool = False) -> list[TopicListing]:
+        assert is_internal_included
+        assert not self.is_stuck
+        return []
+
+    def describe_features(self) -> FeatureDescription:
+        assert not self.is_stuck
+        return FeatureDescription(finalized={}, supported={}, finalized_epoch=0)
+
+    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        assert timeout_ms is not None, "a person does not wait for as long as brokers look for a leader"
+        self.is_stuck = True
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no response")
+
+
+def test_a_quorum_without_a_leader_is_told_with_the_brokers_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def opened(_servers: str) -> Iterator[LeaderlessAdmin]:
+        yield LeaderlessAdmin()
+
+    monkeypatch.setattr(cluster_status, "open_admin", opened)
+    result = invoke("status")
+    assert result.exit_code == 4, result.output
+    assert result.output.startswith("FAILED    the metadata quorum has no leader: nothing can be changed")
+    assert "no active controller" in result.output
+    assert result.output.splitlines()[-1].split()[:2] == ["1", "serves"]
+
+
+# Topics
+
+
+def test_replicas_stand_beside_those_in_sync(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"topic": "t", "partition": 0, "leader": 3, "replicas": [1, 2, 3], "isr": [3], "start": 0, "end": 7, "epoch": 4}
+    monkeypatch.setattr(topics, "partition_rows", lambda _admin, _names: [row])
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(tidelog, ["topics", "describe", "t"])
+    assert [line.split() for line in result.output.splitlines()] == [
+        ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END", "EPOCH"],
+        ["t", "0", "3", "1,2,3", "3", "0", "7", "4"],
+    ]

@@ -1,0 +1,93 @@
+"""Plans as a person reads them: throttles that are typed, times and summaries that are shown, commands that contradict themselves."""
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from log_service.cli.main import tidelog
+from log_service.cli.plan_view import duration, parsed_throttle, present, summary
+from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_plans.plan import Move, Plan
+from log_service.common.types import TopicPartition
+from tests.unit.cluster_plans.layouts import broker, layout, partition
+
+
+def throttle(text: str) -> int | None:
+    return parsed_throttle(click.Context(click.Command("x")), click.Option(["--throttle"]), text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("none", None), ("None", None), ("1000", 1000), ("50MiB", 50 << 20), ("1.5 GB/s", 1_500_000_000), ("20kb", 20_000), ("3KiB", 3072)],
+)
+def test_a_throttle_is_bytes_a_second(text: str, expected: int | None) -> None:
+    assert throttle(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "fast", "10 parsec", "0.1B", "1e9"])
+def test_what_is_no_throttle_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not bytes a second like 50MiB"):
+        throttle(text)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.1, "1 s"), (42, "42 s"), (90, "2 min"), (5400, "1.5 h")])
+def test_times_are_told_as_people_say_them(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_plan_is_summed_up_in_a_line() -> None:
+    move = Move(where=TopicPartition("t", 0), before=(1,), after=(2,), size_bytes=1 << 30, source=1)
+    text = summary(Plan(moves=(move,), throttle_bytes=10 << 20, elections=(move.where,)))
+    assert text == "1 move, 1 replica to copy (1.0 GiB); 1 leader to elect; at most 10.0 MiB/s for each broker: 2 min or more"
+    assert summary(Plan(moves=(move,))).endswith("; no throttle")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["topics", "plan"], "say which topics, or --file with a plan"),
+        (["topics", "plan", "t"], "say what they are to have: --replication-factor or --brokers"),
+        (["topics", "plan", "t", "--brokers", "1,x"], "'1,x' is not a list of broker ids like 1,2,3"),
+        (["topics", "plan", "--file", "setup.cfg", "-r", "2"], "does not exist"),
+        (["add", "4", "--start"], "--start starts a broker with the next id: it excludes ID"),
+        (["rebalance", "--throttle", "slow"], "'slow' is not bytes a second like 50MiB"),
+        (["rebalance", "--at-once", "0"], "0 is not in the range"),
+        (["roll", "--execute", "--dry-run"], "--execute and --dry-run exclude each other"),
+        (["drain"], "Missing argument 'ID...'"),
+    ],
+)
+def test_wrong_usage_is_told_before_anybody_is_asked(arguments: list[str], said: str) -> None:
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(tidelog, ["cluster", *arguments, "-b", "127.0.0.1:1"])
+    assert result.exit_code == 2
+    assert said in result.output + result.stderr
+
+
+@pytest.mark.parametrize("option", ["--write", "--write-back"])
+def test_a_plan_of_yesterday_is_not_overwritten(tmp_path: Path, option: str) -> None:
+    old = tmp_path / "back.json"
+    old.write_text("the only way back")
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(tidelog, ["cluster", "rebalance", option, str(old), "-b", "127.0.0.1:1"])
+    assert result.exit_code == 2
+    assert "back.json is there already: name another file, or remove that one" in result.output
+    assert old.read_text() == "the only way back"
+
+
+def test_a_plan_and_its_way_back_are_two_files(tmp_path: Path) -> None:
+    both = tmp_path / "plan.json"
+    move = Move(where=TopicPartition("t", 0), before=(1,), after=(2,))
+    with pytest.raises(click.UsageError, match="name the same file"):
+        present(
+            BlockingAdmin("127.0.0.1:1"),
+            layout([broker(1), broker(2)], [partition("t", 0, [1])]),
+            Plan(moves=(move,)),
+            execute=False,
+            dry_run=False,
+            limit=1,
+            plan_file=both,
+            back_file=both,
+            as_json=False,
+            nothing="",
+        )
+    assert not both.exists()

@@ -1,0 +1,98 @@
+"""Kafka's file of a plan: what is written can be read again, and every mistake is told by its field."""
+
+import json
+
+import pytest
+from hypothesis import given
+
+from log_service.cluster_plans.layout import BrokerLayout, ClusterLayout
+from log_service.cluster_plans.plans import rebalance
+from log_service.cluster_plans.reassignment_file import PlanFileMistakes, plan_of, read, written, written_back
+from log_service.common.types import TopicPartition
+from tests.unit.cluster_plans.layouts import broker, counted, layout, layouts, partition
+
+
+@given(layouts())
+def test_a_written_plan_is_read_back_as_the_same_moves(cluster: ClusterLayout) -> None:
+    plan = rebalance(cluster)
+    assert plan_of(read(written(plan), "plan.json"), cluster, "plan.json").moves == tuple(sorted(plan.moves, key=lambda move: move.where))
+    assert read(written_back(plan), "back.json") == {move.where: move.before for move in plan.moves}
+
+
+def test_the_file_is_kafkas() -> None:
+    plan = rebalance(counted(2, [[1, 2], [1, 2]]))
+    assert json.loads(written(plan)) == {
+        "version": 1,
+        "partitions": [{"topic": "t", "partition": 0, "replicas": [2, 1], "log_dirs": ["any", "any"]}],
+    }
+
+
+def entry(**fields: object) -> str:
+    return json.dumps({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]} | fields]})
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("", "line 1, column 1: Expecting value"),
+        ('{"version": 1,\n "partitions": [}', "line 2, column 17: Expecting value"),
+        ("[" * 100_000, "its lists are nested too deeply"),
+        ("[]", 'it is to be an object: {"version": 1, "partitions": [...]}'),
+        ('{"version": 2, "partitions": []}', "version: 2 is not 1"),
+        ('{"version": true, "partitions": []}', "version: true is not 1"),
+        ('{"version": 1}', "partitions: the list of partitions is missing"),
+        ('{"version": 1, "partitions": {}}', "partitions: {} is no list"),
+        ('{"version": 1, "partitions": [], "topics": []}', "topics: there is no such field; there are version, partitions"),
+        ('{"version": 1, "version": 1, "partitions": []}', "version: it is there twice"),
+        ('{"version": 1, "partitions": [7]}', 'partitions[0]: 7 is not {"topic": ..., "partition": ..., "replicas": [...]}'),
+        ('{"version": 1, "partitions": [{"topic": "t", "partition": 0}]}', "partitions[0].replicas: it is missing"),
+        (entry(topic=""), 'partitions[0].topic: "" is no topic\'s name'),
+        (entry(partition=-1), "partitions[0].partition: -1 is no partition's number"),
+        (entry(partition=True), "partitions[0].partition: true is no partition's number"),
+        (entry(replicas=[]), "partitions[0].replicas: [] is no list of broker ids like [1, 2, 3]"),
+        (entry(replicas=[1, "2"]), 'partitions[0].replicas[1]: "2" is no broker id'),
+        (entry(replicas=[1, 2**31]), "partitions[0].replicas[1]: 2147483648 is no broker id"),
+        (entry(replicas=[1, 2, 1]), "partitions[0].replicas[2]: broker 1 is there twice"),
+        (entry(log_dirs=["any", "any"]), "partitions[0].log_dirs: it names 2 directories for 1 replicas"),
+        (entry(log_dirs=["/data"]), 'partitions[0].log_dirs[0]: "/data" is not "any": the broker chooses the directory'),
+        (entry(replica=[1]), "partitions[0].replica: there is no such field; there are topic, partition, replicas, log_dirs"),
+    ],
+)
+def test_a_mistake_is_told_by_its_field(text: str, mistake: str) -> None:
+    with pytest.raises(PlanFileMistakes) as refused:
+        read(text, "plan.json")
+    assert refused.value.mistakes == (mistake,)
+    assert str(refused.value).startswith("plan.json is not a plan that can be carried out; nothing was changed:\n  ")
+
+
+def test_a_partition_is_there_once_and_all_mistakes_are_told_up_to_ten() -> None:
+    twice = {"topic": "t", "partition": 0, "replicas": [1]}
+    with pytest.raises(PlanFileMistakes, match=r"partitions\[1\]: t-0 was there before"):
+        read(json.dumps({"version": 1, "partitions": [twice, twice]}), "plan.json")
+    with pytest.raises(PlanFileMistakes, match="and 5 more") as refused:
+        read(json.dumps({"version": 1, "partitions": [None] * 15}), "plan.json")
+    assert len(refused.value.mistakes) == 15
+
+
+def test_what_the_cluster_does_not_have_is_told_by_its_field_too() -> None:
+    brokers: list[BrokerLayout] = [broker(1), broker(2), broker(3, is_fenced=True)]
+    cluster = layout(brokers, [partition("t", 0, [1]), partition("t", 1, [3], leader=-1), partition("t", 2, [3, 1], leader=1)])
+    targets = {
+        TopicPartition("t", 0): (1, 9),
+        TopicPartition("t", 1): (1,),
+        TopicPartition("t", 2): (3, 1),
+        TopicPartition("t", 5): (1,),
+        TopicPartition("u", 0): (1,),
+        TopicPartition("t", 3): (1,),
+    }
+    with pytest.raises(PlanFileMistakes) as refused:
+        plan_of(targets, cluster, "plan.json")
+    assert refused.value.mistakes == (
+        "partitions[0].replicas[1]: there is no broker 9; there are 1, 2, 3",
+        "partitions[1]: t-1 has no leader, so nothing can be copied from it",
+        "partitions[3].partition: t has 3 partitions, numbered from 0: there is no 5",
+        "partitions[4].topic: there is no topic u",
+        "partitions[5].partition: t has 3 partitions, numbered from 0: there is no 3",
+    )
+    with pytest.raises(PlanFileMistakes, match=r"partitions\[0\].replicas\[1\]: broker 3 is fenced"):
+        plan_of({TopicPartition("t", 0): (1, 3)}, cluster, "plan.json")

@@ -1,0 +1,117 @@
+"""Nodes come, go and restart under a supervisor that runs; what cannot be leaves everything as it was."""
+
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import trio
+
+from log_service.common.errors import ConfigError
+from log_service.supervisor import state
+from log_service.supervisor.control import ADD, REMOVE, RESTART, ControlRequest
+from log_service.supervisor.fleet import Fleet
+from log_service.supervisor.nodes import ClusterSpec, NodeFactory, NodeSpec, broker_port, new_cluster, read_cluster
+from log_service.supervisor.spec import Component, InstallationSpec, ServiceContext, TcpReadiness
+from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
+from tests.helpers.ports import free_ports
+
+SERVER = "import socket, sys; server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\nwhile True: server.accept()"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFactory(NodeFactory):
+    """Nodes that only listen."""
+
+    failing: tuple[int, ...] = ()
+
+    def component(self, cluster: ClusterSpec, node: NodeSpec) -> Component:
+        made = NodeFactory.component(self, cluster, node)
+        port = broker_port(self.first_port, node)
+        argv = (sys.executable, "-c", SERVER if node.node_id not in self.failing else "raise SystemExit('no')", str(port))
+        return replace(made, argv=argv, readiness=TcpReadiness(host="127.0.0.1", port=port), start_deadline_s=8.0, stop_deadline_s=5.0)
+
+
+def free_range(count: int) -> int:
+    """Return the first of so many free ports in a row, with room above for controllers."""
+    for port in free_ports(20):
+        if port + count < 60_000:
+            return port
+    raise AssertionError("no ports")
+
+
+def tell(directory: Path, story: Callable[[Fleet, list[str]], Awaitable[None]], *, count: int = 2, failing: tuple[int, ...] = ()) -> None:
+    async def main() -> None:
+        context = ServiceContext(
+            data_directory=directory, project_directory=directory, host="127.0.0.1", bootstrap_servers="", ui_port=0, spark_port=0
+        )
+        factory = ServerFactory(context=context, first_port=free_range(5), failing=failing)
+        cluster = new_cluster(count, "c")
+        told: list[str] = []
+        supervisor = Supervisor(InstallationSpec(context=context, components=tuple(factory.components(cluster))), told.append)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(supervisor.run)
+            await story(Fleet(supervisor, cluster, factory), told)
+            nursery.cancel_scope.cancel()
+
+    try:
+        trio.run(main)
+    except BaseExceptionGroup as group:
+        raise leaf(group) from None
+
+
+def running(directory: Path) -> dict[str, str]:
+    return {component.name: component.state for component in state.read(directory)}
+
+
+def test_a_node_joins_and_leaves_and_both_are_kept(tmp_path: Path) -> None:
+    async def story(fleet: Fleet, told: list[str]) -> None:
+        added = await fleet.handle(ControlRequest(command=ADD))
+        assert (added["node_id"], added["name"]) == (3, "broker3")
+        assert running(tmp_path) == {"broker": "ready", "broker2": "ready", "broker3": "ready"}
+        assert read_cluster(tmp_path) == fleet.cluster
+        await fleet.handle(ControlRequest(command=REMOVE, node_id=3))
+        assert running(tmp_path) == {"broker": "ready", "broker2": "ready"}
+        kept = read_cluster(tmp_path)
+        assert kept is not None
+        assert ([node.node_id for node in kept.nodes], kept.next_node_id) == ([1, 2], 4)
+        assert told[-1] == "broker3  stopped"
+
+    tell(tmp_path, story)
+
+
+def test_a_node_restarts_as_a_new_process(tmp_path: Path) -> None:
+    async def story(fleet: Fleet, told: list[str]) -> None:
+        before = {component.name: component.pid for component in state.read(tmp_path)}
+        await fleet.handle(ControlRequest(command=RESTART, node_id=2))
+        after = {component.name: component.pid for component in state.read(tmp_path)}
+        assert after["broker2"] not in {None, before["broker2"]}
+        assert after["broker"] == before["broker"]
+        assert [line.split()[:2] for line in told[-2:]] == [["broker2", "stopped"], ["broker2", "ready"]]
+
+    tell(tmp_path, story)
+
+
+def test_a_node_that_does_not_start_is_gone_again(tmp_path: Path) -> None:
+    async def story(fleet: Fleet, _told: list[str]) -> None:
+        with pytest.raises(StartFailed, match="broker3 could not be started"):
+            await fleet.handle(ControlRequest(command=ADD))
+        assert running(tmp_path) == {"broker": "ready", "broker2": "ready"}
+        assert [node.node_id for node in fleet.cluster.nodes] == [1, 2]
+        assert read_cluster(tmp_path) is None, "nothing was kept"
+
+    tell(tmp_path, story, failing=(3,))
+
+
+def test_controllers_and_unknown_nodes_stay(tmp_path: Path) -> None:
+    async def story(fleet: Fleet, _told: list[str]) -> None:
+        with pytest.raises(ConfigError, match="node 1 is a controller"):
+            await fleet.handle(ControlRequest(command=REMOVE, node_id=1))
+        with pytest.raises(ConfigError, match="no node 7"):
+            await fleet.handle(ControlRequest(command=RESTART, node_id=7))
+        with pytest.raises(ConfigError, match="which node"):
+            await fleet.handle(ControlRequest(command=RESTART))
+        assert running(tmp_path) == {"broker": "ready", "broker2": "ready"}
+
+    tell(tmp_path, story)
