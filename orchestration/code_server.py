@@ -28,6 +28,7 @@ from dagster._utils.log import configure_loggers
 from orchestration.connection import connect
 from orchestration.instance import PROJECT_LOCATION
 from orchestration.log_client import LogServiceError
+from orchestration.plain_log import write_plainly
 from orchestration.project_server import ProjectServer
 from orchestration.projects import DEFINITIONS, root_cause
 from orchestration.settings import SettingsError, load_settings
@@ -38,9 +39,13 @@ MAX_WORKERS = 16
 RECONCILE_TIMEOUT_MS = 10_000
 
 
-def serve(host: str, port: int, *, is_watching: bool) -> None:
-    """Serve the project of the current directory until SIGTERM or SIGINT; ``is_watching`` loads it anew when a file of it changes."""
+def serve(host: str, port: int, *, is_watching: bool, complaint: Path | None = None) -> None:
+    """Serve the project of the current directory until SIGTERM or SIGINT; ``is_watching`` loads it anew when a file of it changes.
+
+    ``complaint`` is the file that says why a project could not be loaded anew, for as long as that is so.
+    """
     setup_interrupt_handlers()
+    write_plainly()
     configure_loggers(log_level="WARNING")
     logger = logging.getLogger("dagster.code_server")
     forking = multiprocessing.get_context("forkserver")
@@ -57,7 +62,7 @@ def serve(host: str, port: int, *, is_watching: bool) -> None:
         ),
         location_name=PROJECT_LOCATION,
         server_threadpool_executor=executor,
-        on_reloaded=partial(reconcile_declared_topics, logger),
+        on_reloaded=partial(settle_reload, logger, complaint),
     )
     if is_watching:
         servicer.watch_project(ended)
@@ -70,6 +75,14 @@ def serve(host: str, port: int, *, is_watching: bool) -> None:
         server.serve()  # type: ignore[no-untyped-call]
     except KeyboardInterrupt:
         logger.info("interrupted")
+
+
+def settle_reload(logger: logging.Logger, complaint: Path | None, fault: str | None) -> None:
+    """Say at the terminal and in `tidelog status` that the project cannot be loaded, or create the topics of one that can."""
+    if complaint is not None:
+        complaint.write_text(fault or "")
+    if fault is None:
+        reconcile_declared_topics(logger)
 
 
 def reconcile_declared_topics(logger: logging.Logger) -> None:
@@ -110,9 +123,10 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--watch", action="store_true")
+    parser.add_argument("--complaint", type=Path)
     arguments = parser.parse_args()
     try:
-        serve(arguments.host, arguments.port, is_watching=arguments.watch)
+        serve(arguments.host, arguments.port, is_watching=arguments.watch, complaint=arguments.complaint)
     except DagsterUserCodeLoadError as error:
         traceback.print_exception(error)
         sys.exit(root_cause(error))

@@ -189,10 +189,24 @@ def connect(bootstrap_servers: str, *, timeout_ms: int | None = None) -> Iterato
     :raises LogServiceError: the addresses make no sense.
     """
     with _explained(bootstrap_servers):
-        limits = {} if timeout_ms is None else {"default_api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
-        admin = BlockingAdmin(bootstrap_servers, **limits)
+        admin = _admin(bootstrap_servers, timeout_ms)
     with admin:
         yield Connection(admin, bootstrap_servers, timeout_ms)
+
+
+@contextmanager
+def connect_admin(bootstrap_servers: str, *, timeout_ms: int | None = None) -> Iterator[BlockingAdmin]:
+    """Yield the client's own admin, for what operates the cluster; ``timeout_ms`` as for ``connect``.
+
+    :raises LogServiceError: the addresses make no sense, or a call within the block fails.
+    """
+    with _explained(bootstrap_servers), _admin(bootstrap_servers, timeout_ms) as admin:
+        yield admin
+
+
+def _admin(bootstrap_servers: str, timeout_ms: int | None) -> BlockingAdmin:
+    limits = {} if timeout_ms is None else {"default_api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
+    return BlockingAdmin(bootstrap_servers, **limits)
 
 
 def topic_id_text(topic_id: UUID) -> str:

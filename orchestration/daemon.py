@@ -11,6 +11,7 @@ from dagster._daemon import sensor
 from dagster._daemon.cli import main
 
 from orchestration.daemon_heartbeat import start_heartbeat
+from orchestration.plain_log import write_plainly
 from orchestration.settings import process_environment
 
 SENSOR_LOOP_S = 0.5
@@ -18,6 +19,7 @@ SENSOR_LOOP_S = 0.5
 
 def run() -> None:
     """Run the daemon until it is told to stop."""
+    write_plainly()
     start_heartbeat(Path(process_environment()["DAGSTER_HOME"]))
     assert hasattr(sensor, "MIN_INTERVAL_LOOP_TIME"), "this release of Dagster names the pause of its sensor loop otherwise"
     sensor.MIN_INTERVAL_LOOP_TIME = SENSOR_LOOP_S  # type: ignore[assignment]

@@ -1,8 +1,9 @@
 """The only assembly of Definitions: the project's assets, sensors and schedules, the platform's resources, one executor.
 
-Decides that runs execute in one process (a run that is killed has no step process that goes on writing), and which sensors and which upkeep
-a project gets that declares none. A top-level name of a module in ``assets`` or ``sensors`` that is a definition of Dagster's belongs to
-the project. Opens no connection and reads no environment while it loads.
+Decides that runs execute in one process (a run that is killed has no step process that goes on writing), which sensors and which upkeep
+a project gets that declares none, and that each table from a topic gets what replays it, and all of them the asset of their dead letters.
+A top-level name of a module in ``assets`` or ``sensors`` that is a definition of Dagster's belongs to the project. Opens no connection and
+reads no environment while it loads.
 """
 
 import sys
@@ -14,10 +15,13 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
+from orchestration.dead_letter_asset import dead_letters_asset
 from orchestration.maintenance import is_maintenance, standard_maintenance
 from orchestration.projects import SENSORS, find_project, import_project
 from orchestration.resources import default_resources
 from orchestration.sensing import standard_sensors
+from orchestration.transforms import topic_feeds
+from orchestration.transforms.history import history_definitions
 
 ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
 JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)
@@ -30,12 +34,16 @@ def assemble(modules: Sequence[ModuleType]) -> dg.Definitions:
     assets = [one for one in found if isinstance(one, ASSET_TYPES) and not isinstance(one, dg.AssetChecksDefinition)]
     has_upkeep = any(isinstance(one, dg.AssetsDefinition) and is_maintenance(one) for one in assets)
     upkeep, upkeep_schedules = ([], []) if has_upkeep else standard_maintenance()
+    defined = [one for one in assets if isinstance(one, dg.AssetsDefinition)]
+    histories, replays = history_definitions(defined)
+    followed = [feed.table for feed in topic_feeds(defined)]
+    letters = [dead_letters_asset(followed)] if followed else []
     own = dg.Definitions(
-        assets=[*assets, *upkeep],
+        assets=[*assets, *upkeep, *histories, *letters],
         asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],
         sensors=[*(one for one in found if isinstance(one, dg.SensorDefinition)), *([] if has_sensors else standard_sensors())],
         schedules=[*(one for one in found if isinstance(one, dg.ScheduleDefinition)), *upkeep_schedules],
-        jobs=[one for one in found if isinstance(one, JOB_TYPES)],
+        jobs=[*(one for one in found if isinstance(one, JOB_TYPES)), *replays],
         resources=default_resources(),
         executor=dg.in_process_executor,
     )

@@ -23,7 +23,12 @@ from orchestration.workspace import other_locations
 PROJECT_LOCATION = "tidelog"
 CANCEL_DEADLINE_S = 45.0
 HOME_VARIABLE = "DAGSTER_HOME"
-EARLIER_CONFIGURATIONS = frozenset({"3f5ce9c6708d80be3e49c2b1505236e36516f200f31c29c9bdf3d286ddd65745"})
+EARLIER_CONFIGURATIONS = frozenset(
+    {
+        "3f5ce9c6708d80be3e49c2b1505236e36516f200f31c29c9bdf3d286ddd65745",
+        "bf4ca130adb122445a0f132b8625b3a5ef02c8c7ba2599aea6dddf0790dc9659",
+    }
+)
 """SHA-256 of each dagster.yaml that an earlier release wrote: a file that is unchanged since is replaced."""
 DEAD_RUN = "The process of this run is gone; what it had committed stays, and the next run carries on from there."
 POLL_S = 0.2
@@ -44,7 +49,14 @@ storage:
     config:
       base_dir:
         env: DAGSTER_HOME
-# Every event is kept; this bounds what runs write into the code server's log.
+# What a run prints goes into its own files, which the UI shows; no further processes are started for it.
+compute_logs:
+  module: orchestration.compute_logs
+  class: FileComputeLogs
+  config:
+    base_dir:
+      env: DAGSTER_HOME
+# Every event is kept; this bounds what runs write into their logs.
 python_logs:
   python_log_level: INFO
 # Runs start at once; the pool of a table keeps them one after another.

@@ -4,6 +4,7 @@ Decides what a build tells Dagster. The building itself is in ``warehouse``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import cleandoc
 
 import dagster as dg
 
@@ -45,7 +46,7 @@ def mart(
     @dg.asset(
         key=mart_key(name),
         deps=[*(table_key(one) for one in inputs), *(mart_key(one) for one in marts)],
-        description=f"{description}\n\n```sql\n{sql.strip()}\n```".strip(),
+        description=described(description or f"Built anew whenever {' or '.join([*inputs, *marts])} changes.", sql),
         kinds={"duckdb", "sql"},
         pool=f"mart_{name}",
         output_required=False,
@@ -67,6 +68,11 @@ def mart(
     return build_mart
 
 
+def described(prose: str, sql: str) -> str:
+    """Return prose and the SQL behind it, as indented as it means to be."""
+    return f"{cleandoc(prose)}\n\n```sql\n{cleandoc(sql)}\n```"
+
+
 def _built(warehouse: Warehouse, name: str, sql: str) -> dg.MaterializeResult[None]:
     try:
         build = warehouse.build(name, sql)
@@ -79,6 +85,7 @@ def _built(warehouse: Warehouse, name: str, sql: str) -> dg.MaterializeResult[No
         asset_key=mart_key(name),
         metadata={
             "rows": build.rows,
+            "dagster/row_count": build.rows,
             "bytes": build.size_bytes,
             "file": dg.MetadataValue.path(str(build.path)),
             "inputs": " ".join(f"{table}:{version}" for table, version in build.inputs.items()),

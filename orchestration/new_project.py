@@ -85,7 +85,7 @@ load_from:
 """
 
 ENVIRONMENT = """\
-# Settings of this project, read by `tidelog up`. A variable that is set already goes first.
+# Settings of this project, read by `tidelog up` and the other commands. A variable that is set already goes first.
 # A Kafka cluster of your own; without it `tidelog up` starts a broker:
 # TIDELOG_BOOTSTRAP_SERVERS=kafka-1:9092,kafka-2:9092
 # A Spark Connect server of your own; without it `tidelog up` starts one:

@@ -53,7 +53,7 @@ def run_with_project(reload_count: int, target: Callable[..., object], args: Seq
 class ProjectServer(DagsterApiServer):
     """Serves the project of the current directory. The keywords are those of Dagster's server."""
 
-    def __init__(self, *, forking: BaseContext, location_name: str, on_reloaded: Callable[[], None], **settings: Any) -> None:
+    def __init__(self, *, forking: BaseContext, location_name: str, on_reloaded: Callable[[str | None], None], **settings: Any) -> None:
         super().__init__(location_name=location_name, **settings)
         self._on_reloaded = on_reloaded
         self._location_name = location_name
@@ -66,7 +66,11 @@ class ProjectServer(DagsterApiServer):
         return ReloadCodeReply()
 
     def reload_project(self) -> None:
-        """Load the project anew; one that cannot be loaded is the location's error until it can. Tells ``on_reloaded`` of one that can."""
+        """Load the project anew; one that cannot be loaded is the location's error until it can.
+
+        ``on_reloaded`` is told why it cannot, None where it can.
+        """
+        fault = None
         with self._reload_lock:
             forget_project(Path.cwd())
             self._runs.reload_count += 1
@@ -81,10 +85,10 @@ class ProjectServer(DagsterApiServer):
                 self._serializable_load_error = None
             except Exception as error:  # noqa: BLE001 - a project may raise anything
                 self._serializable_load_error = serializable_error_info_from_exc_info(sys.exc_info())
-                self._logger.warning("%s", root_cause(error))
+                fault = root_cause(error)
+                self._logger.warning("%s", fault)
             self._server_id = str(uuid4())
-        if self._serializable_load_error is None:
-            self._on_reloaded()
+        self._on_reloaded(fault)
 
     def watch_project(self, ended: threading.Event) -> None:
         """Reload whenever a file of the project changes, until ``ended``."""

@@ -25,6 +25,7 @@ from orchestration.spark.session import DEFAULT_CONNECT_PORT
 LOOPBACK = "127.0.0.1"
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 SPARK, CODE, WEB, DAEMON = "spark", "code", "dagster", "daemon"
+COMPLAINT_FILE = "project_error.txt"
 CANCEL_RUNS_DEADLINE_S = 60.0
 # It waits for a tick that waits for records. Killing it is safe: whatever it was about is found again.
 DAEMON_STOP_DEADLINE_S = 2.0
@@ -48,18 +49,32 @@ def _components(context: ServiceContext) -> list[Component]:
     heartbeat = heartbeat_file(dagster_home(context.data_directory))
     python = sys.executable
     watch = ["--watch"] if context.is_watching else []
+    complaint = context.data_directory / COMPLAINT_FILE
+    complaint.unlink(missing_ok=True)
     instance = (python, "-m", "orchestration.instance")
     return [
         external_spark(context.spark_remote) if context.spark_remote else own_spark(context, environment),
         Component(
             name=CODE,
-            argv=(python, "-m", "orchestration.code_server", "--host", LOOPBACK, "--port", str(code_port), *watch),
+            argv=(
+                python,
+                "-m",
+                "orchestration.code_server",
+                "--host",
+                LOOPBACK,
+                "--port",
+                str(code_port),
+                "--complaint",
+                str(complaint),
+                *watch,
+            ),
+            complaint_path=complaint,
             readiness=Http2Readiness(host=LOOPBACK, port=code_port),
             address=f"{LOOPBACK}:{code_port}",
             after=("broker", SPARK),
             environment=environment,
             working_directory=context.project_directory,
-            prepare=((*instance, "prepare"),),
+            prepare=(("rm", "-f", str(complaint)), (*instance, "prepare")),
             before_stop=((*instance, "cancel-runs"),),
             stop_deadline_s=CANCEL_RUNS_DEADLINE_S,
         ),

@@ -6,6 +6,7 @@ with the name of its variable. Knows nothing of Dagster, Spark or the broker.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ DEFAULT_ARROW_RECORDS = 1_000_000
 DEFAULT_MINIMUM_INTERVAL_S = 5
 DEFAULT_FOLLOW_S = 300
 DEFAULT_COMMIT_ATTEMPTS = 5
+DEPLOYMENT = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 class SettingsError(ValueError):
@@ -45,6 +47,7 @@ class Settings:
     minimum_interval_s: int
     follow_s: int
     commit_attempts: int
+    deployment: str | None
 
     @property
     def java_directory(self) -> Path:
@@ -79,6 +82,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         minimum_interval_s=_count(given, "TIDELOG_MINIMUM_INTERVAL_S", DEFAULT_MINIMUM_INTERVAL_S),
         follow_s=_count(given, "TIDELOG_FOLLOW_S", DEFAULT_FOLLOW_S),
         commit_attempts=_positive(given, "TIDELOG_COMMIT_ATTEMPTS", DEFAULT_COMMIT_ATTEMPTS),
+        deployment=_deployment(given),
     )
 
 
@@ -108,6 +112,13 @@ def named_in_environment(name: str, value: str) -> Iterator[None]:
 
 def _text(given: Mapping[str, str], name: str, default: str) -> str:
     return given.get(name) or default
+
+
+def _deployment(given: Mapping[str, str]) -> str | None:
+    name = given.get("TIDELOG_DEPLOYMENT") or None
+    if name is not None and not DEPLOYMENT.fullmatch(name):
+        raise SettingsError(f"TIDELOG_DEPLOYMENT is {name!r}: it has to be a name of letters, digits, '_' and '-'")
+    return name
 
 
 def _path(given: Mapping[str, str], name: str, default: Path) -> Path:

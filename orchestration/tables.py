@@ -9,7 +9,7 @@ deletion vectors and column mapping stay off, so that Spark and DuckDB may read 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,10 @@ from orchestration.offsets import OffsetRanges
 from orchestration.schemas import conform
 
 PROVENANCE = ("_topic_id", "_partition", "_offset")
-RESERVED_NAMES = frozenset({"dead_letters"})
+LAKE_PREFIX = "lake"
+"""The first part of the asset keys of tables."""
+FIXES = "dead_letter_fixes"
+RESERVED_NAMES = frozenset({"dead_letters", FIXES})
 TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 DEFAULT_RETENTION_HOURS = 168
 METADATA_PREFIX = "tidelog."
@@ -100,8 +103,23 @@ class TableSnapshot:
         return tuple(self.delta.file_uris())
 
     def dataset(self) -> pads.Dataset:
-        """Return the rows as a dataset that filters and projects while it reads, for DuckDB and pyarrow."""
-        return self.delta.to_pyarrow_dataset()
+        """Return the rows as a dataset that filters and projects while it reads, for DuckDB and pyarrow.
+
+        Of a file that is older than one of the columns delta-rs says that nothing in it can match a filter on that column, so that
+        ``IS NULL`` would find none of its rows: what it says of such columns is left out.
+        """
+        whole = self.delta.to_pyarrow_dataset()
+        later = self._columns_younger_than_a_file()
+        if not later:
+            return whole
+        known = pa.schema([field for field in self.arrow_schema if field.name not in later])
+        fragments = list(self.delta.to_pyarrow_dataset(schema=known).get_fragments())
+        return pads.FileSystemDataset(fragments, whole.schema, whole.format, whole.filesystem)
+
+    def _columns_younger_than_a_file(self) -> set[str]:
+        actions = pa.table(self.delta.get_add_actions(flatten=True))
+        counted = [name.removeprefix("min.") for name in actions.column_names if name.startswith("min.")]
+        return {name for name in counted if actions[f"null_count.{name}"].null_count}
 
     def last_commit(self) -> dict[str, Any]:
         """Return what the newest commit says of itself."""
@@ -174,10 +192,11 @@ def append_with_offsets(
     expected: Mapping[int, Checkpoint],
     is_evolving: bool = False,
     notes: Mapping[str, str] | None = None,
+    transactions: Mapping[str, int] | None = None,
 ) -> TableSnapshot:
     """Commit ``rows`` and move the checkpoints to the ends of ``ranges``, in one commit; ``rows`` may be empty.
 
-    ``expected`` holds the checkpoints of these partitions that the plan was made on.
+    ``expected`` holds the checkpoints of these partitions that the plan was made on. ``transactions`` go along with the commit.
 
     :raises CommitConflictError: the table changed since ``snapshot``, so that its checkpoints may have moved.
     :raises SchemaConflictError: the rows do not fit the table. :raises ProgressError: a checkpoint would go back.
@@ -186,9 +205,9 @@ def append_with_offsets(
     if committed != {partition: expected[partition] for partition in ranges.ends() if partition in expected}:
         raise CommitConflictError(f"another run moved the checkpoints of the table {snapshot.name}")
     validate_advance(ranges.topic, committed, ranges.ends())
-    transactions = offset_transactions(ranges, leader_epochs)
+    carried = {**offset_transactions(ranges, leader_epochs), **(transactions or {})}
     fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
-    properties = commit_properties({"ranges": str(ranges), "topic": ranges.topic, **(notes or {})}, transactions)
+    properties = commit_properties({"ranges": str(ranges), "topic": ranges.topic, **(notes or {})}, carried)
     with _conflicts_translated(snapshot.name):
         write_deltalake(snapshot.delta, fitting, mode="append", schema_mode=mode, commit_properties=properties)
     return _after(snapshot)
@@ -202,16 +221,22 @@ def offset_transactions(ranges: OffsetRanges, leader_epochs: Mapping[int, int]) 
 
 
 def overwrite_ranges(
-    snapshot: TableSnapshot, rows: pa.Table, ranges: OffsetRanges, *, is_evolving: bool = False, notes: Mapping[str, str] | None = None
+    snapshot: TableSnapshot,
+    rows: pa.Table,
+    ranges: OffsetRanges,
+    *,
+    is_evolving: bool = False,
+    notes: Mapping[str, str] | None = None,
+    transactions: Mapping[str, int] | None = None,
 ) -> TableSnapshot:
     """Replace exactly the rows that came from ``ranges`` by ``rows``, in one commit that moves no checkpoint.
 
-    ``is_evolving`` lets the rows bring new columns, and leave columns out.
+    ``is_evolving`` lets the rows bring new columns, and leave columns out. ``transactions`` go along with the commit.
 
     :raises CommitConflictError: the table changed since ``snapshot``. :raises SchemaConflictError: the rows do not fit the table.
     """
     fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
-    properties = commit_properties({"replay": str(ranges), "topic": ranges.topic, **(notes or {})}, {})
+    properties = commit_properties({"replay": str(ranges), "topic": ranges.topic, **(notes or {})}, transactions or {})
     with _conflicts_translated(snapshot.name):
         write_deltalake(
             snapshot.delta,
@@ -222,6 +247,32 @@ def overwrite_ranges(
             commit_properties=properties,
         )
     return _after(snapshot)
+
+
+def fence(snapshot: TableSnapshot, transactions: Mapping[str, int]) -> TableSnapshot:
+    """Commit nothing but ``transactions``: any other commit from this snapshot, or an older one, that carries one of them conflicts then.
+
+    :raises CommitConflictError: another one was faster.
+    """
+    with _conflicts_translated(snapshot.name):
+        write_deltalake(
+            snapshot.delta, snapshot.arrow_schema.empty_table(), mode="append", commit_properties=commit_properties({}, transactions)
+        )
+    return _after(snapshot)
+
+
+def add_columns(snapshot: TableSnapshot, fields: Sequence[pa.Field], *, partition_by: list[str]) -> TableSnapshot:
+    """Give the table further columns, null in every row, and return its newest version; a rival that did so already is no conflict.
+
+    The rows are written anew: of a file that lacks a column delta-rs tells readers that the column is never null in it.
+    """
+    rows = snapshot.dataset().to_table()
+    for field in fields:
+        rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    with suppress(CommitFailedError):
+        write_deltalake(snapshot.delta, rows, mode="overwrite", schema_mode="overwrite", partition_by=partition_by)
+    newest = DeltaTable(snapshot.delta.table_uri)
+    return TableSnapshot(name=snapshot.name, version=newest.version(), delta=newest)
 
 
 def ranges_predicate(ranges: OffsetRanges) -> str:

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import dagster as dg
+from pyspark.sql import types
 
 from orchestration.log_client import LogClient, LogServiceError, TopicDescription
 from orchestration.resources.log_service import LogServiceResource
+from orchestration.values.ddl import SchemaError, parse_ddl
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TOPIC_METADATA = "tidelog/topic"
@@ -24,7 +26,8 @@ class TopicSpec:
     """A topic as it should be.
 
     ``configs`` are Kafka's topic configs by key. ``key`` says what records are keyed by, for readers. ``schema`` is the Spark DDL of the
-    JSON in a record's value; a field that is NOT NULL is required. Without a schema transforms get the bytes.
+    JSON in a record's value (see ``orchestration.values.ddl``); a field that is NOT NULL is required. Without a schema transforms get the
+    bytes.
     """
 
     name: str
@@ -40,6 +43,15 @@ class TopicSpec:
             raise ValueError(f"{self.name!r} cannot be a topic's name: up to 249 letters, digits, '.', '_' and '-'")
         if self.partitions < 1 or self.replication_factor < 1:
             raise ValueError(f"topic {self.name} needs at least one partition and one replica")
+        try:
+            self.fields  # noqa: B018 - a schema is read when it is declared, so that a typing error is found there
+        except SchemaError as error:
+            raise ValueError(f"the schema of topic {self.name} cannot be read: {error}") from error
+
+    @property
+    def fields(self) -> types.StructType | None:
+        """The fields of the schema, None without one."""
+        return None if self.schema is None else parse_ddl(self.schema)
 
     @property
     def asset_key(self) -> dg.AssetKey:
@@ -182,4 +194,20 @@ def _declaration(spec: TopicSpec) -> dict[str, Any]:
         "schema": spec.schema,
         "description": spec.description,
     }
-    return {TOPIC_METADATA: dg.MetadataValue.json(declared)}
+    columns = {} if spec.fields is None else {"dagster/column_schema": column_schema(spec.fields)}
+    return {TOPIC_METADATA: dg.MetadataValue.json(declared), **columns}
+
+
+def column_schema(fields: types.StructType) -> dg.TableSchema:
+    """Return fields as Dagster shows columns."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                field.name,
+                field.dataType.simpleString(),
+                description=field.metadata.get("comment"),
+                constraints=dg.TableColumnConstraints(nullable=field.nullable),
+            )
+            for field in fields
+        ]
+    )

@@ -50,6 +50,31 @@ def find_repetitions(batch: pa.Table, unique_by: Sequence[str], existing: TableK
     return np.asarray(found[ROW], np.int64)
 
 
+def find_originals(
+    batch: pa.Table, repeated: npt.NDArray[np.int64], unique_by: Sequence[str], existing: TableKeys | None
+) -> list[tuple[int, int]]:
+    """Return for each row number of ``repeated`` the partition and offset of the row that has its key: in the table, else in ``batch``."""
+    if not len(repeated):
+        return []
+    keys = ", ".join(_name(column) for column in unique_by)
+    rows = batch.select([*unique_by, "_partition", "_offset"]).append_column(ROW, pa.array(np.arange(batch.num_rows)))
+    asked = rows.take(pa.array(repeated))
+    first = f"SELECT {keys}, min((_offset, _partition)) AS place, 1 AS rank FROM batch GROUP BY {keys}"  # noqa: S608 - names are quoted
+    with duckdb.connect() as connection:
+        connection.register("batch", rows)
+        connection.register("asked", asked)
+        if existing is not None:
+            connection.register("existing", _relevant(existing.snapshot.dataset(), asked, unique_by))
+            held = f"SELECT {keys}, min((_offset, _partition)) AS place, 0 AS rank FROM existing WHERE NOT ({existing.without or 'FALSE'})"  # noqa: S608
+            first += f" UNION ALL {held} GROUP BY {keys}"
+        matching = " AND ".join(f"asked.{_name(column)} IS NOT DISTINCT FROM known.{_name(column)}" for column in unique_by)
+        best = "arg_min(known.place, known.rank)"
+        found = connection.sql(
+            f"SELECT {best}[2], {best}[1] FROM asked JOIN ({first}) AS known ON {matching} GROUP BY asked.{ROW} ORDER BY asked.{ROW}"  # noqa: S608
+        ).fetchall()
+    return [(int(partition), int(offset)) for partition, offset in found]
+
+
 def _relevant(dataset: pads.Dataset, batch: pa.Table, unique_by: Sequence[str]) -> pads.Dataset:
     """Leave out what lies outside the batch's smallest and largest keys; a column with nulls or without order leaves out nothing."""
     chosen: Any = None

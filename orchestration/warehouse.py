@@ -2,8 +2,8 @@
 
 Decides how readers and builders never meet: a mart is one file with one table, built beside its place and renamed into it, so that a
 reader that has the old one open keeps it. Lake tables are registered per connection as Arrow datasets, at one version each, and never
-saved as views. Relations in SQL are the names of lake tables, of marts, and ``dead_letters`` (the committed ones). No extension is
-downloaded. Knows no Dagster.
+saved as views. Relations in SQL are the names of lake tables, of marts, and ``dead_letters`` (the committed ones); a question may ask
+``topics.NAME``, too (``topic_relations``). No extension is downloaded. Knows no Dagster.
 """
 
 import re
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from orchestration.dead_letters import DEAD_LETTERS, DeadLetters
 from orchestration.tables import TABLE_NAME, Lake
+from orchestration.topic_relations import TopicRelations
 
 SUFFIX = ".duckdb"
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -64,12 +65,14 @@ class Warehouse:
             raise ValueError(f"{name!r} cannot be a mart's name: letters, digits and underscores, not starting with a digit")
         return self.directory / f"{name}{SUFFIX}"
 
-    def query(self, sql: str) -> pa.Table:
-        """Answer a question about lake tables, dead letters and marts; nothing it does is kept.
+    def query(self, sql: str, topics: TopicRelations | None = None) -> pa.Table:
+        """Answer a question about lake tables, dead letters, marts and, where they are given, ``topics``; nothing it does is kept.
 
-        :raises WarehouseError: DuckDB cannot answer it.
+        :raises WarehouseError: DuckDB cannot answer it. :raises LogServiceError: the log service does not respond.
         """
         with self._connection(sql, ":memory:") as (connection, _), self._explained():
+            if topics is not None:
+                topics.prepare(connection, sql)
             return _table_of(connection.sql(sql))
 
     def build(self, name: str, sql: str) -> MartBuild:

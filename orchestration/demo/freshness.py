@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from orchestration.dead_letter_asset import DEAD_LETTERS_KEY
 from orchestration.lag import TopicLag, measure_lag
 from orchestration.log_client import LogClient
 from orchestration.marts import MART_PREFIX
 from orchestration.sql import SQL_PREFIX
-from orchestration.tables import Lake
+from orchestration.tables import LAKE_PREFIX, Lake
 from orchestration.topics import TopicSpec, topic_specs
 from orchestration.transforms import TopicFeed, topic_feeds
-from orchestration.transforms.declarations import LAKE_PREFIX
 from orchestration.transforms.derived_run import INPUT_TRANSACTION
 from orchestration.transforms.events import VERSION_METADATA, latest_metadata
 
@@ -50,7 +50,7 @@ class Pipeline:
             Asset(key=spec.key, inputs=tuple(dep.asset_key.path[-1] for dep in spec.deps if dep.asset_key.path[0] == LAKE_PREFIX))
             for asset in assets
             for spec in asset.specs
-            if spec.key.path[0] in {LAKE_PREFIX, MART_PREFIX, SQL_PREFIX} and spec.key not in followed
+            if spec.key.path[0] in {LAKE_PREFIX, MART_PREFIX, SQL_PREFIX} and spec.key not in {*followed, DEAD_LETTERS_KEY}
         )
         return cls(topics=topic_specs(assets), feeds=feeds, downstream=downstream)
 

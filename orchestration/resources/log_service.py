@@ -5,11 +5,15 @@ Decides how the client's values become the platform's (texts for topic ids, sent
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from orchestration.log_client import LogClient
 from orchestration.settings import load_settings
+
+if TYPE_CHECKING:
+    from log_service.client import BlockingAdmin
 
 
 class LogServiceResource(dg.ConfigurableResource[LogClient]):
@@ -24,3 +28,11 @@ class LogServiceResource(dg.ConfigurableResource[LogClient]):
 
         with connect(self.bootstrap_servers or load_settings().bootstrap_servers, timeout_ms=timeout_ms) as client:
             yield client
+
+    @contextmanager
+    def open_admin(self, *, timeout_ms: int | None = None) -> "Iterator[BlockingAdmin]":
+        """Yield the client's own admin, for what operates the cluster itself; calls in the block raise ``LogServiceError``."""
+        from orchestration.connection import connect_admin  # noqa: PLC0415
+
+        with connect_admin(self.bootstrap_servers or load_settings().bootstrap_servers, timeout_ms=timeout_ms) as admin:
+            yield admin

@@ -297,7 +297,10 @@ def watermark_event(lag: TopicLag) -> dg.AssetMaterialization:
 
 
 def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.AssetObservation:
-    """Return the sample of a table's lag; ``behind_s`` is how long the oldest record waits, None where that is unknown."""
+    """Return the sample of a table's lag; ``behind_s`` is how long the oldest record waits, None where that is unknown.
+
+    The high watermark is the topic's to plot: a run tells the one that it began with, and a newer one between two runs would be a dip.
+    """
     rows = [dg.TableRecord(dict(row)) for row in partition_rows(lag)]
     return dg.AssetObservation(
         asset_key=feed.asset_key,
@@ -305,7 +308,6 @@ def lag_event(feed: TopicFeed, lag: TopicLag, behind_s: float | None) -> dg.Asse
         metadata={
             "lag": lag.lag,
             **({} if behind_s is None else {"seconds_behind": behind_s}),
-            "high_watermark": lag.high_watermark,
             "committed_offset": sum(one.committed_offset for one in lag.partitions),
             "offsets": dg.MetadataValue.table(rows) if rows else dg.MetadataValue.text("no partitions"),
         },

@@ -1,13 +1,13 @@
 """Offset ranges of a topic as columns ``_topic_id, _partition, _offset, _timestamp, _leader_epoch, key, value``, in Arrow or in Spark.
 
 Decides how Spark's Python workers share what is beyond one process: they read pieces of the ranges themselves, and the result is persisted
-so that the log is read once. Knows no table and no schema of values.
+so that the log is read once. A judge that is handed in looks at the values where they are read. Knows no table and no schema of values.
 Invariants: each record of the ranges appears exactly once; the counts are those of the records read, not of the offsets spanned.
 """
 
 import base64
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -32,9 +32,14 @@ SOURCE_SCHEMA = pa.schema(
     ]
 )
 SOURCE_DDL = "_topic_id STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _leader_epoch INT, key BINARY, value BINARY"
+FAULT = "_fault"
+JUDGED_DDL = f"{SOURCE_DDL}, {FAULT} STRING"
 SOURCE_NAME = "tidelog_range"
 MINIMUM_PIECE_RECORDS = 25_000
 PIECES_PER_PARTITION = 8
+
+Judge = Callable[[pa.Array], pa.Array]
+"""Returns for each value why it is refused, null where it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +85,7 @@ class StatisticsCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBatchFrame:
-    """The records of a run as Spark's workers read them: ``frame`` has the columns of ``SOURCE_SCHEMA``."""
+    """The records of a run as Spark's workers read them: ``frame`` has the columns of ``SOURCE_SCHEMA`` and ``_fault``."""
 
     frame: Any
     statistics: BatchStatistics
@@ -97,10 +102,10 @@ class RecordBatchFrame:
         self.frame.unpersist()
 
 
-def read_by_workers(session: Any, reader: RangeReader, ranges: OffsetRanges) -> RecordBatchFrame:
-    """Let Spark's workers read ``ranges``, and keep the result, so that the log is read once."""
+def read_by_workers(session: Any, reader: RangeReader, ranges: OffsetRanges, judge: Judge | None) -> RecordBatchFrame:
+    """Let Spark's workers read ``ranges`` and judge the values, and keep the result, so that the log is read once."""
     session.dataSource.register(OffsetRangeSource)
-    work = base64.b64encode(pickle.dumps((reader, ranges))).decode()
+    work = base64.b64encode(pickle.dumps((reader, ranges, judge))).decode()
     frame = session.read.format(SOURCE_NAME).option("work", work).load().persist()
     return RecordBatchFrame(frame=frame, statistics=_frame_statistics(frame), reader=reader, ranges=ranges)
 
@@ -162,7 +167,7 @@ class RangePiece(InputPartition):
 
 
 class OffsetRangeSource(DataSource):
-    """Spark's Python data source over offset ranges. Its option ``work`` carries the pickled reader and ranges of this run."""
+    """Spark's Python data source over offset ranges. Its option ``work`` carries the pickled reader, ranges and judge of this run."""
 
     @classmethod
     def name(cls) -> str:
@@ -171,20 +176,21 @@ class OffsetRangeSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns."""
-        return SOURCE_DDL
+        return JUDGED_DDL
 
     def reader(self, schema: Any) -> "OffsetRangeReader":  # noqa: ARG002 - Spark's signature
         """Return the reader of this run's ranges."""
-        reader, ranges = pickle.loads(base64.b64decode(self.options["work"]))  # noqa: S301 - written by this run, for its own workers
-        return OffsetRangeReader(reader, ranges)
+        reader, ranges, judge = pickle.loads(base64.b64decode(self.options["work"]))  # noqa: S301 - written by this run, for its workers
+        return OffsetRangeReader(reader, ranges, judge)
 
 
 class OffsetRangeReader(DataSourceReader):
     """Cuts ranges into pieces and reads one piece per task."""
 
-    def __init__(self, reader: RangeReader, ranges: OffsetRanges) -> None:
+    def __init__(self, reader: RangeReader, ranges: OffsetRanges, judge: Judge | None) -> None:
         self._reader = reader
         self._ranges = ranges
+        self._judge = judge
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the pieces: at most eight per partition, none tiny."""
@@ -196,4 +202,6 @@ class OffsetRangeReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the Arrow batches of one piece."""
         assert isinstance(partition, RangePiece)
-        yield from source_batches(self._reader, self._ranges, partition.value)
+        for batch in source_batches(self._reader, self._ranges, partition.value):
+            faults = pa.nulls(batch.num_rows, pa.string()) if self._judge is None else self._judge(batch["value"])
+            yield batch.append_column(FAULT, faults)

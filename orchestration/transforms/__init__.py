@@ -1,8 +1,8 @@
 """Transforms: plain ``DataFrame -> DataFrame`` functions that become tables of the lake, as Dagster assets.
 
 ``declarations`` holds what is declared, ``parsing`` and ``batch`` turn records into rows, ``topic_run``, ``replay_run`` and ``derived_run``
-are runs without Dagster, ``events`` is what Dagster is told, ``assets`` puts it together,
-``decorator`` is what users write.
+are runs without Dagster, ``events`` and ``telling`` are what Dagster is told, ``assets`` and ``history`` put it together, ``decorator`` is
+what users write.
 """
 
 from orchestration.transforms.assets import (

@@ -8,29 +8,27 @@ the materialization. A run with nothing new materializes nothing. Config is only
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
-from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.dead_letter_asset import rejection_event
+from orchestration.offsets import OffsetRange
 from orchestration.resources.lake import LakeResource
 from orchestration.resources.log_service import LogServiceResource
 from orchestration.resources.spark import SparkResource
 from orchestration.settings import load_settings
 from orchestration.spark.session import shared_scratch
 from orchestration.transforms import events
-from orchestration.transforms.declarations import DerivedTable, TopicTable, Transform, pool_of, table_key
+from orchestration.transforms.declarations import DerivedTable, TopicTable, Transform, declare, pool_of, table_key
 from orchestration.transforms.derived_run import DerivedRunResult, run_derived_table
 from orchestration.transforms.failures import explained
 from orchestration.transforms.following import follow
 from orchestration.transforms.replay_run import ReplayRequest, run_replay
-from orchestration.transforms.topic_run import RunContext, TopicRunResult
+from orchestration.transforms.telling import DagsterReporter, Event, milliseconds, mirror, raise_failures, run_context, topic_events
 
 FEED_METADATA = "tidelog/feed"
-MAX_TAG_LENGTH = 200
-Event = dg.AssetCheckResult | dg.MaterializeResult[None]
 
 
 class ReplayRangeConfig(dg.Config):
@@ -58,8 +56,8 @@ class TopicTableConfig(dg.Config):
         """
         return ReplayRequest(
             ranges=tuple(OffsetRange(partition=one.partition, start=one.start, end=one.end) for one in self.replay),
-            from_ms=_milliseconds(self.replay_from),
-            to_ms=_milliseconds(self.replay_to),
+            from_ms=milliseconds(self.replay_from),
+            to_ms=milliseconds(self.replay_to),
             is_of_dead_letters=self.replay_dead_letters,
         )
 
@@ -77,7 +75,6 @@ class TopicFeed:
     asset_key: dg.AssetKey
     table: str
     topic: str
-    group_id: str
     minimum_interval_s: int | None
 
 
@@ -93,6 +90,7 @@ class Presentation:
 
 def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefinition:
     """Return the asset of ``table``. It has no automation condition: the topic sensor starts it."""
+    declare(table)
     key = table_key(table.name)
     feed = {"table": table.name, "topic": table.topic.name, "minimum_interval_s": table.minimum_interval_s}
     metadata = {FEED_METADATA: dg.MetadataValue.json(feed)}
@@ -115,28 +113,18 @@ def topic_table_asset(table: TopicTable, shown: Presentation) -> dg.AssetsDefini
         if not _is_asset_selected(context, table.name):
             return
         with explained(table.name, spark), log_service.open() as log:
-            settings = load_settings()
-            reporter = _DagsterReporter(context, table)
-            run = RunContext(
-                log=log,
-                lake=lake.open(),
-                session=lambda: spark.spark_session,
-                reporter=reporter,
-                run_id=context.run.run_id,
-                records_per_run=settings.records_per_run,
-                arrow_records=settings.arrow_records,
-                commit_attempts=settings.commit_attempts,
-                scratch=shared_scratch(settings),
-                is_loss_accepted=config.accept_lost_records,
-            )
+            reporter = DagsterReporter(context, table)
+            run = run_context(context, log, lake, spark, reporter, is_loss_accepted=config.accept_lost_records)
             request = config.request()
-            results = follow(table, run, follow_s=config.follow_s) if request.is_empty else iter([run_replay(table, run, request)])
+            results = follow(table, run, follow_s=config.follow_s) if request.is_empty else run_replay(table, run, request)
             for number, result in enumerate(results):
                 if result.version is not None:
                     reporter.committed(result.ranges)
-                    _mirror(context, table, run, result)
-                told = _selected(context, _topic_events(context, table, result))
+                    mirror(context, table, run, result)
+                told = _selected(context, topic_events(context, table, result))
                 yield from told if number == 0 else map(events.plain, told)
+                if result.letters is not None and result.letters.num_rows:
+                    yield rejection_event(table.name, result.letters)
 
     return follow_topic
 
@@ -222,49 +210,8 @@ def topic_feeds(assets: Iterable[dg.AssetsDefinition]) -> tuple[TopicFeed, ...]:
         for key, metadata in asset.metadata_by_key.items():
             declared = metadata.get(FEED_METADATA)
             if isinstance(declared, dg.JsonMetadataValue) and isinstance(declared.value, dict):
-                group_id = f"tidelog.{declared.value['table']}"
-                found.append(TopicFeed(asset_key=key, group_id=group_id, **declared.value))
+                found.append(TopicFeed(asset_key=key, **declared.value))
     return tuple(sorted(found, key=lambda feed: feed.table))
-
-
-class _DagsterReporter:
-    def __init__(self, context: dg.AssetExecutionContext, table: TopicTable) -> None:
-        self._context = context
-        self._table = table
-        self._committed: OffsetRanges | None = None
-
-    def note(self, sentence: str) -> None:
-        self._context.log.warning(sentence)
-
-    def committed(self, ranges: OffsetRanges) -> None:
-        """Remember for the tag what the run has done."""
-        self._committed = ranges if self._committed is None else self._committed.spanning(ranges)
-
-    def pin(self, kind: str, ranges: OffsetRanges) -> None:
-        span = ranges if self._committed is None else self._committed.spanning(ranges)
-        self._context.log.info("%s: %s of topic %s (id %s), offsets %s", self._table.name, kind, ranges.topic, ranges.topic_id, ranges)
-        tags = {
-            "tidelog/table": self._table.name,
-            "tidelog/topic": ranges.topic,
-            "tidelog/kind": kind,
-            "tidelog/range": _shortened(str(span)),
-        }
-        self._context.instance.add_run_tags(self._context.run.run_id, tags)
-
-
-def _topic_events(context: dg.AssetExecutionContext, table: TopicTable, result: TopicRunResult) -> Iterator[Event]:
-    key = table_key(table.name)
-    if result.batch is None:
-        state = result.state
-        if events.is_announced(context.instance, key, state.topic_id, state.committed):
-            context.log.info("%s: nothing new in topic %s", table.name, table.topic.name)
-        else:
-            context.log.info("%s: an earlier run committed and could not tell; telling now", table.name)
-            yield events.recovered_materialization(key, state)
-        return
-    yield from events.check_results(key, table.rules, result.batch.violations, result.outcomes)
-    _raise_failures(table.name, result.failures, f"offsets {result.ranges} of topic {table.topic.name}")
-    yield events.topic_materialization(key, result, datetime.now(UTC))
 
 
 def _derived_events(context: dg.AssetExecutionContext, table: DerivedTable, result: DerivedRunResult) -> Iterator[Event]:
@@ -278,36 +225,5 @@ def _derived_events(context: dg.AssetExecutionContext, table: DerivedTable, resu
             yield events.derived_materialization(key, result)
         return
     yield from events.check_results(key, table.rules, result.violations or {}, result.outcomes)
-    _raise_failures(table.name, result.failures, "the latest versions of its inputs")
+    raise_failures(table.name, result.failures, "the latest versions of its inputs")
     yield events.derived_materialization(key, result)
-
-
-def _raise_failures(name: str, failures: Sequence[str], source: str) -> None:
-    if failures:
-        raise dg.Failure(
-            description=f"{name} was not committed from {source}: {'; '.join(failures)}. "
-            "Nothing is lost: correct the rule, the transform or the source and run again",
-            allow_retries=False,
-        )
-
-
-def _mirror(context: dg.AssetExecutionContext, table: TopicTable, run: RunContext, result: TopicRunResult) -> None:
-    """Tell the group offsets to Kafka's tools. They are no checkpoint, so that a failure is only a warning."""
-    try:
-        run.log.mirror_offsets(table.group_id, table.topic.name, result.next_offsets)
-    except Exception as error:  # noqa: BLE001 - the commit stands, whatever happens here
-        context.log.warning("the offsets of group %s could not be mirrored: %s", table.group_id, error)
-
-
-def _milliseconds(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError(f"{text!r} is not a time: give ISO 8601, e.g. 2026-01-01T00:00:00Z") from error
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_TAG_LENGTH else f"{text[: MAX_TAG_LENGTH - 3]}..."

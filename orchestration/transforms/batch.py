@@ -4,9 +4,10 @@ Decides which records are rejected and why. Reads the table only for its keys, w
 Invariants: a rejected record has no row, however many rows the transform made of it; the result's provenance lies within the batch.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,14 +26,14 @@ from orchestration.offsets import OffsetRanges
 from orchestration.quality import Rule
 from orchestration.quality.rules import VIOLATIONS_COLUMN, Bits, count_violations, first_quarantine_rule, quarantined, violations_sql
 from orchestration.spark.session import SparkGoneError, is_server_gone
-from orchestration.spark.source import RecordBatchFrame, chosen_records
+from orchestration.spark.source import FAULT, RecordBatchFrame, chosen_records
 from orchestration.tables import PROVENANCE
 from orchestration.transforms.declarations import TopicTable, Transform
 from orchestration.transforms.errors import TransformError, described
 from orchestration.transforms.intake import Intake
-from orchestration.transforms.parsing import MISFIT, SCHEMA_RULE, ParsedFrame, explain_misfit, parse, schema_fields
+from orchestration.transforms.parsing import MISFIT, NULLS, SCHEMA_RULE, UNREADABLE, ParsedFrame, explain_unread, parse
 from orchestration.transforms.projection import chosen_columns
-from orchestration.uniqueness import TableKeys, find_repetitions
+from orchestration.uniqueness import TableKeys, find_originals, find_repetitions
 
 UNIQUENESS_RULE = "unique_by"
 MAX_EXPLAINED = 10_000
@@ -130,8 +131,8 @@ def _transformed(session: Any, table: TopicTable, batch: Batch) -> tuple[pa.Tabl
         chosen = None if table.rules else chosen_columns(frame, given, batch.plain_names)
         result = _computed(table, frame) if chosen is None else batch.rows(chosen, decided)
     else:
-        parsed = parse(batch.frame, schema_fields(session, table.topic.schema))
-        misfits = _worker_misfits(parsed, batch)
+        parsed = parse(batch.frame, table.topic.fields)
+        misfits = _worker_misfits(table.name, parsed, batch)
         result = _computed(table, call_transform(table.name, table.function, parsed.fitting()))
     missing = [column for column in PROVENANCE if column not in result.column_names]
     if missing:
@@ -149,38 +150,46 @@ def _computed(table: TopicTable, frame: Any) -> pa.Table:
 
 
 def _decided(session: Any, name: str, batch: Intake) -> tuple[pa.Table | None, tuple[Rejection, ...]]:
-    """Let Spark parse the records in doubt; returns the rows of those that fit."""
+    """Let Spark parse the records in doubt; returns the rows of those that fit, and the rejections of the batch."""
+    faults = [_misfit(*one) for one in batch.faults]
     records = batch.doubtful
     if not records.num_rows:
-        return None, ()
+        return None, tuple(faults)
     assert batch.fields is not None
     found = collect(name, parse(batch.doubtful_frame(session), batch.fields).decided())
-    misfit = found[MISFIT]
-    rows = found.filter(pc.invert(misfit)).drop_columns([MISFIT])
-    places = found.filter(misfit).select(["_partition", "_offset"])
-    return rows, _misfit_rejections(chosen_records(records.to_batches(), _by_partition(places)), batch.fields)
+    rows = found.filter(pc.invert(found[MISFIT])).drop_columns([MISFIT])
+    unread = found.filter(found[MISFIT]).to_pylist()
+    nulls = {(row["_partition"], row["_offset"]): [name for name in batch.fields.names if row[name] is None] for row in unread}
+    return rows, (*faults, *_unread(nulls, batch.fields, lambda wanted: chosen_records(records.to_batches(), wanted)))
 
 
-def _worker_misfits(parsed: ParsedFrame, batch: RecordBatchFrame) -> tuple[Rejection, ...]:
+def _worker_misfits(name: str, parsed: ParsedFrame, batch: RecordBatchFrame) -> tuple[Rejection, ...]:
     if parsed.fields is None:
         return ()
-    wanted = _by_partition(collect(batch.ranges.topic, parsed.misfits()))
-    return _misfit_rejections(batch.records_at(wanted), parsed.fields) if wanted else ()
+    misfits = collect(name, parsed.misfits()).to_pylist()
+    faults = [_misfit(row["_partition"], row["_offset"], row[FAULT]) for row in misfits if row[FAULT] is not None]
+    nulls = {(row["_partition"], row["_offset"]): row[NULLS] for row in misfits if row[FAULT] is None}
+    return (*faults, *_unread(nulls, parsed.fields, batch.records_at))
 
 
-def _by_partition(places: pa.Table) -> dict[int, list[int]]:
+def _unread(
+    nulls: Mapping[tuple[int, int], Sequence[str]], fields: types.StructType, records_at: Callable[[Mapping[int, Sequence[int]]], pa.Table]
+) -> list[Rejection]:
+    """Return the rejections of records that Spark could not read, by the fields that are null in what it made of them."""
     wanted: dict[int, list[int]] = {}
-    for partition, offset in zip(places["_partition"].to_pylist(), places["_offset"].to_pylist(), strict=True):
+    for partition, offset in islice(nulls, MAX_EXPLAINED):
         wanted.setdefault(partition, []).append(offset)
-    return wanted
+    records = records_at(wanted).select(["_partition", "_offset", "value"]).to_pylist() if wanted else []
+    reasons = {
+        place: explain_unread(row["value"], fields, nulls[place])
+        for row in records
+        if (place := (row["_partition"], row["_offset"])) in nulls
+    }
+    return [_misfit(*place, reasons.get(place, UNREADABLE)) for place in nulls]
 
 
-def _misfit_rejections(records: pa.Table, fields: types.StructType) -> tuple[Rejection, ...]:
-    explained = []
-    for position, row in enumerate(records.select(["_partition", "_offset", "value"]).to_pylist()):
-        reason = explain_misfit(row["value"], fields) if position < MAX_EXPLAINED else "the value does not fit the schema"
-        explained.append(Rejection(partition=row["_partition"], offset=row["_offset"], reason=reason, rule=SCHEMA_RULE))
-    return tuple(explained)
+def _misfit(partition: int, offset: int, reason: str) -> Rejection:
+    return Rejection(partition=partition, offset=offset, reason=reason, rule=SCHEMA_RULE)
 
 
 def _validate_provenance(name: str, result: pa.Table, ranges: OffsetRanges) -> None:
@@ -215,8 +224,13 @@ def _repetition_rejections(rows: pa.Table, unique_by: Sequence[str], existing: T
         raise TransformError(f"unique_by names columns that the result does not have: {', '.join(missing)}")
     partitions, offsets = _places(rows)
     repeated = find_repetitions(rows, unique_by, existing)
-    places = dict.fromkeys(zip(partitions[repeated].tolist(), offsets[repeated].tolist(), strict=True))
-    return tuple(Rejection(partition=one[0], offset=one[1], reason=DUPLICATE, rule=UNIQUENESS_RULE) for one in places)
+    places = zip(partitions[repeated].tolist(), offsets[repeated].tolist(), strict=True)
+    originals = find_originals(rows, repeated, unique_by, existing)
+    found = dict(zip(places, originals, strict=True))
+    return tuple(
+        Rejection(partition=one[0], offset=one[1], reason=DUPLICATE, rule=UNIQUENESS_RULE, duplicate_of=f"{original[0]}:{original[1]}")
+        for one, original in found.items()
+    )
 
 
 def _without(rows: pa.Table, rejections: Sequence[Rejection]) -> pa.Table:

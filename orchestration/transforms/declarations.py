@@ -7,19 +7,21 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import dagster as dg
 
 from orchestration.quality import Rule, Suite
 from orchestration.quality.rules import validate_rules
-from orchestration.tables import RESERVED_NAMES, TABLE_NAME
+from orchestration.tables import LAKE_PREFIX, RESERVED_NAMES, TABLE_NAME
 from orchestration.topics import TopicSpec
 
-LAKE_PREFIX = "lake"
 GROUP_PREFIX = "tidelog."
 POOL_PREFIX = "table_"
 NO_SUITE = Suite()
+DEFAULT_HISTORY_FROM = date(2020, 1, 1)
+"""The first day that a table's backfill knows, where it is not declared: a declaration asks no broker how far its topic goes back."""
 
 Transform = Callable[..., Any]
 """``DataFrame -> DataFrame``, or several DataFrames in the order of the declared tables."""
@@ -27,7 +29,7 @@ Transform = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTable:
-    """A table that follows one topic. None limits are those of the settings."""
+    """A table that follows one topic. None limits are those of the settings; ``history_from`` is the first day of its backfill."""
 
     name: str
     topic: TopicSpec
@@ -38,17 +40,13 @@ class TopicTable:
     is_evolving: bool = False
     minimum_interval_s: int | None = None
     records_per_run: int | None = None
+    history_from: date = DEFAULT_HISTORY_FROM
 
     def __post_init__(self) -> None:
         validate_table_name(self.name)
         validate_rules(self.rules, is_quarantine_possible=True)
         validate_check_names(self.rules, self.suite)
         validate_parameters(self.name, self.function, 1)
-
-    @property
-    def group_id(self) -> str:
-        """The consumer group that mirrors the table's checkpoint."""
-        return GROUP_PREFIX + self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +79,35 @@ class DerivedTable:
         return int.from_bytes(digest[:7], "big")
 
 
+_declared: dict[str, TopicTable] = {}
+
+
+def declare(table: TopicTable) -> None:
+    """Remember ``table`` by its name, for what is made of it beside its asset; a project that is loaded anew declares it again."""
+    _declared[table.name] = table
+
+
+def declared_table(name: str) -> TopicTable:
+    """Return the table from a topic that was declared last under ``name``.
+
+    :raises KeyError: there is none.
+    """
+    return _declared[name]
+
+
+def declared_names() -> list[str]:
+    """Return the names of all tables from topics that were declared."""
+    return sorted(_declared)
+
+
 def table_key(name: str) -> dg.AssetKey:
     """Return the asset key of the lake table ``name``."""
     return dg.AssetKey([LAKE_PREFIX, name])
+
+
+def mirror_group(name: str, deployment: str | None) -> str:
+    """Return the consumer group that mirrors the checkpoint of the table ``name``; deployments on one cluster have groups of their own."""
+    return GROUP_PREFIX + ".".join(filter(None, [deployment, name]))
 
 
 def pool_of(name: str) -> str:

@@ -4,13 +4,14 @@ Decides which of the two kinds of table is meant, and refuses what makes no sens
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 
 import dagster as dg
 
 from orchestration.quality import Rule, Suite
 from orchestration.topics import TopicSpec
 from orchestration.transforms.assets import Presentation, derived_table_asset, topic_table_asset
-from orchestration.transforms.declarations import NO_SUITE, DerivedTable, TopicTable, Transform
+from orchestration.transforms.declarations import DEFAULT_HISTORY_FROM, NO_SUITE, DerivedTable, TopicTable, Transform
 
 FAILED_AGAIN_CRON = "*/5 * * * *"
 
@@ -26,6 +27,7 @@ def spark_table(
     is_evolving: bool = False,
     minimum_interval_s: int | None = None,
     records_per_run: int | None = None,
+    history_from: date | None = None,
     is_automated: bool = True,
     group_name: str = "lake",
     tags: Mapping[str, str] | None = None,
@@ -38,6 +40,7 @@ def spark_table(
     return the first three. ``unique_by``, quarantine rules, ``is_evolving`` (columns may come and go), ``minimum_interval_s`` and
     ``records_per_run`` are for tables from topics; ``is_automated`` is for tables from tables. With ``minimum_interval_s=0`` a run follows
     its topic for minutes, a commit at a time: rows are visible within about a second, and there are many small files to merge.
+    ``history_from`` is the first day of record time that the table's backfill offers (``orchestration.transforms.history``).
 
     :raises ValueError: the declaration makes no sense; the text says why.
     """
@@ -58,10 +61,13 @@ def spark_table(
                 is_evolving=is_evolving,
                 minimum_interval_s=minimum_interval_s,
                 records_per_run=records_per_run,
+                history_from=history_from or DEFAULT_HISTORY_FROM,
             )
             return topic_table_asset(declared, shown)
-        if unique_by or is_evolving or minimum_interval_s is not None or records_per_run is not None:
-            raise ValueError(f"unique_by, is_evolving, minimum_interval_s and records_per_run need a topic; {table_name} comes from tables")
+        if unique_by or is_evolving or any(one is not None for one in (minimum_interval_s, records_per_run, history_from)):
+            raise ValueError(
+                f"unique_by, is_evolving, minimum_interval_s, records_per_run and history_from need a topic; {table_name} comes from tables"
+            )
         names = tuple(_table_name(one) for one in tables)
         derived = DerivedTable(name=table_name, inputs=names, function=function, rules=tuple(rules), suite=suite)
         return derived_table_asset(derived, shown, automation_condition=on_fresh_inputs() if is_automated else None)

@@ -37,6 +37,7 @@ class DerivedRunResult:
     violations: dict[str, int] | None = None
     outcomes: tuple[Outcome, ...] = ()
     failures: tuple[str, ...] = ()
+    schema: pa.Schema | None = None
 
 
 def run_derived_table(
@@ -103,6 +104,7 @@ def _checked(table: DerivedTable, result: Result, versions: dict[str, int]) -> D
         violations=violations,
         outcomes=outcomes,
         failures=(*broken, *blocking_failures(outcomes)),
+        schema=result.schema,
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 
 from orchestration.checkpoints import Checkpoint
 from orchestration.offsets import table_of_offsets
@@ -73,6 +74,8 @@ def topic_materialization(key: dg.AssetKey, result: TopicRunResult, now: datetim
     lag = total_lag(result)
     metadata: dict[str, Any] = {
         "rows": result.batch.rows.num_rows,
+        **({} if result.row_count is None else {"dagster/row_count": result.row_count}),
+        "dagster/column_schema": column_schema(result.batch.rows.schema),
         "records": result.statistics.records,
         "bytes": result.statistics.bytes,
         "dead_letters": len(result.batch.rejections),
@@ -128,6 +131,8 @@ def derived_materialization(key: dg.AssetKey, result: DerivedRunResult) -> dg.Ma
         asset_key=key,
         metadata={
             "rows": result.rows,
+            "dagster/row_count": result.rows,
+            **({} if result.schema is None else {"dagster/column_schema": column_schema(result.schema)}),
             "bytes": result.size_bytes,
             VERSION_METADATA: result.version,
             "inputs": dg.MetadataValue.table(
@@ -135,6 +140,11 @@ def derived_materialization(key: dg.AssetKey, result: DerivedRunResult) -> dg.Ma
             ),
         },
     )
+
+
+def column_schema(schema: pa.Schema) -> dg.TableSchema:
+    """Return columns as Dagster shows them."""
+    return dg.TableSchema(columns=[dg.TableColumn(field.name, str(field.type)) for field in schema])
 
 
 def total_lag(result: TopicRunResult) -> int:

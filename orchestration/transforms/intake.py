@@ -1,9 +1,9 @@
-"""The records of a run on their way to the transform: read once, parsed as far as that leaves no doubt, the rest as it came.
+"""The records of a run on their way to the transform: read once, judged, parsed as far as that leaves no doubt, the rest as it came.
 
 Decides where they wait for Spark. A small batch stays in the run process and goes to Spark as it is. A larger one is written, chunk by
 chunk, into a Parquet file that Spark reads side by side (a relation that is sent is read by one task, and unpacked anew by each job), so
 that the run process never holds it. Taking in needs no Spark, so the next range can be read while Spark works on this one. Knows no table.
-Invariants: each record of the ranges is either among the rows or in doubt, exactly once; files of killed runs go after some hours.
+Invariants: each record of the ranges is among the rows, in doubt or at fault, exactly once; files of killed runs go after some hours.
 """
 
 from collections import deque
@@ -22,9 +22,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges, ranges_of_offsets
-from orchestration.spark.source import SOURCE_DDL, SOURCE_SCHEMA, BatchStatistics, StatisticsCount, chosen_records, source_batches
-from orchestration.transforms.parsing import text_key
-from orchestration.transforms.plain_json import Flags, plain_schema, read_plain
+from orchestration.spark.source import FAULT, SOURCE_DDL, SOURCE_SCHEMA, BatchStatistics, StatisticsCount, chosen_records, source_batches
+from orchestration.transforms.parsing import nullable_fields, text_key
+from orchestration.values.plain_json import Flags, plain_schema, read_plain
+from orchestration.values.strict_json import StrictSchema
 
 INLINE_BYTES = 512 * 1024
 WRITTEN_BYTES = 8 << 20
@@ -48,14 +49,19 @@ VALUE = types.StructType([types.StructField("_value", types.BinaryType())])
 
 
 class Intake:
-    """Some records: ``doubtful`` ones (``SOURCE_SCHEMA``) are Spark's to parse, the rows of the others are here or in a file."""
+    """Some records: ``doubtful`` ones (``SOURCE_SCHEMA``) are Spark's to parse, the rows of the others are here or in a file.
+
+    ``faults`` are partition, offset and reason of those that do not fit.
+    """
 
     def __init__(self, reader: RangeReader, ranges: OffsetRanges, fields: types.StructType | None, scratch: Path | None) -> None:
         self.ranges = ranges
         self.fields = fields
         self._reader = reader
         self._scratch = scratch
+        self.faults: list[tuple[int, int, str]] = []
         self._plain = plain_schema(fields) if fields is not None else None
+        self._strict = StrictSchema(fields) if fields is not None else None
         self._count = StatisticsCount()
         self._rows: list[pa.Table] = []
         self._rows_bytes = 0
@@ -96,7 +102,7 @@ class Intake:
     def frame(self, session: Any, decided: pa.Table | None) -> Any:
         """Return what a transform is given; ``decided`` are the rows of records that were in doubt."""
         own = VALUE if self.fields is None else self.fields
-        schema = types.StructType([*META, *(types.StructField(one.name, one.dataType) for one in own)])
+        schema = types.StructType([*META, *nullable_fields(own)])
         rows = [*self._rows, *([decided] if decided is not None and decided.num_rows else [])]
         if self._files:
             for table in rows:
@@ -134,16 +140,18 @@ class Intake:
 
     def _no_rows(self) -> pa.Table:
         own = VALUE if self.fields is None else self.fields
-        return pa.schema(to_arrow_schema(types.StructType([*META, *own]))).empty_table()
+        return pa.schema(to_arrow_schema(types.StructType([*META, *nullable_fields(own)]))).empty_table()
 
     def doubtful_frame(self, session: Any) -> Any:
-        """Return the records in doubt, with the columns of Spark's source."""
+        """Return the records in doubt, with the columns of Spark's source; none of them is at fault."""
         table = self.doubtful
         if self._scratch is None or table.nbytes <= INLINE_BYTES:
-            return session.createDataFrame(table.combine_chunks(), schema=SOURCE_DDL)
-        self._doubtful_file = _new_file(self._scratch)
-        pq.write_table(table, self._doubtful_file, row_group_size=ROW_GROUP_RECORDS, **FASTEST)
-        return session.read.schema(SOURCE_DDL).parquet(str(self._doubtful_file))
+            frame = session.createDataFrame(table.combine_chunks(), schema=SOURCE_DDL)
+        else:
+            self._doubtful_file = _new_file(self._scratch)
+            pq.write_table(table, self._doubtful_file, row_group_size=ROW_GROUP_RECORDS, **FASTEST)
+            frame = session.read.schema(SOURCE_DDL).parquet(str(self._doubtful_file))
+        return frame.withColumn(FAULT, sql.lit(None).cast("string"))
 
     def records_at(self, wanted: Mapping[int, Sequence[int]]) -> pa.Table:
         """Return the records at the given offsets by partition, as ``SOURCE_SCHEMA``; reads again what is not at hand."""
@@ -176,18 +184,30 @@ class Intake:
         if self.fields is None:
             self._add_rows(_rows(batch, [batch["value"]], VALUE.names))
         elif parsed is None:
-            self._doubtful.append(batch)
+            self._add_doubtful(batch)
         else:
             self._add_parsed(batch, *parsed)
 
     def _add_parsed(self, batch: pa.RecordBatch, table: pa.Table, is_plain: Flags) -> None:
         if not is_plain.all():
-            self._doubtful.append(batch.filter(pa.array(~is_plain)))
+            self._add_doubtful(batch.filter(pa.array(~is_plain)))
             if is_plain.mean() < MOSTLY:
                 self._plain = None
             batch = batch.filter(pa.array(is_plain))
         if batch.num_rows:
             self._add_rows(_rows(batch, table.columns, table.column_names))
+
+    def _add_doubtful(self, batch: pa.RecordBatch) -> None:
+        """Keep what fits for Spark, and note why the others do not."""
+        assert self._strict is not None
+        faults = pa.array(self._strict.faults_of(batch["value"]), pa.string())
+        if faults.null_count < len(faults):
+            is_fit = faults.is_null()
+            places = (batch[name].filter(faults.is_valid()).to_pylist() for name in ("_partition", "_offset"))
+            self.faults += zip(*places, faults.drop_null().to_pylist(), strict=True)
+            batch = batch.filter(is_fit)
+        if batch.num_rows:
+            self._doubtful.append(batch)
 
     def _add_rows(self, rows: pa.Table) -> None:
         self._rows.append(rows)

@@ -1,31 +1,29 @@
-"""Values of records as typed columns: JSON by a declared schema, and in words why a record does not fit.
+"""Values of records as typed columns by Spark: those that ``strict_json`` has let through, by a declared schema.
 
-Decides which records fit: JSON objects whose fields have the declared types, required ones (NOT NULL) present. Unknown fields are ignored,
-missing optional ones are null, bytes that are not UTF-8 do not fit (Spark would replace them in silence). Spark decides for every record;
-``explain_misfit`` finds the words for the few that do not fit.
+Decides what texts of times, dates and decimals mean, and refuses those that mean none. By itself Spark reads JSON more lightly than this
+product does (it stops at the end of the first document and makes texts of numbers), so no value comes here that was not judged before.
 Invariant: the columns of provenance pass through unchanged.
 """
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import functions as sql
 from pyspark.sql import types
 
+from orchestration.spark.source import FAULT
+from orchestration.values.strict_json import load_object, type_name
+
 PROVENANCE_COLUMNS = ("_topic_id", "_partition", "_offset", "_timestamp")
 PARSED = "_parsed"
 MISFIT = "_misfit"
+NULLS = "_nulls"
+UNREADABLE = "the value does not fit the schema"
 CORRUPT = "_corrupt_record"
 SCHEMA_RULE = "schema"
 JSON_OPTIONS: Mapping[str, str] = {"mode": "PERMISSIVE", "allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
-INTEGER_BITS: Mapping[type[types.DataType], int] = {
-    types.ByteType: 8,
-    types.ShortType: 16,
-    types.IntegerType: 32,
-    types.LongType: 64,
-}
+NESTED = (types.StructType, types.ArrayType, types.MapType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +47,13 @@ class ParsedFrame:
         return self.frame.select("_partition", "_offset", "_timestamp", sql.col("key").alias("_key"), MISFIT, *columns)
 
     def misfits(self) -> Any:
-        """Return partition and offset of the records that do not fit."""
-        return self.frame.where(sql.col(MISFIT)).select("_partition", "_offset")
+        """Return partition and offset of the records that do not fit, why they were refused (null: Spark could not read them), and which
+        fields are null in them."""
+        assert self.fields is not None
+        nulls = [sql.when(sql.col(PARSED)[field.name].isNull(), sql.lit(field.name)) for field in self.fields]
+        return self.frame.where(sql.col(MISFIT)).select(
+            "_partition", "_offset", sql.col(FAULT), sql.array_compact(sql.array(*nulls)).alias(NULLS)
+        )
 
 
 def text_key(column: str) -> Any:
@@ -58,74 +61,41 @@ def text_key(column: str) -> Any:
     return sql.make_valid_utf8(sql.col(column).cast("string"))
 
 
-def schema_fields(session: Any, ddl: str | None) -> types.StructType | None:
-    """Return the fields that ``ddl`` declares; Spark reads it."""
-    return None if ddl is None else session.createDataFrame([], ddl).schema
+def nullable_fields(fields: types.StructType) -> list[types.StructField]:
+    """Return ``fields`` that may all be null, the inner ones too: what is required was looked for before, and a null struct has none."""
+    return [types.StructField(one.name, _nullable(one.dataType)) for one in fields]
+
+
+def _nullable(kind: types.DataType) -> types.DataType:
+    if isinstance(kind, types.StructType):
+        return types.StructType(nullable_fields(kind))
+    if isinstance(kind, types.ArrayType):
+        return types.ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, types.MapType):
+        return types.MapType(_nullable(kind.keyType), _nullable(kind.valueType))
+    return kind
 
 
 def parse(frame: Any, fields: types.StructType | None) -> ParsedFrame:
-    """Return ``frame`` (the columns of the source) parsed as ``fields``."""
+    """Return ``frame`` (the columns of the source, and ``_fault`` of what was refused before, else null) parsed as ``fields``."""
     if fields is None:
         return ParsedFrame(frame=frame.withColumn(MISFIT, sql.lit(False)), fields=None)
-    with_corrupt = types.StructType(
-        [*(types.StructField(one.name, one.dataType) for one in fields), types.StructField(CORRUPT, types.StringType())]
-    )
-    text = sql.col("value").cast("string")
+    with_corrupt = types.StructType([*nullable_fields(fields), types.StructField(CORRUPT, types.StringType())])
+    text = sql.when(sql.col(FAULT).isNull(), sql.col("value").cast("string"))
     parsed = frame.withColumn(PARSED, sql.from_json(text, with_corrupt, {**JSON_OPTIONS, "columnNameOfCorruptRecord": CORRUPT}))
-    is_misfit = ~sql.is_valid_utf8(text) | sql.col(PARSED).isNull() | sql.col(PARSED)[CORRUPT].isNotNull()
+    is_misfit = sql.col(FAULT).isNotNull() | sql.col(PARSED).isNull() | sql.col(PARSED)[CORRUPT].isNotNull()
     for one in fields:
         if not one.nullable:
             is_misfit |= sql.col(PARSED)[one.name].isNull()
     return ParsedFrame(frame=parsed.withColumn(MISFIT, is_misfit), fields=fields)
 
 
-def explain_misfit(value: bytes | None, fields: types.StructType) -> str:
-    """Return why ``value`` does not fit, naming the field where one is to blame; the same words for the same fault."""
-    if value is None:
-        return "the value is null"
+def explain_unread(value: bytes | None, fields: types.StructType, nulls: Collection[str]) -> str:
+    """Return why Spark could not read a ``value`` that is JSON of the right types: ``nulls`` are the fields that it read as null."""
     try:
-        document = json.loads(value.decode())
-    except UnicodeDecodeError:
-        return "the value is not UTF-8 text"
-    except (json.JSONDecodeError, RecursionError):
-        return "the value is not JSON"
-    if not isinstance(document, dict):
-        return "the value is not a JSON object"
-    faults = [fault for field in fields if (fault := _fault_of(field, document))]
-    return "; ".join(faults) or "the value does not fit the schema"
-
-
-def _fault_of(field: types.StructField, document: Mapping[str, Any]) -> str | None:
-    value = document.get(field.name)
-    if value is None:
-        return None if field.nullable else f"field {field.name} is required and {'null' if field.name in document else 'missing'}"
-    if not _fits(field.dataType, value):
-        return f"field {field.name} is not {field.dataType.simpleString().upper()}"
-    return None
-
-
-def _fits(wanted: types.DataType, value: Any) -> bool:
-    """Whether a JSON value plainly has the type; in doubt it has, because Spark has decided already and only the words are missing."""
-    bits = INTEGER_BITS.get(type(wanted))
-    if bits is not None:
-        return isinstance(value, int) and not isinstance(value, bool) and -(1 << (bits - 1)) <= value < 1 << (bits - 1)
-    check = _PLAIN_TYPES.get(type(wanted))
-    return check is None or check(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-_PLAIN_TYPES: Mapping[type[types.DataType], Callable[[Any], bool]] = {
-    types.FloatType: _is_number,
-    types.DoubleType: _is_number,
-    types.DecimalType: lambda value: isinstance(value, int | float | str) and not isinstance(value, bool),
-    types.BooleanType: lambda value: isinstance(value, bool),
-    types.TimestampType: lambda value: isinstance(value, str | int) and not isinstance(value, bool),
-    types.TimestampNTZType: lambda value: isinstance(value, str),
-    types.DateType: lambda value: isinstance(value, str),
-    types.StructType: lambda value: isinstance(value, dict),
-    types.ArrayType: lambda value: isinstance(value, list),
-    types.MapType: lambda value: isinstance(value, dict),
-}
+        document = load_object(value)
+    except ValueError as refused:
+        return str(refused)
+    present = [field for field in fields if document.get(field.name) is not None]
+    unread = [field for field in present if field.name in nulls] or [field for field in present if type(field.dataType) in NESTED]
+    return "; ".join(f"field {field.name} is not {type_name(field.dataType)}" for field in unread) or UNREADABLE

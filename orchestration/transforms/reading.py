@@ -17,7 +17,7 @@ from orchestration.log_client import RangeReader
 from orchestration.offsets import OffsetRanges
 from orchestration.spark.source import RecordBatchFrame, read_by_workers
 from orchestration.transforms.intake import Intake, take_in
-from orchestration.transforms.parsing import schema_fields
+from orchestration.values.judge import ValueJudge
 
 
 class ReadAhead:
@@ -25,7 +25,6 @@ class ReadAhead:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead")
-        self._fields: dict[str | None, types.StructType | None] = {}
         self._ranges: OffsetRanges | None = None
         self._intake: Future[Intake] | None = None
 
@@ -35,12 +34,6 @@ class ReadAhead:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._drop()
         self._thread.shutdown()
-
-    def fields(self, session: Any, ddl: str | None) -> types.StructType | None:
-        """Return the fields that ``ddl`` declares; Spark is asked once."""
-        if ddl not in self._fields:
-            self._fields[ddl] = schema_fields(session, ddl)
-        return self._fields[ddl]
 
     def start(self, ranges: OffsetRanges, read: Callable[[], Intake]) -> None:
         """Begin to read ``ranges``."""
@@ -71,21 +64,21 @@ def read_batch(
     session: Any,
     reader: RangeReader,
     ranges: OffsetRanges,
-    ddl: str | None,
+    fields: types.StructType | None,
     *,
     arrow_records: int,
     scratch: Path | None = None,
     ahead: ReadAhead | None = None,
     following: OffsetRanges | None = None,
 ) -> Intake | RecordBatchFrame:
-    """Return the records of ``ranges``; up to ``arrow_records`` offsets go through the run process, more through Spark's workers.
+    """Return the records of ``ranges``, whose values have ``fields`` (None: any bytes).
 
-    ``scratch`` is a directory that Spark can read, too; None where Spark runs on another machine. ``following`` are the ranges that are
-    going to be asked for next, as far as that can be known.
+    Up to ``arrow_records`` offsets go through the run process, more through Spark's workers. ``scratch`` is a directory that Spark can
+    read, too; None where Spark runs on another machine. ``following`` are the ranges that are going to be asked for next, as far as that
+    can be known.
     """
     if ranges.count > arrow_records:
-        return read_by_workers(session, reader, ranges)
-    fields = ahead.fields(session, ddl) if ahead is not None else schema_fields(session, ddl)
+        return read_by_workers(session, reader, ranges, None if fields is None else ValueJudge(fields))
     intake = (ahead.take(ranges) if ahead is not None else None) or take_in(reader, ranges, fields, scratch)
     if ahead is not None and following is not None and 0 < following.count <= arrow_records:
         ahead.start(following, lambda: take_in(reader, following, fields, scratch))

@@ -56,7 +56,7 @@ def compute(session: Any) -> ComputedBatch:
     """Send one made-up batch through ``session`` and return what became of it."""
     table = TopicTable(name="rehearsal", topic=TOPIC, function=_transform, rules=(quarantine("amount_is_positive", "amount > 0"),))
     ranges = OffsetRanges(topic=TOPIC.name, topic_id="rehearsal", ranges=(OffsetRange(partition=0, start=0, end=RECORDS),))
-    source = read_batch(session, _reader, ranges, TOPIC.schema, arrow_records=RECORDS)
+    source = read_batch(session, _reader, ranges, TOPIC.fields, arrow_records=RECORDS)
     try:
         return compute_batch(session, table, source, None)
     finally:

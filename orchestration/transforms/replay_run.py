@@ -1,15 +1,22 @@
-"""A replay: read committed ranges once more, and replace exactly what came from them, in the table and among the dead letters.
+"""A replay: read committed records once more, and replace exactly what came from them, in the table and among the dead letters.
 
-Decides the order of its three commits: the new rejections are added first, then the table's rows are replaced, then dead letters that are
-accepted now go. So no record is ever in neither table; a replay that is killed may leave one in both, and is to be run again. No
-checkpoint moves. Knows no Dagster.
+Decides which offsets are meant (ranges, a span of time, everything, what was rejected) once, at the start, and goes through them piece by
+piece, at most as many offsets at a time as a run of the table reads. Each piece is one commit of the table, and takes effect in that moment
+whole: its rows and its dead letters are replaced together (``orchestration.dead_letters`` says how). A replay that is killed leaves the
+pieces that it had committed replayed and the others as they were; it may be run again. No checkpoint moves. A record that was fixed
+(``orchestration.fixes``) is read as it should have been. Knows no Dagster.
+
+An offset belongs to the time of the newest timestamp up to it, as in Kafka's ListOffsets: spans of time that follow one another cover each
+offset once, though timestamps need not be in order.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from orchestration.checkpoints import clip_replay, plan_replay
-from orchestration.dead_letters import DeadLetters, Origin
-from orchestration.offsets import OffsetRange
+from orchestration.dead_letters import DeadLetters, Origin, naming
+from orchestration.fixes import FixedReader, Fixes
+from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.schemas import conform
 from orchestration.tables import CommitConflictError, overwrite_ranges, ranges_predicate
 from orchestration.transforms.declarations import TopicTable
@@ -21,50 +28,126 @@ from orchestration.uniqueness import TableKeys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """What to replay: ranges of offsets, a range of time [from_ms, to_ms), or what the dead letters of the table came from."""
+    """What to replay: ranges of offsets, a span of time [from_ms, to_ms), everything, or what the dead letters of the table came from.
+
+    What is asked for in several ways is put together.
+    """
 
     ranges: tuple[OffsetRange, ...] = ()
     from_ms: int | None = None
     to_ms: int | None = None
+    is_everything: bool = False
     is_of_dead_letters: bool = False
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is asked for."""
-        return not self.ranges and self.from_ms is None and self.to_ms is None and not self.is_of_dead_letters
+        return not (self.ranges or self.is_everything or self.is_of_dead_letters) and self.from_ms is None and self.to_ms is None
 
 
-def run_replay(table: TopicTable, context: RunContext, request: ReplayRequest) -> TopicRunResult:
-    """Replay what ``request`` asks for.
+@dataclass(slots=True)
+class Replayed:
+    """What a replay did in all."""
+
+    ranges: list[OffsetRanges] = field(default_factory=list)
+    records: int = 0
+    rows: int = 0
+    dead_letters: int = 0
+
+    def add(self, result: TopicRunResult) -> None:
+        """Count a piece that was committed."""
+        if result.version is not None and result.batch is not None and result.statistics is not None:
+            self.ranges.append(result.ranges)
+            self.records += result.statistics.records
+            self.rows += result.batch.rows.num_rows
+            self.dead_letters += len(result.batch.rejections)
+
+    def metadata(self) -> dict[str, str | int]:
+        """Return it by labels."""
+        return {
+            "rows": self.rows,
+            "records": self.records,
+            "dead_letters": self.dead_letters,
+            "commits": len(self.ranges),
+            "offsets": " ".join(map(str, self.ranges)) or "none",
+        }
+
+
+def run_replay(table: TopicTable, context: RunContext, request: ReplayRequest) -> Iterator[TopicRunResult]:
+    """Replay what ``request`` asks for and yield what became of each piece; the first one that may not be committed is the last.
 
     :raises ProgressError: a range was never committed or is no longer in the log. :raises CommitConflictError: rivals were always faster.
     """
+    ranges = plan(table, context, request)
+    if ranges.is_empty:
+        context.reporter.note(f"there is nothing to replay for the table {table.name}")
+        yield TopicRunResult(kind="replay", state=read_state(table, context), ranges=ranges, version=None)
+    else:
+        context.reporter.pin("replay", ranges)
+    for piece in pieces(ranges, table.records_per_run or context.records_per_run):
+        result = _run_piece(table, context, piece)
+        yield result
+        if result.failures:
+            return
+
+
+def plan(table: TopicTable, context: RunContext, request: ReplayRequest) -> OffsetRanges:
+    """Return the offsets that ``request`` means; writes nothing and reads no record.
+
+    :raises NotReadyError: there is no such topic or table. :raises ProgressError: as ``run_replay``.
+    """
+    state = read_state(table, context)
+    if state.snapshot is None:
+        raise NotReadyError(f"the table {table.name} does not exist yet: there is nothing to replay")
+    wanted = _wanted_ranges(table, context, request, state)
+    return plan_replay(topic=table.topic.name, topic_id=state.topic_id, wanted=wanted, log=state.log, committed=state.committed)
+
+
+def pieces(ranges: OffsetRanges, limit: int) -> Iterator[OffsetRanges]:
+    """Cut ``ranges`` into pieces of at most ``limit`` offsets, in order."""
+    held: list[OffsetRange] = []
+    room = limit
+    for one in ranges:
+        start = one.start
+        while start < one.end:
+            end = min(one.end, start + room)
+            held.append(OffsetRange(partition=one.partition, start=start, end=end))
+            room -= end - start
+            start = end
+            if room == 0:
+                yield _some(ranges, held)
+                held, room = [], limit
+    if held:
+        yield _some(ranges, held)
+
+
+def _some(ranges: OffsetRanges, held: Sequence[OffsetRange]) -> OffsetRanges:
+    return OffsetRanges(topic=ranges.topic, topic_id=ranges.topic_id, ranges=tuple(held))
+
+
+def _run_piece(table: TopicTable, context: RunContext, wanted: OffsetRanges) -> TopicRunResult:
     for attempt in range(1, context.commit_attempts + 1):
         try:
-            return _attempt(table, context, request)
+            return _attempt(table, context, wanted)
         except CommitConflictError:
             if attempt == context.commit_attempts:
                 raise
     raise AssertionError("commit_attempts is at least one")
 
 
-def _attempt(table: TopicTable, context: RunContext, request: ReplayRequest) -> TopicRunResult:
+def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges) -> TopicRunResult:
     letters = DeadLetters(context.lake)
     letters_snapshot = letters.snapshot()
     state = read_state(table, context)
-    if state.snapshot is None:
-        raise NotReadyError(f"the table {table.name} does not exist yet: there is nothing to replay")
-    wanted = _wanted_ranges(table, context, request, state)
-    ranges = plan_replay(topic=table.topic.name, topic_id=state.topic_id, wanted=wanted, log=state.log, committed=state.committed)
-    if ranges.is_empty:
-        context.reporter.note(f"there is nothing to replay for the table {table.name}")
-        return TopicRunResult(kind="replay", state=state, ranges=ranges, version=None)
-    context.reporter.pin("replay", ranges)
+    if state.snapshot is None or state.topic_id != wanted.topic_id:
+        raise NotReadyError(f"the table {table.name} or its topic {table.topic.name} was made anew while it was replayed")
+    ranges = plan_replay(topic=wanted.topic, topic_id=wanted.topic_id, wanted=wanted, log=state.log, committed=state.committed)
+    reader = FixedReader(context.log.range_reader(), Fixes(context.lake).of(table.name, state.topic_id))
     source = read_batch(
         context.session(),
-        context.log.range_reader(),
+        reader,
         ranges,
-        table.topic.schema,
+        table.topic.fields,
         arrow_records=context.arrow_records,
         scratch=context.scratch,
     )
@@ -79,16 +162,25 @@ def _attempt(table: TopicTable, context: RunContext, request: ReplayRequest) -> 
     finally:
         source.release()
     conform(result.batch.rows, table.name, state.snapshot.arrow_schema, is_evolving=table.is_evolving)
-    letters.add_replayed(letters_snapshot, origin, ranges, rejected)
-    notes = {"run_id": context.run_id}
-    committed = overwrite_ranges(state.snapshot, result.batch.rows, ranges, is_evolving=table.is_evolving, notes=notes)
-    letters.settle_replayed(origin, ranges, rejected)
-    return replace(result, kind="replay", version=committed.version)
+    attempt = letters.begin_replay(letters.cleaned(letters_snapshot, origin, state.snapshot), origin, ranges, rejected)
+    committed = overwrite_ranges(
+        state.snapshot,
+        result.batch.rows,
+        ranges,
+        is_evolving=table.is_evolving,
+        notes={"run_id": context.run_id},
+        transactions=naming(state.topic_id, attempt),
+    )
+    if attempt is not None:
+        letters.settle_replay(origin, ranges, attempt)
+    return replace(result, kind="replay", version=committed.version, row_count=committed.row_count, letters=rejected)
 
 
 def _wanted_ranges(table: TopicTable, context: RunContext, request: ReplayRequest, state: TopicState) -> list[OffsetRange]:
     wanted = list(request.ranges)
-    if request.from_ms is not None or request.to_ms is not None:
+    if request.is_everything:
+        wanted += _ranges_of_time(table, context, ReplayRequest(), state)
+    elif request.from_ms is not None or request.to_ms is not None:
         wanted += _ranges_of_time(table, context, request, state)
     if request.is_of_dead_letters:
         starts = {one.partition: one.log_start_offset for one in state.log}

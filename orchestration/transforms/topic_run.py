@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets, plan_batch
-from orchestration.dead_letters import DeadLetters, Origin, Rejection, envelopes
+from orchestration.dead_letters import DeadLetters, Origin, Rejection, envelopes, naming
 from orchestration.log_client import LogClient
 from orchestration.offsets import OffsetRanges
 from orchestration.quality.rules import broken_fail_rules
@@ -78,7 +78,10 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRunResult:
-    """What a run did. ``version`` is None where nothing was committed: there was nothing new, or a check stopped it."""
+    """What a run did. ``version`` is None where nothing was committed: there was nothing new, or a check stopped it.
+
+    ``row_count`` is of the whole table after the commit, ``letters`` are the rows of the dead letters that the commit made count.
+    """
 
     kind: str
     state: TopicState
@@ -89,6 +92,8 @@ class TopicRunResult:
     batch: ComputedBatch | None = None
     outcomes: tuple[Outcome, ...] = ()
     failures: tuple[str, ...] = ()
+    row_count: int | None = None
+    letters: pa.Table | None = None
 
     @property
     def next_offsets(self) -> dict[int, int]:
@@ -142,7 +147,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         context.session(),
         context.log.range_reader(),
         plan.ranges,
-        table.topic.schema,
+        table.topic.fields,
         arrow_records=context.arrow_records,
         scratch=context.scratch,
         ahead=context.ahead,
@@ -161,7 +166,8 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
     target = _target(table, context, state, result.batch.rows)
     conform(result.batch.rows, table.name, target.arrow_schema, is_evolving=table.is_evolving)
     _validate_unmoved(table, context, state)
-    letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
+    letters_snapshot = letters.cleaned(letters_snapshot, origin, target)
+    attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
     committed = append_with_offsets(
         target,
         result.batch.rows,
@@ -170,6 +176,7 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         expected=state.committed,
         is_evolving=table.is_evolving,
         notes={"run_id": context.run_id},
+        transactions=naming(state.topic_id, attempt),
     )
     return TopicRunResult(
         kind="batch",
@@ -180,6 +187,8 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         statistics=source.statistics,
         batch=result.batch,
         outcomes=result.outcomes,
+        row_count=committed.row_count,
+        letters=rejected,
     )
 
 

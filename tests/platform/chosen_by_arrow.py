@@ -17,6 +17,7 @@ from orchestration.transforms import batch, intake, projection
 from orchestration.transforms.batch import ComputedBatch, compute_batch
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.reading import read_batch
+from orchestration.values.ddl import parse_ddl
 from tests.unit.orchestration.memory_log import MemoryLog
 
 DDL = "id BIGINT NOT NULL, ratio DOUBLE, name STRING, is_valid BOOLEAN, seen TIMESTAMP, day DATE, small SMALLINT, tiny TINYINT, number INT"
@@ -43,7 +44,7 @@ def computed(session: Any, scratch: Path, *, is_arrow_asked: bool) -> ComputedBa
     """Compute the batch; ``is_arrow_asked`` False leaves it all to Spark."""
     ranges = OffsetRanges(topic="things", topic_id="t", ranges=(OffsetRange(partition=0, start=0, end=505),))
     table = TopicTable(name="things", topic=TopicSpec(name="things", schema=DDL), function=chosen)
-    taken = read_batch(session, filled_log().range_reader(), ranges, DDL, arrow_records=10_000, scratch=scratch)
+    taken = read_batch(session, filled_log().range_reader(), ranges, parse_ddl(DDL), arrow_records=10_000, scratch=scratch)
     asked = projection.chosen_columns if is_arrow_asked else lambda *_: None
     with patch.object(batch, "chosen_columns", asked):
         try:

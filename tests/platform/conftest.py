@@ -1,5 +1,6 @@
 """Real Spark, Delta and Dagster for the tests of this folder; one JVM per test process."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent in item.path.parents:
             for warning in THIRD_PARTY_WARNINGS:
                 item.add_marker(pytest.mark.filterwarnings(warning))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_garbage() -> Iterator[None]:
+    """Warnings are errors, and a finalizer's fails the test that runs at that moment: no module leaves such garbage to others."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from orchestration.marts import mart, mart_key
 from orchestration.tables import append_with_offsets
 from orchestration.topics import TopicSpec, topic_specs
 from orchestration.transforms import is_announced, spark_table, table_key, topic_feeds
@@ -121,10 +122,38 @@ def test_missing_topic_and_missing_inputs_say_what_to_do(world: World) -> None:
 def test_declarations_can_be_found_again() -> None:
     assert topic_specs(ASSETS) == (ORDERS,)
     (feed,) = topic_feeds(ASSETS)
-    assert (feed.asset_key, feed.topic, feed.group_id, feed.minimum_interval_s) == (KEY, "orders", "tidelog.clean_orders", 7)
+    assert (feed.asset_key, feed.topic, feed.minimum_interval_s) == (KEY, "orders", 7)
     assert clean_orders.automation_conditions_by_key == {}
     assert totals.automation_conditions_by_key.keys() == {table_key("totals")}
     assert clean_orders.op.pool == "table_clean_orders"
+
+
+def test_columns_and_rows_are_told_under_the_names_that_dagster_knows(world: World) -> None:
+    world.materialize(orders_topic)
+    partition = world.log.topics["orders"].partitions[0]
+    for number in range(2):
+        partition.append(order(f"o{number}"))
+        world.materialize(clean_orders)
+    world.materialize(totals, by_kind)
+    keys = (KEY, table_key("totals"), mart_key("by_kind"))
+    told = [world.values(key) for key in keys]
+    assert [values["dagster/row_count"] for values in told] == [2, 1, 1]
+    columns = [[column.name for column in values["dagster/column_schema"].columns] for values in told]
+    assert columns == [["_topic_id", "_partition", "_offset", "_timestamp", "id", "amount"], ["kind", "total"], ["kind", "total"]]
+    declared = orders_topic.metadata_by_key[ORDERS.asset_key]["dagster/column_schema"]
+    assert [(one.name, one.type, one.constraints.nullable) for one in declared.columns] == [
+        ("id", "string", False),
+        ("amount", "int", False),
+        ("note", "string", True),
+    ]
+
+
+def test_a_mart_is_described_in_prose_and_by_its_sql() -> None:
+    made = mart("by_day", sql="""
+        SELECT 1
+          FROM totals
+        """, tables=["totals"])  # fmt: skip
+    assert made.descriptions_by_key[mart_key("by_day")] == "Built anew whenever totals changes.\n\n```sql\nSELECT 1\n  FROM totals\n```"
 
 
 def test_declarations_that_make_no_sense_are_refused() -> None:

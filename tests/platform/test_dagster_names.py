@@ -17,15 +17,18 @@ REASONS: Mapping[str, str] = MappingProxyType(
     {
         "dagster._core.definitions.unresolved_asset_job_definition.UnresolvedAssetJobDefinition": "what define_asset_job returns",
         "dagster._core.errors.DagsterUserCodeLoadError": "a project that cannot be loaded ends the code server with one sentence",
+        "dagster._core.execution.compute_logs.redirect_to_file": "what a run prints goes into its files, also what C code prints",
         "dagster._core.instance.utils.RUNLESS_RUN_ID": "events without a run lie in a file of this name",
         "dagster._core.scheduler.instigation.InstigatorTick": "what a sensor's ticks are, for the watchdog",
         "dagster._core.scheduler.instigation.InstigatorType": "the watchdog looks at sensors alone",
         "dagster._core.scheduler.instigation.TickStatus": "the watchdog tells a tick that failed from one that goes on",
+        "dagster._core.storage.compute_log_manager.CapturedLogContext": "what a log manager yields while a run prints",
         "dagster._core.storage.event_log.SqlEventLogStorage": "maintenance deletes events that belong to no run",
         "dagster._core.storage.event_log.SqliteEventLogStorage": "maintenance deletes the file of a run",
         "dagster._core.storage.event_log.schema.SqlEventLogStorageTable": "the table that maintenance deletes from",
         "dagster._core.storage.event_log.sqlite.sqlite_event_log.INDEX_SHARD_NAME": "the file that is no run's",
         "dagster._core.storage.event_log.sqlite.sqlite_event_log.SqliteEventLogStorage": "kept connections",
+        "dagster._core.storage.local_compute_log_manager.LocalComputeLogManager": "run logs without the processes that mirror them",
         "dagster._core.storage.runs.sqlite.sqlite_run_storage.SqliteRunStorage": "kept connections",
         "dagster._core.storage.schedules.sqlite.sqlite_schedule_storage.SqliteScheduleStorage": "kept connections",
         "dagster._core.storage.sqlite.SQLITE_BUSY_TIMEOUT_SECONDS": "our connections wait for the lock as Dagster's do",
@@ -109,6 +112,8 @@ def test_what_we_call_and_override_is_as_we_know_it() -> None:
     source = inspect.getsource(events)  # type: ignore[arg-type]
     assert "self._db_lock" in source
     assert "self._initialized_dbs" in source
+    for method in ("capture_logs", "get_log_metadata", "complete_artifact_path", "from_config_value"):
+        assert hasattr(named("LocalComputeLogManager"), method), method
     for storage in ("SqliteRunStorage", "SqliteScheduleStorage"):
         assert hasattr(named(storage), "connect")
         assert parameters(named(storage)) == {"conn_string", "inst_data"}

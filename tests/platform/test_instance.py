@@ -101,3 +101,23 @@ def test_a_workspace_needs_a_project(tmp_path: Path) -> None:
     path = write_workspace(tmp_path / "data", tmp_path, 4000)
     assert path.parent == dagster_home(tmp_path / "data")
     assert yaml.safe_load(path.read_text())["load_from"][0]["grpc_server"]["port"] == 4000
+
+
+PRINTS = """
+import os, sys
+import psutil
+from pathlib import Path
+from orchestration.instance import open_instance
+with open_instance(Path(sys.argv[1])) as instance, instance.compute_log_manager.capture_logs(["run", "compute_logs", "step"]):
+    print("printed by the step")
+    os.write(2, b"written by a library\\n")
+    assert psutil.Process().children() == [], psutil.Process().children()
+"""
+
+
+def test_what_a_run_prints_is_kept_and_nothing_is_started_for_it(instance: dg.DagsterInstance, home: Path) -> None:
+    said = subprocess.run([sys.executable, "-c", PRINTS, str(home)], check=True, capture_output=True, text=True)
+    found = instance.compute_log_manager.get_log_data(["run", "compute_logs", "step"])
+    assert (found.stdout, found.stderr) == (b"printed by the step\n", b"written by a library\n")
+    assert said.stdout == "", "it is not mirrored"
+    assert list((home / "storage" / "run" / "compute_logs").glob("step.out"))

@@ -22,7 +22,7 @@ from orchestration.transforms import TopicFeed, table_key
 from tests.platform.installation import Installation, running, wait_until
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(3600)]
-KILLS = int(os.environ.get("KILLS", "8"))
+KILLS = int(os.environ.get("KILLS", "5"))
 SEED = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 31))
 TARGETS = ("run", "run", "run", "daemon", "code", "spark", "broker")
 RECOVERY_TIMEOUT_S = 420.0
@@ -141,7 +141,7 @@ def has_caught_up(installation: Installation) -> bool:
 
 
 def check_places(installation: Installation, orders: Orders, story: str) -> None:
-    feed = TopicFeed(asset_key=table_key("clean_orders"), table="clean_orders", topic="orders", group_id="g", minimum_interval_s=None)
+    feed = TopicFeed(asset_key=table_key("clean_orders"), table="clean_orders", topic="orders", minimum_interval_s=None)
     with connect(installation.bootstrap_servers) as log:
         proof = prove_topic(feed, log, lake_of(installation), None)
     assert proof.faults == (), story

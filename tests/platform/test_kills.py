@@ -18,7 +18,7 @@ from orchestration.settings import load_settings
 from orchestration.spark.server import SparkServer
 from orchestration.tables import Lake
 from tests.helpers.ports import free_port
-from tests.platform.killed_run import KILLED, STEPS
+from tests.platform.killed_run import KILLED, REPLAY_STEPS, STEPS
 from tests.platform.pipeline import order
 from tests.unit.orchestration.memory_log import MemoryLog
 
@@ -94,6 +94,11 @@ def found_places(lake_root: Path) -> Counter[tuple[str, int, int]]:
     return Counter(tuple(row.values()) for table in tables for row in table.to_pylist())
 
 
+def letter_places(lake_root: Path) -> set[tuple[int, int]]:
+    found = DeadLetters(Lake(lake_root)).committed().to_table(columns=["_partition", "_offset"])
+    return {tuple(row.values()) for row in found.to_pylist()}
+
+
 def test_a_run_killed_at_any_step_neither_doubles_nor_loses_a_record(remote: str, tmp_path: Path) -> None:
     log = MemoryLog()
     log.add_topic("orders", 2)
@@ -118,6 +123,30 @@ def test_a_run_killed_at_any_step_neither_doubles_nor_loses_a_record(remote: str
     assert code == 0, output
     for step, lake in lakes.items():
         assert found_places(lake) == places(log), f"recovered from {step}"
+        assert DeadLetters(Lake(lake)).pending().count_rows() == 0
+
+
+def test_a_replay_killed_at_any_step_keeps_each_record_in_one_place(remote: str, tmp_path: Path) -> None:
+    log = MemoryLog()
+    log.add_topic("orders", 2)
+    append_orders(log, 1)
+    path = stored(log, tmp_path / "log")
+    lakes = {step: tmp_path / step for step in REPLAY_STEPS}
+    alone = tmp_path / "alone"
+    assert finish(start(remote, path, 1000, "none", alone, *lakes.values()))[0] == 0
+    assert finish(start(remote, path, 9, "replay", alone))[0] == 0
+    wanted = letter_places(alone)
+    assert wanted != letter_places(lakes["replay-before-target"])
+
+    for step, lake in lakes.items():
+        code, output = finish(start(remote, path, 9, step, lake))
+        assert code == KILLED, output
+        assert found_places(lake) == places(log), f"killed {step}"
+
+    assert finish(start(remote, path, 9, "replay", *lakes.values()))[0] == 0
+    for step, lake in lakes.items():
+        assert found_places(lake) == places(log), f"recovered from {step}"
+        assert letter_places(lake) == wanted, f"recovered from {step}"
         assert DeadLetters(Lake(lake)).pending().count_rows() == 0
 
 

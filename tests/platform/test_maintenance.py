@@ -27,7 +27,7 @@ EVERYTHING = Limits(days=0, event_days=0)
 
 
 def feed(table: str) -> TopicFeed:
-    return TopicFeed(asset_key=table_key(table), table=table, topic="orders", group_id=f"tidelog.{table}", minimum_interval_s=None)
+    return TopicFeed(asset_key=table_key(table), table=table, topic="orders", minimum_interval_s=None)
 
 
 def orders(count: int, partitions: int = 1) -> MemoryLog:

@@ -1,4 +1,4 @@
-"""What Arrow parses in Spark's place is what Spark would have parsed: the same documents through both, hostile ones among them."""
+"""What Arrow parses fits, and is what Spark would have parsed: the same documents through both, hostile ones among them."""
 
 import json
 from typing import Any
@@ -7,9 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from orchestration.spark.source import SOURCE_DDL, SOURCE_SCHEMA
-from orchestration.transforms.parsing import MISFIT, parse, schema_fields
-from orchestration.transforms.plain_json import FEW_RECORDS, plain_schema, read_plain
+from orchestration.spark.source import FAULT, JUDGED_DDL, SOURCE_SCHEMA
+from orchestration.transforms.parsing import MISFIT, parse
+from orchestration.values.ddl import parse_ddl
+from orchestration.values.plain_json import FEW_RECORDS, plain_schema, read_plain
+from orchestration.values.strict_json import StrictSchema
 
 pytestmark = pytest.mark.platform
 
@@ -73,6 +75,10 @@ DOCUMENTS = (
     b'{"u":{"a":1}',
     b'{"b":' + b"[" * 1_000 + b"]" * 1_000 + b',"a":1}',
     b'{"b":' + b"[" * 998 + b"]" * 998 + b',"a":1}',
+    b'{"b":' + b"[" * 500 + b"]" * 500 + b',"a":1}',
+    b'{"b":' + b"[" * 499 + b"]" * 499 + b',"a":1}',
+    b'{"b":1e400,"a":1}',
+    b'{"b":"' + b"[" * 2_000 + b'","a":1}',
     b'{"b":' + b"1" * 1_001 + b',"a":1}',
     b'{"b":0.' + b"1" * 1_001 + b',"a":1}',
     b'{"b":"' + b"x" * 60_000 + b'","a":1}',
@@ -82,17 +88,19 @@ DOCUMENTS = (
 
 def by_spark(session: Any, values: list[bytes | None], ddl: str) -> tuple[pa.Table, list[bool]]:
     """Return the fields as Spark parses them, and which records misfit."""
-    count = len(values)
-    columns = [["t"] * count, [0] * count, range(count), [0] * count, [0] * count, [None] * count, values]
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, SOURCE_SCHEMA.types, strict=True)]
-    records = session.createDataFrame(pa.table(arrays, schema=SOURCE_SCHEMA), schema=SOURCE_DDL)
-    found = parse(records, schema_fields(session, ddl)).decided().toArrow().sort_by("_offset")
+    count, fields = len(values), parse_ddl(ddl)
+    faults = StrictSchema(fields).faults_of(pa.array(values, pa.binary()))
+    columns = [["t"] * count, [0] * count, range(count), [0] * count, [0] * count, [None] * count, values, faults]
+    schema = SOURCE_SCHEMA.append(pa.field(FAULT, pa.string()))
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+    records = session.createDataFrame(pa.table(arrays, schema=schema), schema=JUDGED_DDL)
+    found = parse(records, fields).decided().toArrow().sort_by("_offset")
     return found, found[MISFIT].to_pylist()
 
 
 def assert_same(session: Any, values: list[bytes | None], ddl: str) -> list[bool]:
     """Compare both, the values as one batch and each alone, and return which were without doubt alone."""
-    schema = plain_schema(schema_fields(session, ddl))  # type: ignore[arg-type]
+    schema = plain_schema(parse_ddl(ddl))
     assert schema is not None
     spark, is_misfit = by_spark(session, values, ddl)
     batches = [(pa.array(values, pa.binary()), list(range(len(values))))]
@@ -129,10 +137,10 @@ def test_every_document_is_read_as_spark_reads_it_or_left_to_spark(spark: Any) -
     assert_same(spark, [*DOCUMENTS, None], "a BIGINT NOT NULL, b STRING")
 
 
-def test_records_without_doubt_are_found_among_those_in_doubt(spark: Any) -> None:
+def test_records_without_doubt_are_found_among_those_in_doubt() -> None:
     values: list[bytes | None] = [json.dumps({"a": number, "b": f"text {number}"}).encode() for number in range(3_000)]
     values[1_000], values[2_999] = b'{"a":"x"}', b"{}"
-    schema = plain_schema(schema_fields(spark, "a BIGINT NOT NULL, b STRING"))  # type: ignore[arg-type]
+    schema = plain_schema(parse_ddl("a BIGINT NOT NULL, b STRING"))
     assert schema is not None
     table, flags = read_plain(pa.array(values, pa.binary()), schema)
     assert table.num_rows == flags.sum()
@@ -143,7 +151,5 @@ def test_records_without_doubt_are_found_among_those_in_doubt(spark: Any) -> Non
 
 
 @pytest.mark.parametrize("kind", ["DECIMAL(10,2)", "STRUCT<b: INT>", "ARRAY<INT>", "MAP<STRING, INT>", "FLOAT", "BINARY", "TIMESTAMP_NTZ"])
-def test_types_without_proof_are_left_to_spark(spark: Any, kind: str) -> None:
-    fields = schema_fields(spark, f"a {kind}")
-    assert fields is not None
-    assert plain_schema(fields) is None
+def test_types_without_proof_are_left_to_spark(kind: str) -> None:
+    assert plain_schema(parse_ddl(f"a {kind}")) is None

@@ -9,8 +9,10 @@ from orchestration.checkpoints import ProgressError
 from orchestration.offsets import OffsetRange
 from orchestration.schemas import SchemaConflictError
 from orchestration.tables import Lake
-from orchestration.transforms.replay_run import ReplayRequest, run_replay
-from orchestration.transforms.topic_run import run_topic_table
+from orchestration.transforms import replay_run as replay_module
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.replay_run import ReplayRequest
+from orchestration.transforms.topic_run import RunContext, TopicRunResult, run_topic_table
 from tests.platform.pipeline import clean_orders, letters_of, order, orders_table, rows_of, run_context
 from tests.unit.orchestration.memory_log import MemoryLog
 
@@ -25,6 +27,11 @@ def log(lake_root: Path, spark: Any) -> MemoryLog:
             partition.append(order(f"{number}-{position}", position - 1), timestamp_ms=1_000 * position)
     run_topic_table(orders_table(), run_context(made, lake_root, spark))
     return made
+
+
+def run_replay(table: TopicTable, context: RunContext, request: ReplayRequest) -> TopicRunResult:
+    """Replay all pieces and return what became of the last."""
+    return list(replay_module.run_replay(table, context, request))[-1]
 
 
 def fixed(records: Any) -> Any:
@@ -103,3 +110,26 @@ def test_a_replay_whose_columns_do_not_fit_changes_nothing(log: MemoryLog, lake_
     with pytest.raises(SchemaConflictError, match=r"currency \(string\) is in the result and not in the table"):
         run_replay(orders_table(function=with_currency), run_context(log, lake_root, spark), request)
     assert (amounts(lake_root), letters_of(lake_root)) == (before, letters)
+
+
+def test_everything_is_replayed_piece_by_piece_and_no_checkpoint_moves(log: MemoryLog, lake_root: Path, spark: Any) -> None:
+    context = run_context(log, lake_root, spark, records_per_run=5)
+    results = list(replay_module.run_replay(orders_table(function=fixed), context, ReplayRequest(is_everything=True)))
+    assert [str(one.ranges) for one in results] == ["0:[0,5)", "0:[5,6) 1:[0,4)", "1:[4,6)"]
+    assert letters_of(lake_root) == []
+    assert len(amounts(lake_root)) == 12
+    assert versions(lake_root) == [6, 6]
+    assert context.reporter.pinned == [("replay", "0:[0,6) 1:[0,6)")]  # type: ignore[attr-defined]
+
+
+def test_spans_of_time_that_follow_one_another_cover_each_offset_once(lake_root: Path, spark: Any) -> None:
+    made = MemoryLog()
+    partition = made.add_topic("orders", 1).partitions[0]
+    for number, time_s in enumerate([0, 5, 3, 12, 8, 21, 2]):
+        partition.append(order(f"o-{number}", 1), timestamp_ms=1_000 * time_s)
+    run_topic_table(orders_table(), run_context(made, lake_root, spark))
+    context = run_context(made, lake_root, spark)
+    spans = [
+        replay_module.plan(orders_table(), context, ReplayRequest(from_ms=start, to_ms=start + 10_000)) for start in (0, 10_000, 20_000)
+    ]
+    assert [str(one) for one in spans] == ["0:[0,3)", "0:[3,5)", "0:[5,7)"]

@@ -132,7 +132,7 @@ def test_records_start_one_run_of_their_table_and_are_told(world: World) -> None
     assert result.run_requests[0].run_key is None
     assert told(result) == {
         "AssetMaterialization": {"high_watermark": 3, "records_retained": 3, "partitions": 1},
-        "AssetObservation": {"lag": 3, "seconds_behind": pytest.approx(world.now_s - oldest_s), "high_watermark": 3, "committed_offset": 0},
+        "AssetObservation": {"lag": 3, "seconds_behind": pytest.approx(world.now_s - oldest_s), "committed_offset": 0},
     }
     assert {event.asset_key for event in result.asset_events} == {KEY, TOPIC_KEY}
 
@@ -167,7 +167,7 @@ def test_what_was_read_starts_nothing_and_lag_is_told_to_be_zero(world: World) -
     result = world.tick()
     assert started(result) == []
     assert told(result) == {
-        "AssetObservation": {"lag": 0, "seconds_behind": 0.0, "high_watermark": 3, "committed_offset": 3},
+        "AssetObservation": {"lag": 0, "seconds_behind": 0.0, "committed_offset": 3},
     }
     assert told(world.tick()) == {}
 

@@ -69,6 +69,14 @@ def test_a_new_project_works_at_once_and_takes_changes_and_a_spark_that_hangs_co
         produce(installation.bootstrap_servers, 10, 10)
         wait_until(lambda: revenue(installation) == [100.0], PATIENCE_S, installation.explain)
 
+        good = module.read_text()
+        module.write_text(good + "unknown_name\n")
+        complaint = f"code     {module}, line {len(good.splitlines()) + 1}, cannot be loaded: NameError: name 'unknown_name' is not defined"
+        wait_until(lambda: complaint in installation.output, PATIENCE_S, installation.explain)
+        assert {one.name for one in state.read(installation.data) if one.complaint} == {"code"}
+        module.write_text(good)
+        wait_until(lambda: "code     all is well again" in installation.output, PATIENCE_S, installation.explain)
+
         spark = installation.component(SPARK)
         assert spark is not None
         spark.send_signal(signal.SIGSTOP)

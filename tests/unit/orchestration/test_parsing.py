@@ -1,44 +1,32 @@
-"""Why a record does not fit its schema, in words."""
+"""Why Spark could not read a value, in words."""
 
 import pytest
 from pyspark.sql import types
 
 from orchestration.transforms.errors import described
-from orchestration.transforms.parsing import explain_misfit
+from orchestration.transforms.parsing import explain_unread
 
 FIELDS = types.StructType(
     [
-        types.StructField("id", types.StringType(), nullable=False),
-        types.StructField("small", types.ByteType()),
-        types.StructField("number", types.IntegerType()),
-        types.StructField("share", types.DoubleType()),
-        types.StructField("is_open", types.BooleanType()),
-        types.StructField("tags", types.ArrayType(types.StringType())),
-        types.StructField("place", types.StructType([types.StructField("x", types.IntegerType())])),
+        types.StructField("seen", types.TimestampType()),
+        types.StructField("price", types.DecimalType(4, 2)),
+        types.StructField("place", types.StructType([types.StructField("day", types.DateType())])),
     ]
 )
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
+    ("value", "nulls", "reason"),
     [
-        (None, "the value is null"),
-        (b"\xff", "the value is not UTF-8 text"),
-        (b"{", "the value is not JSON"),
-        (b"[" * 100_000, "the value is not JSON"),
-        (b"[1]", "the value is not a JSON object"),
-        (b"{}", "field id is required and missing"),
-        (b'{"id": null}', "field id is required and null"),
-        (b'{"id": "a", "small": 128}', "field small is not TINYINT"),
-        (b'{"id": "a", "number": true}', "field number is not INT"),
-        (b'{"id": "a", "number": 1.5, "share": "x"}', "field number is not INT; field share is not DOUBLE"),
-        (b'{"id": "a", "is_open": "yes"}', "field is_open is not BOOLEAN"),
-        (b'{"id": "a", "tags": "x"}', "field tags is not ARRAY<STRING>"),
-        (b'{"id": "a", "place": {"x": "far"}}', "the value does not fit the schema"),
+        (b'{"seen": "soon"}', ["seen", "price", "place"], "field seen is not TIMESTAMP"),
+        (b'{"seen": "soon", "price": 1000}', ["seen", "price"], "field seen is not TIMESTAMP; field price is not DECIMAL(4,2)"),
+        (b'{"place": {"day": "soon"}}', ["seen"], "field place is not STRUCT<DAY:DATE>"),
+        (b'{"price": 1}', ["seen"], "the value does not fit the schema"),
+        (b"nonsense", [], "the value is not JSON"),
     ],
 )
-def test_the_fault_is_named_with_its_field(value: bytes | None, reason: str) -> None:
-    assert explain_misfit(value, FIELDS) == reason
+def test_the_fields_that_spark_read_as_null_are_to_blame(value: bytes, nulls: list[str], reason: str) -> None:
+    assert explain_unread(value, FIELDS, nulls) == reason
 
 
 def test_errors_are_told_without_javas_stack_and_without_end() -> None:

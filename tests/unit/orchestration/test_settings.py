@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.settings import SettingsError, load_settings
+from orchestration.transforms.declarations import mirror_group
 
 
 def test_every_setting_has_a_default_and_all_state_lies_under_one_directory() -> None:
@@ -44,3 +45,10 @@ def test_the_documentation_names_every_setting_and_no_other() -> None:
     read = set(re.findall(r'"(TIDELOG_[A-Z_]+)"', (root / "orchestration/settings.py").read_text()))
     told = set(re.findall(r"^\| `(TIDELOG_[A-Z_]+)`", (root / "docs/settings.md").read_text(), re.MULTILINE))
     assert told == read
+
+
+def test_deployments_on_one_cluster_have_groups_of_their_own() -> None:
+    assert mirror_group("orders", load_settings({}).deployment) == "tidelog.orders"
+    assert mirror_group("orders", load_settings({"TIDELOG_DEPLOYMENT": "staging"}).deployment) == "tidelog.staging.orders"
+    with pytest.raises(SettingsError, match="TIDELOG_DEPLOYMENT is 'a b'"):
+        load_settings({"TIDELOG_DEPLOYMENT": "a b"})

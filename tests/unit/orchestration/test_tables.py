@@ -161,3 +161,12 @@ def test_compaction_and_vacuum_keep_rows_and_checkpoints(lake: Lake) -> None:
     assert len(lake.existing("t").file_uris) == 1
     assert stored(lake) == [(0, offset, "x") for offset in range(4)]
     assert lake.existing("t").checkpoints("T", [0])[0].next_offset == 4
+
+
+def test_rows_that_are_older_than_a_column_are_found_where_it_is_null(lake: Lake) -> None:
+    append(lake.existing("t"), rows(0, 0, 1), (0, 0, 2))
+    append(lake.existing("t"), rows(0, 2).append_column("w", pa.array(["y"])), (0, 2, 3), is_evolving=True)
+    dataset = lake.existing("t").dataset()
+    assert dataset.to_table(filter=pa.compute.field("w").is_null())["_offset"].to_pylist() == [0, 1]
+    assert dataset.to_table(filter=pa.compute.field("w") == "y")["_offset"].to_pylist() == [2]
+    assert dataset.to_table().num_rows == 3

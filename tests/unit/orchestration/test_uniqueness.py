@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.tables import Lake, TableSnapshot, append_with_offsets
-from orchestration.uniqueness import TableKeys, find_repetitions
+from orchestration.uniqueness import TableKeys, find_originals, find_repetitions
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -62,3 +62,13 @@ def test_nothing_to_look_at_finds_nothing(tmp_path: Path) -> None:
     assert find_repetitions(batch((0, 1, 1, "a"), (0, 2, 1, "a")), [], None).tolist() == []
     empty = TableKeys(snapshot=Lake(tmp_path / "lake").create("t", SCHEMA))
     assert find_repetitions(batch((0, 1, 1, "a")), KEY, empty).tolist() == []
+
+
+def test_of_a_repetition_is_told_which_record_has_the_key_already(tmp_path: Path) -> None:
+    keys = TableKeys(snapshot=table(tmp_path, (0, 7, 1, "a"), (0, 8, 3, None), (0, 9, 4, "x")), without="_offset = 9")
+    rows = batch((0, 100, 1, "a"), (0, 101, 2, "b"), (1, 102, 2, "b"), (0, 103, 3, None), (0, 104, 4, "x"), (0, 105, 4, "x"))
+    repeated = find_repetitions(rows, KEY, keys)
+    assert repeated.tolist() == [0, 2, 3, 5]
+    assert find_originals(rows, repeated, KEY, keys) == [(0, 7), (0, 101), (0, 8), (0, 104)]
+    assert find_originals(rows, find_repetitions(rows, KEY, None), KEY, None) == [(0, 101), (0, 104)]
+    assert find_originals(batch(), find_repetitions(batch(), KEY, None), KEY, None) == []

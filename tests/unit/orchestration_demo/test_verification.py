@@ -14,7 +14,7 @@ from orchestration.tables import Lake, append_with_offsets
 from orchestration.transforms import TopicFeed, table_key
 from tests.unit.orchestration.memory_log import MemoryLog
 
-FEED = TopicFeed(asset_key=table_key("clean"), table="clean", topic="orders", group_id="g", minimum_interval_s=None)
+FEED = TopicFeed(asset_key=table_key("clean"), table="clean", topic="orders", minimum_interval_s=None)
 
 
 @pytest.mark.parametrize(

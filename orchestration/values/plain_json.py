@@ -1,14 +1,14 @@
 """JSON values that leave no doubt, as typed Arrow columns: many records per step, without Spark.
 
-Decides which records Arrow may parse in Spark's place: those of which it is certain that ``parsing.parse`` would accept them with just
-these values. All others are in doubt and Spark decides on them: nothing here calls a record a misfit.
+Decides which records Arrow may parse in Spark's place: those of which it is certain that ``strict_json`` would accept them and that
+``parsing.parse`` would find just these values. All others are in doubt and decided there: nothing here calls a record a misfit.
 
 Why it is certain: the values are parsed as lines. Each begins with ``{``, ends with ``}`` and has no line break, so no document reaches
 over two lines (within a document no closing brace is followed by an opening one) and each line holds at least one; as many documents as
 lines are one each. Arrow refuses what Spark refuses or reads in a way of its own: another type, a number out of range, a field given
-twice, a lone surrogate. What it takes more lightly is looked for apart: ``NaN`` and ``Infinity``, an integer ``-0`` in a DOUBLE, times in
-forms that Spark reads otherwise, and the bounds of Spark's parser (nesting, digits). Types that are not in ``ARROW_TYPES`` leave the whole
-schema to Spark.
+twice, a lone surrogate. What it takes more lightly is looked for apart: ``NaN`` and ``Infinity``, an integer ``-0`` in a DOUBLE, numbers
+beyond a DOUBLE's range, times in forms that Spark reads otherwise, and the bounds of all parsers (nesting, digits). Types that are not in
+``ARROW_TYPES`` leave the whole schema to Spark.
 Invariant: the columns hold the values of the records without doubt, in their order.
 """
 
@@ -22,14 +22,15 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyspark.sql import types
 
+from orchestration.values.strict_json import MAX_DEPTH
+
 BLOCK_BYTES = 1 << 20
 FEW_RECORDS = 64
 """What Arrow refuses among so few goes to Spark as it is: to look for the one at fault costs more."""
 MAX_REFUSALS = 64
 """Of one call; each is a parse in vain. What is refused beyond goes to Spark."""
 SAFE_BYTES, MAX_BYTES = 1_000, 50_000
-"""Values up to ``SAFE_BYTES`` cannot reach a bound of Spark's parser; those beyond ``MAX_BYTES`` are left to it."""
-MAX_BRACKETS = 999
+"""Values up to ``SAFE_BYTES`` cannot reach a bound of a parser; those beyond ``MAX_BYTES`` are in doubt."""
 MARKS = (b"\n", b"\r", b"NaN", b"Inf")
 """What no value without doubt has anywhere in it."""
 LONG_NUMBER = r"[-+.0-9eE]{1000}"
@@ -93,7 +94,7 @@ def read_plain(values: pa.Array, schema: PlainSchema) -> tuple[pa.Table, Flags]:
 
 
 def _is_candidate(values: pa.Array) -> Flags:
-    """Return which values are one line in braces, within the bounds of Spark's parser, and without what looks like a NaN."""
+    """Return which values are one line in braces, within the bounds of the parsers, and without what looks like a NaN."""
     octets, offsets = _octets(values)
     sizes = np.diff(offsets)
     candidates: Flags = (sizes >= len(b"{}")) & (sizes <= MAX_BYTES)
@@ -106,7 +107,7 @@ def _is_candidate(values: pa.Array) -> Flags:
     if long.size:
         texts = values.take(pa.array(long))
         brackets = pc.add(pc.count_substring(texts, b"["), pc.count_substring(texts, b"{")).to_numpy()
-        candidates[long] = (brackets <= MAX_BRACKETS) & ~_flags(pc.match_substring_regex(texts, LONG_NUMBER))
+        candidates[long] = (brackets <= MAX_DEPTH) & ~_flags(pc.match_substring_regex(texts, LONG_NUMBER))
     return candidates & _flags(values.is_valid()) if values.null_count else candidates
 
 
@@ -167,7 +168,7 @@ def _typed(column: pa.ChunkedArray, wanted: pa.DataType, is_certain: Flags) -> p
         return _kept(column, pc.equal(pc.binary_length(column), DATE_LENGTH), is_certain).cast(wanted)
     if wanted == pa.float64():
         numbers = pc.fill_null(column, 1.0).to_numpy()
-        is_certain &= ~((numbers == 0) & np.signbit(numbers))
+        is_certain &= ~((numbers == 0) & np.signbit(numbers)) & np.isfinite(numbers)
     return column
 
 

@@ -1,0 +1,9 @@
+"""The cluster that carries the example: how it is, with health checks, and the jobs that operate it.
+
+The jobs are dry runs unless their config says otherwise.
+"""
+
+from orchestration.cluster import cluster_asset, cluster_jobs
+
+cluster = cluster_asset()
+jobs = cluster_jobs()

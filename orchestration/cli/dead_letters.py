@@ -1,0 +1,265 @@
+"""``tidelog dead-letters``: the records that tables rejected: counted, listed, shown, fixed and replayed."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from log_service.cli.output import json_option, print_json, print_rows
+
+if TYPE_CHECKING:
+    from orchestration.dead_letters import DeadLetters
+    from orchestration.fixes import Fix
+    from orchestration.offsets import OffsetRange
+    from orchestration.settings import Settings
+
+LISTED = 50
+COUNTED = ["target", "topic", "rule", "reason", "count"]
+SHOWN = ["place", "record_time", "rule", "reason", "duplicate_of", "value"]
+
+
+class PlaceParameter(click.ParamType[tuple[int, int]]):
+    """``PARTITION:OFFSET``."""
+
+    name = "partition:offset"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Return partition and offset."""
+        if isinstance(value, tuple):
+            return value
+        partition, _, offset = str(value).partition(":")
+        if not (partition.isdecimal() and offset.isdecimal()):
+            self.fail(f"{value!r} is no place like 0:17: partition and offset", param, ctx)
+        return int(partition), int(offset)
+
+
+@click.group(name="dead-letters")
+def dead_letters() -> None:
+    """The records that tables rejected: count, list, show, fix and replay them. To be called in the folder of the project.
+
+    A fix says what a record should have been; the log itself never changes. A replay puts each record where it belongs now: into the table,
+    or back among the dead letters with its new reason.
+    """
+
+
+@dead_letters.command(name="list", short_help="Count dead letters, or list those of a table.")
+@click.argument("table", required=False)
+@click.option("--rule", help="Only those that this rule rejected; `schema` and `unique_by` are rules, too.")
+@click.option("--limit", type=click.IntRange(min=1), default=LISTED, show_default=True, help="With TABLE: at most so many.")
+@json_option
+def list_letters(*, table: str | None, rule: str | None, limit: int, as_json: bool) -> None:
+    """Count the dead letters by table, rule and reason; with TABLE list them one by one."""
+    with opened_letters() as (letters, _):
+        if table is None:
+            counted = [row for row in letters.summary() if rule in {None, row["rule"]}]
+            print_rows(counted, COUNTED, as_json=as_json, empty="no table has rejected anything", flexible=("reason",))
+            return
+        rows = [told(row) for row in letters.of_target(table, chosen_rule(rule), limit=limit)]
+        print_rows(rows, SHOWN, as_json=as_json, empty=f"{table} has no dead letters", flexible=("value", "reason"))
+
+
+@dead_letters.command(short_help="Show a dead letter whole.")
+@click.argument("table")
+@click.argument("place", type=PlaceParameter(), metavar="PARTITION:OFFSET")
+@json_option
+def show(*, table: str, place: tuple[int, int], as_json: bool) -> None:
+    """Show a dead letter whole: why it was rejected, when, whose repetition it is, its key and its value."""
+    with opened_letters() as (letters, _):
+        row = told(letter_at(letters, table, place))
+    if as_json:
+        print_json(row)
+        return
+    for label, value in row.items():
+        click.echo(f"{label:<14} {'' if value is None else value}".rstrip())
+
+
+@dead_letters.command(short_help="Say what rejected records should have been.")
+@click.argument("table")
+@click.argument("place", type=PlaceParameter(), metavar="[PARTITION:OFFSET]", required=False)
+@click.option("--value", help="What the record's value should have been.")
+@click.option("--edit", is_flag=True, help="Change the value in your editor.")
+@click.option(
+    "--with", "function", metavar="MODULE:FUNCTION", help="A function of the project: it gets a value, bytes, and returns it fixed."
+)
+@click.option("--rule", help="With --with: only dead letters of this rule.")
+@click.option("--execute", is_flag=True, help="Keep the fixes and replay their records; without this they are only shown.")
+@json_option
+def fix(
+    *,
+    table: str,
+    place: tuple[int, int] | None,
+    value: str | None,
+    edit: bool,
+    function: str | None,
+    rule: str | None,
+    execute: bool,
+    as_json: bool,
+) -> None:
+    """Say what rejected records should have been, and put them where they belong.
+
+    One record by --value or --edit, all of a table (or of a --rule) by a function of the project with --with. Every later replay reads the
+    fix, too, so that replaying all of history gives the same rows again.
+
+    \b
+      tidelog dead-letters fix clean_orders 0:17 --value '{"id": 17}' --execute
+      tidelog dead-letters fix clean_orders --rule schema \\
+          --with assets.repairs:dots_for_commas --execute
+    """
+    if sum([value is not None, edit, function is not None]) != 1:
+        raise click.UsageError("say how: --value TEXT, --edit, or --with MODULE:FUNCTION")
+    if (place is None) != (function is not None):
+        raise click.UsageError("--value and --edit are about one record, PARTITION:OFFSET; --with is about all of the table")
+    with opened_letters() as (letters, settings):
+        from orchestration.fixes import Fixes, fix_of, repaired, replay_ranges  # noqa: PLC0415 - with the command, not with its help
+
+        if function is not None:
+            fixes = repaired(letters, table, repair_named(function), rule=rule)
+        else:
+            assert place is not None
+            text = value if value is not None else edited(letter_at(letters, table, place))
+            fixes = [] if text is None else [fix_of(letters, table, *place, text.encode())]
+        if not execute or not fixes:
+            show_fixes(letters, table, fixes, as_json=as_json)
+            return
+        Fixes(letters.lake).put(table, fixes, note=function or "by hand")
+        tell_replay(table, len(fixes), replayed(settings, table, replay_ranges(fixes)), as_json=as_json)
+
+
+@dead_letters.command(short_help="Read all dead letters of a table once more.")
+@click.argument("table")
+@click.option("--execute", is_flag=True, help="Do it; without this the number is only shown.")
+@json_option
+def replay(*, table: str, execute: bool, as_json: bool) -> None:
+    """Read all dead letters of TABLE once more: after a rule was relaxed, a transform corrected, or fixes were kept."""
+    with opened_letters() as (letters, settings):
+        rows = letters.of_target(table)
+        if not execute or not rows:
+            told_count = {"table": table, "executed": False, "dead_letters": len(rows)}
+            if as_json:
+                print_json(told_count)
+            else:
+                click.echo(f"{table}: {len(rows)} dead letters" + (" would be replayed; --execute does it" if rows else ""))
+            return
+        tell_replay(table, 0, replayed(settings, table, None), as_json=as_json)
+
+
+@contextmanager
+def opened_letters() -> Iterator[tuple["DeadLetters", "Settings"]]:
+    """Yield the dead letters of the lake here, and the settings; refusals within become sentences."""
+    from orchestration.cli.surroundings import explained, found_settings, project_folder  # noqa: PLC0415 - with the command
+
+    settings = found_settings()
+    project_folder()
+    from orchestration.dead_letters import DeadLetters  # noqa: PLC0415
+    from orchestration.tables import Lake  # noqa: PLC0415
+
+    with explained():
+        yield DeadLetters(Lake(settings.lake_root)), settings
+
+
+def letter_at(letters: "DeadLetters", table: str, place: tuple[int, int]) -> dict[str, Any]:
+    """Return one dead letter.
+
+    :raises ClickException: there is none.
+    """
+    import pyarrow.dataset as pads  # noqa: PLC0415 - with the command, not with its help
+
+    rows = letters.of_target(table, (pads.field("_partition") == place[0]) & (pads.field("_offset") == place[1]), limit=1)
+    if not rows:
+        raise click.ClickException(f"{table} has no dead letter at {place[0]}:{place[1]}; see: tidelog dead-letters list {table}")
+    return rows[0]
+
+
+def chosen_rule(rule: str | None) -> Any:
+    """Return what leaves out the dead letters of other rules; None leaves out none."""
+    import pyarrow.dataset as pads  # noqa: PLC0415 - with the command, not with its help
+
+    return None if rule is None else pads.field("rule") == rule
+
+
+def told(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a dead letter as it is shown."""
+    return {
+        "table": row["target"],
+        "topic": row["topic"],
+        "place": f"{row['_partition']}:{row['_offset']}",
+        "record_time": row["_timestamp"].isoformat() if row["_timestamp"] else None,
+        "rule": row["rule"],
+        "reason": row["reason"],
+        "duplicate_of": row["duplicate_of"],
+        "rejected_at": row["rejected_at"].isoformat() if row["rejected_at"] else None,
+        "run": row["run_id"],
+        "key": text_of(row["key"]),
+        "value": text_of(row["value"]),
+    }
+
+
+def text_of(data: bytes | None) -> str | None:
+    """Return bytes as text; what is not UTF-8 is escaped."""
+    return None if data is None else data.decode(errors="backslashreplace")
+
+
+def edited(row: dict[str, Any]) -> str | None:
+    """Let the user change a value in an editor; None where nothing was changed."""
+    text = text_of(row["value"]) or ""
+    found = click.edit(text, extension=".json")
+    return None if found is None or found.rstrip("\n") == text.rstrip("\n") else found.rstrip("\n")
+
+
+def repair_named(name: str) -> Callable[[bytes | None], bytes | None]:
+    """Import a function of the project.
+
+    :raises ClickException: there is none of that name.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise click.ClickException(f"--with {name}: {error}. It has to be MODULE:FUNCTION, as assets.repairs:dots_for_commas") from error
+    if not callable(found):
+        raise click.ClickException(f"--with {name} is no function")
+    repair: Callable[[bytes | None], bytes | None] = found
+    return repair
+
+
+def show_fixes(letters: "DeadLetters", table: str, fixes: Sequence["Fix"], *, as_json: bool) -> None:
+    """Print what would be fixed."""
+    before = {(row["_partition"], row["_offset"]): row for row in letters.of_target(table)} if fixes else {}
+    rows = [
+        {
+            "place": f"{one.partition}:{one.offset}",
+            "reason": before[one.partition, one.offset]["reason"],
+            "before": text_of(before[one.partition, one.offset]["value"]),
+            "after": text_of(one.value),
+        }
+        for one in fixes
+    ]
+    print_rows(
+        rows, ["place", "reason", "before", "after"], as_json=as_json, empty="nothing to fix", flexible=("before", "after", "reason")
+    )
+    if rows and not as_json:
+        click.echo("nothing was done; --execute keeps the fixes and replays their records")
+
+
+def replayed(settings: "Settings", table: str, ranges: Sequence["OffsetRange"] | None) -> dict[str, Any]:
+    """Replay ranges of a table, or with None what it rejected, by the project's job."""
+    from orchestration.cli.surroundings import loaded_project, run_job  # noqa: PLC0415 - with the command, not with its help
+
+    job = f"replay_{table}"
+    if ranges is None:
+        return run_job(loaded_project(), job, "replay", {"dead_letters": True}, settings)
+    offsets = [{"partition": one.partition, "start": one.start, "end": one.end} for one in ranges]
+    return run_job(loaded_project(), job, "replay", {"offsets": offsets}, settings)
+
+
+def tell_replay(table: str, fixed: int, done: dict[str, Any], *, as_json: bool) -> None:
+    """Print what a replay did."""
+    if as_json:
+        sys.stdout.write(json.dumps({"table": table, "executed": True, "fixed": fixed, **done}) + "\n")
+        return
+    start = f"{fixed} fixed; " if fixed else ""
+    click.echo(f"{table}: {start}{done['records']} records replayed: {done['rows']} rows, {done['dead_letters']} dead letters")

@@ -1,0 +1,103 @@
+"""``tidelog replay``: read committed records once more into a table. Shows which offsets that is; ``--execute`` does it."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+
+from log_service.cli.output import json_option, print_json
+from log_service.cli.times import TimeParameter
+
+OFFSETS = re.compile(r"(\d+):(\d+)-(\d+)")
+Bounds = tuple[int, int, int]
+
+
+class OffsetsParameter(click.ParamType[Bounds]):
+    """``PARTITION:START-END``, END exclusive."""
+
+    name = "partition:start-end"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Bounds:
+        """Return partition, start and end."""
+        if isinstance(value, tuple):
+            return value
+        found = OFFSETS.fullmatch(str(value))
+        if found is None or int(found[2]) > int(found[3]):
+            self.fail(f"{value!r} is no range like 0:100-200: partition, first offset, and the offset after the last", param, ctx)
+        return int(found[1]), int(found[2]), int(found[3])
+
+
+@click.command()
+@click.argument("table")
+@click.option("--offsets", type=OffsetsParameter(), multiple=True, metavar="P:START-END", help="A range of a partition; may be repeated.")
+@click.option("--from", "from_ms", type=TimeParameter(), metavar="TIME", help="From this time of records on.")
+@click.option("--to", "to_ms", type=TimeParameter(), metavar="TIME", help="Up to this time of records, exclusive.")
+@click.option("--everything", is_flag=True, help="All that the table has committed and the log still holds.")
+@click.option("--dead-letters", is_flag=True, help="What the table rejected.")
+@click.option("--execute", is_flag=True, help="Do it; without this the offsets are only shown.")
+@json_option
+def replay(
+    *,
+    table: str,
+    offsets: Sequence[Bounds],
+    from_ms: int | None,
+    to_ms: int | None,
+    everything: bool,
+    dead_letters: bool,
+    execute: bool,
+    as_json: bool,
+) -> None:
+    """Read records of TABLE's topic once more, and replace exactly what came from them.
+
+    For a transform that was corrected, a rule that changed, or records that were rejected. The table's checkpoint stays where it is, and
+    rows of other records are not touched. Run it in the folder of the project. A replay that is stopped, or killed, has replaced some
+    pieces whole and the others not at all; run it again.
+
+    \b
+      tidelog replay clean_orders --from 2026-01-01 --to 2026-02-01
+      tidelog replay clean_orders --offsets 0:100-200 --execute
+      tidelog replay clean_orders --dead-letters --execute
+    """
+    if not (offsets or everything or dead_letters) and from_ms is None and to_ms is None:
+        raise click.UsageError("say what to replay: --offsets, --from and --to, --everything or --dead-letters")
+    from orchestration.cli.surroundings import found_settings, loaded_project, project_folder, run_job  # noqa: PLC0415
+
+    settings = found_settings()
+    project_folder()
+    definitions = loaded_project()
+    known = known_tables()
+    if table not in known:
+        raise click.ClickException(f"the project has no table {table} that follows a topic; it has {', '.join(known) or 'none'}")
+    config = {
+        "offsets": [{"partition": partition, "start": start, "end": end} for partition, start, end in offsets],
+        "from_time": iso(from_ms),
+        "to_time": iso(to_ms),
+        "everything": everything,
+        "dead_letters": dead_letters,
+        "dry_run": not execute,
+    }
+    given = {name: value for name, value in config.items() if value is not None}
+    told = run_job(definitions, f"replay_{table}", "replay", given, settings)
+    if as_json:
+        print_json({"table": table, "executed": execute, **told})
+    elif not execute:
+        click.echo(f"{table}: {told['offset_count']} offsets would be replayed: {told['offsets']}")
+        click.echo("nothing was done; --execute does it")
+    else:
+        click.echo(
+            f"{table}: {told['records']} records replayed in {told['commits']} commits: "
+            f"{told['rows']} rows, {told['dead_letters']} dead letters; offsets {told['offsets']}"
+        )
+
+
+def known_tables() -> list[str]:
+    """Return the names of the project's tables that follow topics, once it is loaded."""
+    from orchestration.transforms.declarations import declared_names  # noqa: PLC0415 - with the command, not with its help
+
+    return declared_names()
+
+
+def iso(moment_ms: int | None) -> str | None:
+    """Return a time as the job takes it."""
+    return None if moment_ms is None else datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat()

@@ -1,0 +1,92 @@
+"""``tidelog sql``: a question in SQL over tables, marts, dead letters and topics."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from log_service.cli.output import json_option, print_json, print_rows
+
+
+@click.command()
+@click.argument("question", metavar="SELECT", required=False)
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+@json_option
+def sql(*, question: str | None, as_csv: bool, as_json: bool) -> None:
+    """Answer a question in SQL (DuckDB's), read from standard input where none is given.
+
+    Relations are the tables of the lake and the marts by their names, `dead_letters`, and `topics.NAME` for any topic of the log
+    service: with the columns _partition, _offset, _timestamp, _key, _value, _bytes, _headers and, for topics that the project of this
+    folder declares with a schema, the fields of their JSON. What a question says about _partition, _offset and _timestamp decides what is
+    read of the log.
+
+    \b
+      tidelog sql "SELECT country, count(*) FROM clean_orders GROUP BY ALL"
+      tidelog sql "SELECT * FROM topics.orders WHERE _offset >= 1000"
+    """
+    asked = question if question is not None else sys.stdin.read()
+    if as_csv and as_json:
+        raise click.UsageError("--csv or --json, not both")
+    if not asked.strip():
+        raise click.UsageError('there is no question: tidelog sql "SELECT ..."')
+    from orchestration.cli.surroundings import explained, found_settings, project_folder  # noqa: PLC0415 - with the command
+
+    settings = found_settings()
+    project_folder()
+    from orchestration.ask import ask  # noqa: PLC0415
+    from orchestration.warehouse import WarehouseError  # noqa: PLC0415
+
+    try:
+        with explained():
+            answer = ask(asked, topics=declared_topics(asked), settings=settings)
+    except WarehouseError as error:
+        raise click.ClickException(str(error)) from error
+    if as_csv:
+        write_csv(answer)
+        return
+    rows = [{name: plain(value) for name, value in row.items()} for row in answer.to_pylist()]
+    if as_json:
+        print_json(rows)
+        return
+    print_rows([{name: shown(value) for name, value in row.items()} for row in rows], answer.column_names, as_json=False, empty="no rows")
+
+
+def declared_topics(question: str) -> list[Any]:
+    """Return the topics that the project of this folder declares; none where the question is about none, or there is no project."""
+    from orchestration.projects import ASSETS  # noqa: PLC0415 - with the command, not with its help
+    from orchestration.topic_relations import topic_names  # noqa: PLC0415
+
+    if not topic_names(question) or not (Path.cwd() / ASSETS / "__init__.py").is_file():
+        return []
+    from orchestration.cli.surroundings import loaded_project  # noqa: PLC0415
+    from orchestration.topics import topic_specs  # noqa: PLC0415
+
+    return list(topic_specs(loaded_project().get_repository_def().assets_defs_by_key.values()))
+
+
+def write_csv(answer: Any) -> None:
+    """Write an answer as comma-separated values."""
+    import csv  # noqa: PLC0415 - with the command, not with its help
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(answer.column_names)
+    for batch in answer.to_batches():
+        for row in batch.to_pylist():
+            writer.writerow(["" if value is None else plain(value) for value in row.values()])
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON knows it: bytes and what else JSON lacks as text."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+
+
+def shown(value: Any) -> Any:
+    """Return a value as it stands in a table."""
+    return "" if value is None else value if isinstance(value, str | int | float | bool) else str(value)

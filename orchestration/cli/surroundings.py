@@ -1,0 +1,112 @@
+"""Where a command of the platform works: the project of the current folder, its settings, its instance of Dagster, what runs there.
+
+Decides that a command uses the broker and the warm Spark server of a ``tidelog up`` that runs on the same data, unless the settings name
+others. What a person cannot know from a traceback is one sentence.
+"""
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestration.settings import Settings, SettingsError, export_environment, load_settings, process_environment
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+NEEDED = ("dagster", "deltalake", "duckdb", "pyspark")
+FOUND_BY = {"broker": "TIDELOG_BOOTSTRAP_SERVERS", "spark": "TIDELOG_SPARK_REMOTE"}
+READY = "ready"
+QUIET_LOGGERS = {"console": {"config": {"log_level": "CRITICAL"}}}
+
+
+def found_settings() -> Settings:
+    """Return the settings in force here; broker and Spark are those of a running ``tidelog up`` where nothing else is set.
+
+    :raises ClickException: a setting cannot be used, or the platform is not installed.
+    """
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise click.ClickException(f"this needs {', '.join(missing)}: pip install 'tidelog[platform]'")
+    from log_service.supervisor import state  # noqa: PLC0415 - with the command, not with its help
+
+    try:
+        settings = load_settings()
+        running = {one.name: one.address for one in state.read(settings.data_directory) if one.state == READY}
+        given = process_environment()
+        found = {setting: running[name] for name, setting in FOUND_BY.items() if name in running and not given.get(setting)}
+        export_environment(found)
+        return load_settings()
+    except SettingsError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def loaded_project() -> "dg.Definitions":
+    """Import the project of the current folder.
+
+    :raises ClickException: there is none, or it cannot be loaded.
+    """
+    from orchestration.projects import DEFINITIONS, root_cause  # noqa: PLC0415 - with the command, not with its help
+
+    try:
+        definitions: dg.Definitions = import_module(DEFINITIONS).defs
+    except Exception as error:  # a project's modules may raise anything
+        raise click.ClickException(root_cause(error)) from error
+    return definitions
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what the platform refuses into a sentence at the terminal."""
+    from orchestration.transforms.failures import FINAL, PASSING  # noqa: PLC0415 - with the command, not with its help
+
+    try:
+        yield
+    except (*FINAL, *PASSING) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def run_job(definitions: "dg.Definitions", name: str, op: str, config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Run a job here, as a run of the installation's Dagster where there is one, and return the metadata of its one output.
+
+    :raises ClickException: the run failed.
+    """
+    import dagster as dg  # noqa: PLC0415 - with the command, not with its help
+
+    from orchestration.instance import dagster_home, open_instance  # noqa: PLC0415
+
+    logging.getLogger("dagster").setLevel(logging.CRITICAL)
+    home = dagster_home(settings.data_directory)
+    with ExitStack() as opened:
+        has_instance = (home / "dagster.yaml").exists()
+        instance = opened.enter_context(open_instance(home) if has_instance else dg.DagsterInstance.ephemeral())
+        run_config = {"ops": {op: {"config": dict(config)}}, "loggers": QUIET_LOGGERS}
+        result = definitions.resolve_job_def(name).execute_in_process(run_config, instance=instance, raise_on_error=False)
+    if not result.success:
+        raise click.ClickException(why_failed(result))
+    outputs = [event.step_output_data.metadata for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]
+    return {label: one.value for label, one in outputs[-1].items()} if outputs else {}
+
+
+def why_failed(result: "dg.ExecuteInProcessResult") -> str:
+    """Return the sentence of the first step that failed."""
+    for event in result.all_events:
+        if event.event_type_value == "STEP_FAILURE":
+            data = event.step_failure_data
+            described = data.user_failure_data.description if data.user_failure_data else None
+            return str(described or (data.error.message if data.error else "the run failed"))
+    return f"the run {result.run_id} failed; the Dagster UI says why"
+
+
+def project_folder() -> Path:
+    """Return the current folder, first on Python's path, so that the project is imported from there."""
+    folder = Path.cwd()
+    if sys.path[0] != str(folder):
+        sys.path.insert(0, str(folder))
+    return folder

@@ -1,0 +1,102 @@
+"""The cluster as an asset: a run looks at it, and every asset check tells of one kind of trouble.
+
+What is wrong, and how bad that is, is decided by ``log_service.cluster_plans.health``. A check fails with severity ERROR where clients
+cannot read or write something now, else with WARN.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import dagster as dg
+
+from log_service.cluster_operations.reading import ClusterState, read_state
+from log_service.cluster_plans.health import CHECKS, Finding, Severity, findings_of
+from orchestration.resources.log_service import LogServiceResource
+
+GROUP = "infrastructure"
+MAX_ITEMS = 20
+DESCRIPTIONS = {
+    "offline_partitions": "Every partition has a leader",
+    "quorum": "The metadata quorum has a leader, and no voter is behind",
+    "under_min_isr": "Every partition has min.insync.replicas replicas in sync",
+    "log_directories": "No log directory has failed",
+    "brokers": "All brokers serve",
+    "under_replicated": "All replicas are in sync",
+    "disk": "No disk is nearly full",
+    "leader_balance": "Partitions are led by their preferred leaders",
+    "reassignments": "No replicas are on the way to other brokers",
+    "throttles": "No throttle is left of moves that have ended",
+}
+
+
+def state_findings(state: ClusterState) -> list[Finding]:
+    """Return what is wrong with a cluster, the worst first; a broker that does not respond is one of them."""
+    silent = [
+        Finding(check="brokers", severity=Severity.DEGRADED, text=f"broker {broker} does not respond: {why}", items=(str(broker),))
+        for broker, why in state.silent.items()
+    ]
+    return sorted([*silent, *findings_of(state.layout, state.quorum)], key=lambda finding: -finding.severity)
+
+
+def check_results(findings: Sequence[Finding], key: dg.AssetKey) -> Iterator[dg.AssetCheckResult]:
+    """Yield the result of every check."""
+    for check in CHECKS:
+        found = [finding for finding in findings if finding.check == check]
+        is_failed = any(finding.severity is Severity.FAILED for finding in found)
+        items = [item for finding in found for item in finding.items]
+        yield dg.AssetCheckResult(
+            asset_key=key,
+            check_name=check,
+            passed=not found,
+            severity=dg.AssetCheckSeverity.ERROR if is_failed else dg.AssetCheckSeverity.WARN,
+            description="; ".join(finding.text for finding in found) or DESCRIPTIONS[check],
+            metadata={"count": len(items), "items": ", ".join(items[:MAX_ITEMS])},
+        )
+
+
+def cluster_metadata(state: ClusterState) -> dict[str, dg.MetadataValue]:
+    """Return what the UI shows and plots."""
+    partitions = state.layout.partitions
+    rows = [
+        dg.TableRecord(
+            {
+                "broker": broker.broker_id,
+                "rack": broker.rack or "",
+                "state": "fenced" if broker.is_fenced else "serves",
+                "leaders": sum(each.leader == broker.broker_id for each in partitions),
+                "replicas": sum(broker.broker_id in each.replicas for each in partitions),
+                "in_sync": sum(broker.broker_id in each.isr for each in partitions),
+                "used_bytes": sum(directory.used_bytes for directory in broker.log_dirs),
+            }
+        )
+        for broker in state.layout.brokers
+    ]
+    return {
+        "cluster_id": dg.MetadataValue.text(state.cluster_id),
+        "active_controller": dg.MetadataValue.int(state.quorum.leader_id),
+        "partitions": dg.MetadataValue.int(len(partitions)),
+        "under_replicated": dg.MetadataValue.int(sum(len(each.isr) < len(each.replicas) for each in partitions)),
+        "offline": dg.MetadataValue.int(sum(each.leader < 0 for each in partitions)),
+        "bytes": dg.MetadataValue.int(sum(directory.used_bytes for broker in state.layout.brokers for directory in broker.log_dirs)),
+        **({"brokers": dg.MetadataValue.table(rows)} if rows else {}),
+    }
+
+
+def cluster_asset(*, name: str = "cluster") -> dg.AssetsDefinition:
+    """Return the asset of the cluster, with a check for every kind of trouble."""
+    key = dg.AssetKey([GROUP, name])
+
+    @dg.asset(
+        key=key,
+        group_name=GROUP,
+        kinds={"kafka"},
+        description="The brokers, how they are, and what is wrong with them",
+        check_specs=[dg.AssetCheckSpec(name=check, asset=key, description=DESCRIPTIONS[check]) for check in CHECKS],
+    )
+    def look_at_cluster(log_service: LogServiceResource) -> dg.MaterializeResult:  # type: ignore[type-arg] # Dagster wants it bare
+        with log_service.open_admin() as admin:
+            state = read_state(admin)
+        return dg.MaterializeResult(
+            asset_key=key, metadata=cluster_metadata(state), check_results=list(check_results(state_findings(state), key))
+        )
+
+    return look_at_cluster

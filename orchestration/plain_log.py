@@ -1,0 +1,47 @@
+"""What Dagster's own processes write into their logs: plain lines, and of an error what it says and not the stack it came by.
+
+Dagster colours what it writes, also into a file, and writes of each error the whole stack, often twice. Its UI keeps the stack with the
+tick or the run that failed; the log is for reading. Decides what a line leaves out; knows no process.
+"""
+
+import logging
+import re
+from types import TracebackType
+from typing import Any
+
+import coloredlogs  # type: ignore[import-untyped]
+
+STACK_LINES = re.compile(r"^(Stack Trace:|Traceback \(most recent call last\):|  File \".*\", line \d+.*|    .*)\n?", re.MULTILINE)
+LINKS = re.compile(
+    r"^\s*(The above exception (was caused by|occurred during handling of) the following exception:"
+    r"|During handling of the above exception, another exception occurred:"
+    r"|The above exception was the direct cause of the following exception:)\s*$\n?",
+    re.MULTILINE,
+)
+ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+class PlainFormatter(logging.Formatter):
+    """Takes the place of ``coloredlogs.ColoredFormatter``, with its arguments."""
+
+    def __init__(self, datefmt: str | None = None, **_: Any) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", datefmt)
+
+    def formatException(self, ei: ExceptionInfo) -> str:  # noqa: N802 - logging's name
+        """Return what the error and its causes say."""
+        return without_stacks(super().formatException(ei))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; an error that is told twice in it is told once."""
+        lines = without_stacks(super().format(record)).splitlines()
+        return "\n".join(dict.fromkeys(line.rstrip() for line in lines if line.strip()))
+
+
+def without_stacks(text: str) -> str:
+    """Return ``text`` without the lines of stacks in it."""
+    return LINKS.sub("", STACK_LINES.sub("", text))
+
+
+def write_plainly() -> None:
+    """Let Dagster's loggers, which are configured later, write plain lines."""
+    coloredlogs.ColoredFormatter = PlainFormatter

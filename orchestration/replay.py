@@ -1,0 +1,89 @@
+"""Replay from Python, without Dagster: ``replay(clean_orders, from_time="2026-01-01T00:00:00Z")``.
+
+For scripts and notebooks in a project's folder. It uses the broker, lake and Spark of the settings, and the commits are those of the job
+``replay_TABLE``; the Dagster UI shows nothing of it.
+"""
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import uuid4
+
+import dagster as dg
+
+from orchestration.connection import connect
+from orchestration.offsets import OffsetRange, OffsetRanges
+from orchestration.settings import load_settings
+from orchestration.spark.session import close_session, open_session, shared_scratch
+from orchestration.tables import Lake
+from orchestration.transforms.declarations import declared_table
+from orchestration.transforms.replay_run import Replayed, ReplayRequest, run_replay
+from orchestration.transforms.telling import milliseconds
+from orchestration.transforms.topic_run import RunContext
+
+
+class ReplayRefusedError(RuntimeError):
+    """A piece of the replay must not be committed; the text says why. What was committed before stays replayed."""
+
+
+class _LoggingReporter:
+    def note(self, sentence: str) -> None:
+        logging.getLogger(__name__).warning("%s", sentence)
+
+    def pin(self, kind: str, ranges: OffsetRanges) -> None:
+        logging.getLogger(__name__).info("%s of topic %s, offsets %s", kind, ranges.topic, ranges)
+
+
+def replay(
+    table: str | dg.AssetsDefinition,
+    *,
+    offsets: Sequence[tuple[int, int, int]] = (),
+    from_time: datetime | str | None = None,
+    to_time: datetime | str | None = None,
+    everything: bool = False,
+    dead_letters: bool = False,
+) -> Replayed:
+    """Read committed records once more into ``table``, an asset of the project or its name once the project is imported.
+
+    ``offsets`` are (partition, start, end), end exclusive; times are of records, ``to_time`` exclusive, UTC where they name no zone.
+
+    :raises ValueError: nothing is asked for. :raises ProgressError: a range was never committed, or is no longer in the log.
+    :raises ReplayRefusedError: a check forbids the commit of a piece. :raises LogServiceError: the log service cannot be reached.
+    """
+    request = ReplayRequest(
+        ranges=tuple(OffsetRange(partition=partition, start=start, end=end) for partition, start, end in offsets),
+        from_ms=milliseconds(_text(from_time)),
+        to_ms=milliseconds(_text(to_time)),
+        is_everything=everything,
+        is_of_dead_letters=dead_letters,
+    )
+    if request.is_empty:
+        raise ValueError("say what to replay: offsets, from_time and to_time, everything=True or dead_letters=True")
+    declared = declared_table(table if isinstance(table, str) else table.key.path[-1])
+    settings = load_settings()
+    replayed = Replayed()
+    session = open_session(settings)
+    try:
+        with connect(settings.bootstrap_servers) as log:
+            context = RunContext(
+                log=log,
+                lake=Lake(settings.lake_root),
+                session=lambda: session,
+                reporter=_LoggingReporter(),
+                run_id=f"replay-{uuid4().hex}",
+                records_per_run=settings.records_per_run,
+                arrow_records=settings.arrow_records,
+                commit_attempts=settings.commit_attempts,
+                scratch=shared_scratch(settings),
+            )
+            for result in run_replay(declared, context, request):
+                if result.failures:
+                    raise ReplayRefusedError(f"{declared.name}, offsets {result.ranges}: {'; '.join(result.failures)}")
+                replayed.add(result)
+    finally:
+        close_session(session, settings)
+    return replayed
+
+
+def _text(moment: datetime | str | None) -> str | None:
+    return moment.isoformat() if isinstance(moment, datetime) else moment

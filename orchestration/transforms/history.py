@@ -1,0 +1,179 @@
+"""Replays of a table as Dagster shows them: an asset with a partition per day of record time, and a job with a form.
+
+``history/TABLE`` is for the backfill page of Dagster's UI: a partition is a day, and materializing days replays the records of that time
+into ``lake/TABLE``. Days that follow one another are one run. The job ``replay_TABLE`` takes offsets, times, everything, what was rejected,
+or dead letters with what they should have been, and can show what it would do. Both wait for the table's pool, as its own runs do, and tell
+on ``lake/TABLE`` what they replaced, so that what is built from the table is built anew. Neither moves a checkpoint. The work itself is in
+``replay_run``.
+"""
+
+import warnings
+from collections.abc import Generator, Iterable, Iterator, Sequence
+
+import dagster as dg
+from pydantic import Field
+
+from orchestration.dead_letter_asset import rejection_event
+from orchestration.dead_letters import DeadLetters
+from orchestration.fixes import Fixes, fix_of
+from orchestration.offsets import OffsetRange
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.log_service import LogServiceResource
+from orchestration.resources.spark import SparkResource
+from orchestration.tables import Lake
+from orchestration.transforms.assets import FEED_METADATA, ReplayRangeConfig
+from orchestration.transforms.declarations import TopicTable, declared_table, pool_of, table_key
+from orchestration.transforms.events import plain
+from orchestration.transforms.failures import explained
+from orchestration.transforms.replay_run import Replayed, ReplayRequest, plan, run_replay
+from orchestration.transforms.telling import Context, DagsterReporter, milliseconds, run_context, topic_events
+
+HISTORY_PREFIX = "history"
+Told = dg.AssetCheckEvaluation | dg.AssetMaterialization
+JOB_PREFIX = "replay_"
+NODE = "replay"
+"""The name of the one step of every such job, in its config, too. (Dagster wants another name for the op: jobs and ops share one list.)"""
+NOTHING_ASKED = (
+    "say what to replay: offsets, from_time and to_time, everything: true, or dead_letters: true. Example: from_time: 2026-01-01T00:00:00Z"
+)
+
+
+class FixConfig(dg.Config):
+    """What the rejected record of one offset should have been."""
+
+    partition: int
+    offset: int
+    value: str | None = Field(default=None, description="The record's value as text; left out, the record has none")
+
+
+class ReplayConfig(dg.Config):
+    """What to replay; what is asked for in several ways is put together."""
+
+    fixes: list[FixConfig] = Field(default=[], description="Dead letters and the values they should have had; kept, then replayed")
+
+    offsets: list[ReplayRangeConfig] = Field(default=[], description="Ranges of offsets: partition, start, end (exclusive)")
+    from_time: str | None = Field(default=None, description="From this time of records on: ISO 8601, e.g. 2026-01-01T00:00:00Z")
+    to_time: str | None = Field(default=None, description="Up to this time of records (exclusive)")
+    everything: bool = Field(default=False, description="All that the table has committed and the log still holds")
+    dead_letters: bool = Field(default=False, description="The records that the table rejected")
+    dry_run: bool = Field(default=False, description="Only say which offsets that are")
+
+    def request(self) -> ReplayRequest:
+        """Return the replay that is asked for.
+
+        :raises ValueError: nothing is asked for, or a time is not ISO 8601.
+        """
+        asked = ReplayRequest(
+            ranges=(
+                *(OffsetRange(partition=one.partition, start=one.start, end=one.end) for one in self.offsets),
+                *(OffsetRange(partition=one.partition, start=one.offset, end=one.offset + 1) for one in self.fixes),
+            ),
+            from_ms=milliseconds(self.from_time),
+            to_ms=milliseconds(self.to_time),
+            is_everything=self.everything,
+            is_of_dead_letters=self.dead_letters,
+        )
+        if asked.is_empty:
+            raise ValueError(NOTHING_ASKED)
+        return asked
+
+
+def history_definitions(assets: Iterable[dg.AssetsDefinition]) -> tuple[list[dg.AssetsDefinition], list[dg.JobDefinition]]:
+    """Return the histories and the jobs of those among ``assets`` that are tables from topics."""
+    keys = [key for asset in assets for key, metadata in asset.metadata_by_key.items() if FEED_METADATA in metadata]
+    tables = [declared_table(key.path[-1]) for key in keys]
+    return [history_asset(table) for table in tables], [replay_job(table) for table in tables]
+
+
+def history_asset(table: TopicTable) -> dg.AssetsDefinition:
+    """Return the asset whose partitions are the days of the table's records."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)  # backfill_policy: without it a year is 365 runs
+        return _history_asset(table)
+
+
+def _history_asset(table: TopicTable) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=dg.AssetKey([HISTORY_PREFIX, table.name]),
+        deps=[table_key(table.name)],
+        description=f"The records of the table {table.name} by day (UTC). Materializing days, or a backfill, replays them into the table: "
+        "the same records through today's transform, rules and fixes. The checkpoint stays where it is.",
+        kinds={"kafka", "deltalake"},
+        group_name=HISTORY_PREFIX,
+        partitions_def=dg.DailyPartitionsDefinition(start_date=table.history_from.isoformat(), timezone="UTC", end_offset=1),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=pool_of(table.name),
+    )
+    def replay_days(
+        context: dg.AssetExecutionContext, log_service: LogServiceResource, spark: SparkResource, lake: LakeResource
+    ) -> Iterator[Told | dg.MaterializeResult[None]]:
+        window = context.partition_time_window
+        from_ms, to_ms = (int(moment.timestamp() * 1000) for moment in (window.start, window.end))
+        request = ReplayRequest(from_ms=from_ms, to_ms=to_ms)
+        replayed = yield from _replay(context, table, request, log_service=log_service, spark=spark, lake=lake)
+        yield dg.MaterializeResult(metadata=replayed.metadata())
+
+    return replay_days
+
+
+def replay_job(table: TopicTable) -> dg.JobDefinition:
+    """Return the job that replays what its config asks for."""
+    name = JOB_PREFIX + table.name
+    description = f"Replay records into the table {table.name}: by offsets, by time, everything, or what was rejected"
+
+    @dg.op(name=f"{name}_records", description=description, pool=pool_of(table.name))
+    def replay(
+        context: dg.OpExecutionContext, config: ReplayConfig, log_service: LogServiceResource, spark: SparkResource, lake: LakeResource
+    ) -> Iterator[Told | dg.Output[None]]:
+        with explained(table.name, spark):
+            request = config.request()
+        if config.dry_run:
+            with explained(table.name, spark), log_service.open() as log:
+                ranges = plan(table, run_context(context, log, lake, spark, DagsterReporter(context, table)), request)
+            context.log.info("%s: would replay offsets %s", table.name, ranges)
+            yield dg.Output(None, metadata={"offsets": str(ranges) or "none", "offset_count": ranges.count, "dry_run": True})
+            return
+        with explained(table.name, spark):
+            keep_fixes(lake.open(), table.name, config.fixes, note=f"run {context.run.run_id}")
+        replayed = yield from _replay(context, table, request, log_service=log_service, spark=spark, lake=lake)
+        yield dg.Output(None, metadata=replayed.metadata())
+
+    @dg.job(name=name, description=description)
+    def made() -> None:
+        replay.alias(NODE)()
+
+    return made
+
+
+def keep_fixes(lake: Lake, table: str, given: Sequence[FixConfig], *, note: str) -> None:
+    """Keep what a job's config says that dead letters should have been.
+
+    :raises FixError: the table rejected no such record.
+    """
+    values = [(one, None if one.value is None else one.value.encode()) for one in given]
+    letters = DeadLetters(lake)
+    Fixes(lake).put(table, [fix_of(letters, table, one.partition, one.offset, value) for one, value in values], note=note)
+
+
+def _replay(
+    context: Context,
+    table: TopicTable,
+    request: ReplayRequest,
+    *,
+    log_service: LogServiceResource,
+    spark: SparkResource,
+    lake: LakeResource,
+) -> Generator[Told, None, Replayed]:
+    """Replay, yield what the table's asset is to show of each commit, and return what it was in all."""
+    replayed = Replayed()
+    with explained(table.name, spark), log_service.open() as log:
+        run = run_context(context, log, lake, spark, DagsterReporter(context, table))
+        for result in run_replay(table, run, request):
+            if result.batch is None:
+                continue
+            for event in topic_events(context, table, result):
+                yield plain(event)
+            if result.letters is not None and result.letters.num_rows:
+                yield rejection_event(table.name, result.letters)
+            replayed.add(result)
+    return replayed

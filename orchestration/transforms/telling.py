@@ -1,0 +1,128 @@
+"""What a run of a topic's table is given by Dagster, and what it tells Dagster while it works.
+
+Decides the tags of a run, which events a committed batch or replay becomes, and that a batch which must not be committed fails the run.
+Serves the table's own asset and its replays alike.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from orchestration.log_client import LogClient
+from orchestration.offsets import OffsetRanges
+from orchestration.resources.lake import LakeResource
+from orchestration.resources.spark import SparkResource
+from orchestration.settings import load_settings
+from orchestration.spark.session import shared_scratch
+from orchestration.transforms import events
+from orchestration.transforms.declarations import TopicTable, mirror_group, table_key
+from orchestration.transforms.topic_run import Reporter, RunContext, TopicRunResult
+
+MAX_TAG_LENGTH = 200
+Event = dg.AssetCheckResult | dg.MaterializeResult[None]
+Context = dg.AssetExecutionContext | dg.OpExecutionContext
+
+
+def run_context(
+    context: Context, log: LogClient, lake: LakeResource, spark: SparkResource, reporter: Reporter, *, is_loss_accepted: bool = False
+) -> RunContext:
+    """Return what a run works with, by the settings and the resources of a Dagster run."""
+    settings = load_settings()
+    return RunContext(
+        log=log,
+        lake=lake.open(),
+        session=lambda: spark.spark_session,
+        reporter=reporter,
+        run_id=context.run.run_id,
+        records_per_run=settings.records_per_run,
+        arrow_records=settings.arrow_records,
+        commit_attempts=settings.commit_attempts,
+        scratch=shared_scratch(settings),
+        is_loss_accepted=is_loss_accepted,
+    )
+
+
+class DagsterReporter:
+    """Says in the run's log and tags what the run does."""
+
+    def __init__(self, context: Context, table: TopicTable) -> None:
+        self._context = context
+        self._table = table
+        self._committed: OffsetRanges | None = None
+
+    def note(self, sentence: str) -> None:
+        """Say something that a person should know."""
+        self._context.log.warning(sentence)
+
+    def committed(self, ranges: OffsetRanges) -> None:
+        """Remember for the tag what the run has done."""
+        self._committed = ranges if self._committed is None else self._committed.spanning(ranges)
+
+    def pin(self, kind: str, ranges: OffsetRanges) -> None:
+        """Name the table and the ranges in the run's tags."""
+        span = ranges if self._committed is None else self._committed.spanning(ranges)
+        self._context.log.info("%s: %s of topic %s (id %s), offsets %s", self._table.name, kind, ranges.topic, ranges.topic_id, ranges)
+        tags = {
+            "tidelog/table": self._table.name,
+            "tidelog/topic": ranges.topic,
+            "tidelog/kind": kind,
+            "tidelog/range": _shortened(str(span)),
+        }
+        self._context.instance.add_run_tags(self._context.run.run_id, tags)
+
+
+def topic_events(context: Context, table: TopicTable, result: TopicRunResult) -> Iterator[Event]:
+    """Yield the checks and the materialization of a batch or replay.
+
+    :raises Failure: the batch must not be committed, and was not.
+    """
+    key = table_key(table.name)
+    if result.batch is None:
+        state = result.state
+        if events.is_announced(context.instance, key, state.topic_id, state.committed):
+            context.log.info("%s: nothing new in topic %s", table.name, table.topic.name)
+        else:
+            context.log.info("%s: an earlier run committed and could not tell; telling now", table.name)
+            yield events.recovered_materialization(key, state)
+        return
+    yield from events.check_results(key, table.rules, result.batch.violations, result.outcomes)
+    raise_failures(table.name, result.failures, f"offsets {result.ranges} of topic {table.topic.name}")
+    yield events.topic_materialization(key, result, datetime.now(UTC))
+
+
+def raise_failures(name: str, failures: Sequence[str], source: str) -> None:
+    """Fail the run if there is a reason to."""
+    if failures:
+        raise dg.Failure(
+            description=f"{name} was not committed from {source}: {'; '.join(failures)}. "
+            "Nothing is lost: correct the rule, the transform or the source and run again",
+            allow_retries=False,
+        )
+
+
+def mirror(context: Context, table: TopicTable, run: RunContext, result: TopicRunResult) -> None:
+    """Tell the table's group offsets to Kafka's tools. They are no checkpoint, so that a failure is only a warning."""
+    group_id = mirror_group(table.name, load_settings().deployment)
+    try:
+        run.log.mirror_offsets(group_id, result.ranges.topic, result.next_offsets)
+    except Exception as error:  # noqa: BLE001 - the commit stands, whatever happens here
+        context.log.warning("the offsets of group %s could not be mirrored: %s", group_id, error)
+
+
+def milliseconds(text: str | None) -> int | None:
+    """Return a time in milliseconds since 1970; one without zone is UTC.
+
+    :raises ValueError: it is not ISO 8601.
+    """
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a time: give ISO 8601, e.g. 2026-01-01T00:00:00Z") from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_TAG_LENGTH else f"{text[: MAX_TAG_LENGTH - 3]}..."

@@ -1,0 +1,80 @@
+"""The cluster in Dagster: its asset and checks, the sensor over its health, and the jobs, against a broker of the test's own."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+from log_service.cluster_plans.health import CHECKS
+from orchestration.cluster import cluster_asset, cluster_jobs, cluster_sensor
+from orchestration.cluster.asset import DESCRIPTIONS
+from orchestration.cluster.sensor import HealthChange
+from orchestration.resources.log_service import LogServiceResource
+from tests.helpers.broker_process import BrokerProcess
+from tests.integration.confluent import create_topic
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("cluster")) as running:
+        create_topic(running.bootstrap, "orders", partitions=3)
+        yield running
+
+
+def resources(broker: BrokerProcess) -> dict[str, LogServiceResource]:
+    return {"log_service": LogServiceResource(bootstrap_servers=broker.bootstrap)}
+
+
+def test_a_healthy_cluster_passes_its_checks(broker: BrokerProcess) -> None:
+    result = dg.materialize([cluster_asset()], resources=resources(broker))
+    assert result.success
+    evaluations = result.get_asset_check_evaluations()
+    assert {each.check_name for each in evaluations} >= {"offline_partitions", "under_min_isr", "under_replicated", "quorum", "disk"}
+    assert {each.check_name for each in evaluations if not each.passed} <= {"disk"}, "the disk of the machine may be full"
+    (materialization,) = result.asset_materializations_for_node("infrastructure__cluster")
+    assert int(str(materialization.metadata["partitions"].value)) >= 3
+
+
+def test_the_sensor_tells_that_the_cluster_is_away_and_back(broker: BrokerProcess) -> None:
+    told: list[HealthChange] = []
+    sensor = cluster_sensor(cluster_asset(), notify=told.append)
+
+    def tick(cursor: str | None) -> dg.SensorResult:
+        context = dg.build_sensor_context(cursor=cursor, resources=resources(broker))
+        result = sensor(context)
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+    first = tick(None)
+    told.clear()
+    broker.kill()
+    away = tick(first.cursor)
+    assert [change.check for change in told if not change.is_over] == ["unreachable"]
+    assert not away.run_requests
+    broker.start()
+    back = tick(away.cursor)
+    assert told[-1].is_over or "unreachable" in {change.check for change in told if change.is_over}
+    assert len(back.run_requests or []) == 1
+
+
+@pytest.mark.parametrize("name", ["cluster_rebalance", "cluster_add", "cluster_roll"])
+def test_a_job_is_a_dry_run_unless_it_is_told_otherwise(broker: BrokerProcess, name: str) -> None:
+    job = next(job for job in cluster_jobs() if job.name == name)
+    assert job.execute_in_process(resources=resources(broker)).success
+
+
+def test_a_rebalance_is_carried_out_where_that_is_asked_for(broker: BrokerProcess) -> None:
+    job = next(job for job in cluster_jobs() if job.name == "cluster_rebalance")
+    config = {"ops": {"rebalance": {"config": {"dry_run": False}}}}
+    assert job.execute_in_process(resources=resources(broker), run_config=config).success
+
+
+def test_the_last_broker_is_not_removed(broker: BrokerProcess) -> None:
+    job = next(job for job in cluster_jobs() if job.name == "cluster_remove")
+    config = {"ops": {"remove": {"config": {"broker": 1, "dry_run": False}}}}
+    with pytest.raises(dg.Failure, match="broker 1 is the last one"):
+        job.execute_in_process(resources=resources(broker), run_config=config)
+
+
+def test_each_check_of_the_cluster_is_described() -> None:
+    assert set(DESCRIPTIONS) == set(CHECKS)

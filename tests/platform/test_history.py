@@ -1,0 +1,122 @@
+"""Replays as Dagster shows them: days as partitions, a job with a form, and what the table's asset tells of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from orchestration.resources import default_resources
+from orchestration.transforms import table_key
+from orchestration.transforms.history import NODE, history_definitions, replay_job
+from tests.platform.assets_world import ASSETS, World, clean_orders, failure_of, orders_topic
+from tests.platform.pipeline import order, orders_table
+
+pytestmark = pytest.mark.platform
+DAY_MS = 86_400_000
+NEW_YEAR_MS = 1_767_225_600_000
+(HISTORY,), (JOB,) = history_definitions(ASSETS)
+
+
+@pytest.fixture
+def world(tmp_path: Path, spark: Any) -> Iterator[World]:
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+        made = World(tmp_path, spark, instance)
+        made.materialize(orders_topic)
+        partition = made.log.topics["orders"].partitions[0]
+        for number in range(5):
+            partition.append(order(f"o{number}"), timestamp_ms=NEW_YEAR_MS + number * DAY_MS)
+        made_rows = made.materialize(clean_orders)
+        assert made_rows.success, failure_of(made_rows)
+        for offset, (stamp, epoch, key, _) in list(partition.records.items()):
+            partition.records[offset] = (stamp, epoch, key, order(f"changed{offset}"))
+        yield made
+
+
+def ids(world: World) -> list[str]:
+    return sorted(world.lake.existing("clean_orders").dataset().to_table()["id"].to_pylist())
+
+
+def backfill(world: World, first: str, last: str) -> dg.ExecuteInProcessResult:
+    """Run what the backfill page starts for days that follow one another."""
+    return dg.materialize(
+        [*ASSETS, HISTORY],
+        selection=[HISTORY.key],
+        resources=world.resources,
+        instance=world.instance,
+        tags={"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last},
+        raise_on_error=False,
+    )
+
+
+def run_job(world: World, config: dict[str, Any]) -> dg.ExecuteInProcessResult:
+    resolved = dg.Definitions(jobs=[JOB], resources=world.resources, executor=dg.in_process_executor).resolve_job_def(JOB.name)
+    return resolved.execute_in_process({"ops": {NODE: {"config": config}}}, instance=world.instance, raise_on_error=False)
+
+
+def output_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    (event,) = [event for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]
+    return {label: one.value for label, one in event.step_output_data.metadata.items()}
+
+
+def test_days_are_partitions_and_a_backfill_of_some_replays_just_their_records(world: World) -> None:
+    assert backfill(world, "2026-01-02", "2026-01-03").success
+    assert ids(world) == ["changed1", "changed2", "o0", "o3", "o4"]
+    assert world.instance.get_materialized_partitions(HISTORY.key) == {"2026-01-02", "2026-01-03"}
+    told = world.values(HISTORY.key)
+    assert {name: told[name] for name in ("rows", "records", "commits", "offsets")} == {
+        "rows": 2, "records": 2, "commits": 1, "offsets": "0:[1,3)",
+    }  # fmt: skip
+
+
+def test_the_table_tells_what_was_replaced_and_keeps_its_checkpoint(world: World) -> None:
+    result = backfill(world, "2026-01-05", "2026-01-05")
+    assert result.success
+    told = world.values(table_key("clean_orders"))
+    assert (told["kind"], told["tidelog/checkpoint"]) == ("replay", "id-of-orders 0:5")
+    assert {check.check_name for check in result.get_asset_check_evaluations()} >= {"amount_is_positive", "id_is_short"}
+    run = world.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert (run.tags["tidelog/table"], run.tags["tidelog/range"]) == ("clean_orders", "0:[4,5)")
+
+
+def test_a_day_without_records_replays_nothing(world: World) -> None:
+    assert backfill(world, "2025-06-01", "2025-06-30").success
+    assert world.values(HISTORY.key)["offsets"] == "none"
+    assert "changed0" not in ids(world)
+
+
+def test_the_job_shows_what_it_would_do_and_does_it(world: World) -> None:
+    config = {"from_time": "2026-01-02T00:00:00Z", "to_time": "2026-01-04T00:00:00Z"}
+    planned = run_job(world, {**config, "dry_run": True})
+    assert output_of(planned) == {"offsets": "0:[1,3)", "offset_count": 2, "dry_run": True}
+    assert "changed1" not in ids(world)
+    assert output_of(run_job(world, config))["rows"] == 2
+    assert ids(world) == ["changed1", "changed2", "o0", "o3", "o4"]
+    assert output_of(run_job(world, {"everything": True}))["records"] == 5
+    assert ids(world) == [f"changed{number}" for number in range(5)]
+
+
+def test_a_job_that_is_told_nothing_or_nonsense_says_what_to_give(world: World) -> None:
+    assert "say what to replay" in failure_of(run_job(world, {}))
+    assert "'soon' is not a time" in failure_of(run_job(world, {"from_time": "soon"}))
+    assert "reaches above the checkpoint 5" in failure_of(run_job(world, {"offsets": [{"partition": 0, "start": 3, "end": 9}]}))
+
+
+def test_a_piece_that_breaks_a_rule_ends_the_replay_and_changes_nothing(world: World) -> None:
+    stamp, epoch, key, _ = world.log.topics["orders"].partitions[0].records[3]
+    world.log.topics["orders"].partitions[0].records[3] = (stamp, epoch, key, order("x" * 30))
+    assert "rule id_is_short: 1 rows violate" in failure_of(run_job(world, {"everything": True}))
+    assert ids(world) == ["o0", "o1", "o2", "o3", "o4"]
+
+
+def test_both_wait_for_the_pool_of_the_table() -> None:
+    assert HISTORY.op.pool == "table_clean_orders"
+    assert JOB.get_node_named(NODE).definition.pool == "table_clean_orders"  # type: ignore[attr-defined]
+
+
+def test_a_repository_takes_the_jobs_of_several_tables_beside_their_assets() -> None:
+    jobs = [JOB, replay_job(orders_table(name="others"))]
+    repository = dg.Definitions(assets=[*ASSETS, HISTORY], jobs=jobs, resources=default_resources()).get_repository_def()
+    assert {"replay_clean_orders", "replay_others"} <= {job.name for job in repository.get_all_jobs()}

@@ -1,0 +1,121 @@
+"""Topics in SQL: what is read of the log for a question, and that the answer does not depend on it."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from orchestration.tables import Lake, replace_all
+from orchestration.topic_relations import Bounds, TopicRelations, bounds_of, topic_names
+from orchestration.values.ddl import parse_ddl
+from orchestration.warehouse import Warehouse, WarehouseError
+from tests.unit.orchestration.memory_log import MemoryLog
+
+START_MS = 1_767_225_600_000
+SCHEMA = parse_ddl("id BIGINT NOT NULL, amount DOUBLE, seen TIMESTAMP, tags ARRAY<STRING>")
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    made = MemoryLog()
+    for number, partition in enumerate(made.add_topic("orders", 2).partitions):
+        for position in range(100):
+            value = {"id": 100 * number + position, "amount": position / 2, "seen": "2026-01-01T00:00:00Z", "tags": ["a"]}
+            partition.append(json.dumps(value).encode(), key=b"k%d" % position, timestamp_ms=START_MS + 1_000 * position)
+    made.add_topic("we.ird-name").partitions[0].append(b"\xff not text", key=None)
+    return made
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    lake = Lake(tmp_path / "lake")
+    rows = pa.table({"id": pa.array([3, 150], pa.int64()), "name": ["three", "many"]})
+    replace_all(lake.create("names", rows.schema), rows, {}, {})
+    return Warehouse(tmp_path / "warehouse", lake)
+
+
+def answer(warehouse: Warehouse, log: MemoryLog, sql: str) -> list[tuple[object, ...]]:
+    log.reads.clear()
+    relations = TopicRelations(log, {"orders": SCHEMA})
+    return [tuple(row.values()) for row in warehouse.query(sql, relations).to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("where", "count", "reads"),
+    [
+        ("TRUE", 200, [(0, 0, 100), (1, 0, 100)]),
+        ("_offset >= 90 AND _partition = 1", 10, [(1, 90, 100)]),
+        ("_offset BETWEEN 10 AND 12", 6, [(0, 10, 13), (1, 10, 13)]),
+        ("_offset IN (5, 7)", 4, [(0, 5, 8), (1, 5, 8)]),
+        ("_partition = 0 AND _offset = 3 OR _partition = 0 AND _offset = 5", 2, [(0, 3, 6)]),
+        ("_offset > 97 OR amount = 1", 6, [(0, 0, 100), (1, 0, 100)]),
+        ("_timestamp >= TIMESTAMPTZ '2026-01-01 00:01:30Z'", 20, [(0, 90, 100), (1, 90, 100)]),
+        ("_timestamp < TIMESTAMPTZ '2026-01-01 00:00:02Z'", 4, [(0, 0, 100), (1, 0, 100)]),
+        ("_timestamp > TIMESTAMPTZ '2027-01-01'", 0, []),
+        ("_value = 'x AND _offset > 90 AND y'", 0, [(0, 0, 100), (1, 0, 100)]),
+        ("_offset > 500", 0, []),
+        ("_offset % 2 = 0 AND _offset < 4", 4, [(0, 0, 4), (1, 0, 4)]),
+        ("NOT (_offset < 95)", 10, [(0, 95, 100), (1, 95, 100)]),
+    ],
+)  # fmt: skip
+def test_only_what_the_question_can_concern_is_read(
+    warehouse: Warehouse, log: MemoryLog, where: str, count: int, reads: list[tuple[int, int, int]]
+) -> None:
+    assert answer(warehouse, log, f"SELECT count(*) FROM topics.orders WHERE {where}") == [(count,)]
+    assert [read[1:] for read in log.reads] == reads
+
+
+def test_times_bound_the_end_where_the_log_itself_stamps_records(warehouse: Warehouse, log: MemoryLog) -> None:
+    log.topics["orders"].configs["message.timestamp.type"] = "LogAppendTime"
+    sql = "SELECT count(*) FROM topics.orders WHERE _timestamp <= TIMESTAMPTZ '2026-01-01 00:00:02Z'"
+    assert answer(warehouse, log, sql) == [(6,)]
+    assert [read[1:] for read in log.reads] == [(0, 0, 3), (1, 0, 3)]
+
+
+def test_a_late_record_behind_a_later_one_is_found_by_its_time(warehouse: Warehouse, log: MemoryLog) -> None:
+    log.topics["orders"].partitions[0].append(b"{}", timestamp_ms=START_MS)
+    assert answer(warehouse, log, "SELECT count(*) FROM topics.orders WHERE _timestamp < TIMESTAMPTZ '2026-01-01 00:00:01Z'") == [(3,)]
+
+
+def test_fields_of_a_declared_schema_are_columns_and_misfits_are_null(warehouse: Warehouse, log: MemoryLog) -> None:
+    log.topics["orders"].partitions[0].append(b'{"id": "seven", "amount": 1}', timestamp_ms=START_MS)
+    log.topics["orders"].partitions[0].append(b"nonsense", timestamp_ms=START_MS)
+    sql = (
+        "SELECT id, amount, seen, tags, _key, _value FROM topics.orders WHERE _partition = 0 AND _offset IN (3, 100, 101) ORDER BY _offset"
+    )
+    first, second, third = answer(warehouse, log, sql)
+    assert first[:3] == (3, 1.5, datetime(2026, 1, 1, tzinfo=UTC))
+    assert (json.loads(str(first[3])), first[4]) == (["a"], "k3")
+    assert second == (None, 1.0, None, None, None, '{"id": "seven", "amount": 1}')
+    assert third == (None, None, None, None, None, "nonsense")
+
+
+def test_topics_and_tables_are_joined_and_a_topic_may_be_named_twice(warehouse: Warehouse, log: MemoryLog) -> None:
+    sql = "SELECT name FROM topics.orders JOIN names USING (id) ORDER BY name"
+    assert answer(warehouse, log, sql) == [("many",), ("three",)]
+    twice = "SELECT count(*) FROM topics.orders a JOIN topics.orders b USING (_offset) WHERE a._partition = 0 AND b._partition = 1"
+    assert answer(warehouse, log, twice) == [(100,)]
+    cte = "WITH o AS (SELECT * FROM topics.orders) SELECT (SELECT max(id) FROM o), (SELECT min(id) FROM o), (SELECT count(*) FROM o)"
+    assert answer(warehouse, log, cte) == [(199, 0, 200)]
+
+
+def test_any_topic_can_be_asked_by_its_name_in_quotes(warehouse: Warehouse, log: MemoryLog) -> None:
+    sql = 'SELECT _value, _bytes, _key, _headers FROM topics."we.ird-name"'
+    assert answer(warehouse, log, sql) == [("\ufffd not text", b"\xff not text", None, None)]
+    with pytest.raises(WarehouseError, match="nowhere"):
+        answer(warehouse, log, "SELECT * FROM topics.nowhere")
+
+
+def test_names_are_found_wherever_they_stand() -> None:
+    assert topic_names("""SELECT * FROM Topics.a, topics . "b-c" WHERE x = 'topics' """) == {"a", "b-c"}
+    assert topic_names("SELECT * FROM mytopics.a") == set()
+
+
+def test_filters_that_are_not_understood_bound_nothing() -> None:
+    for text in ('("0:offset" <> 5)', "nonsense", '("0:value" = \'("0:offset" > 5)\')', '("0:partition" > 5)', "(a AND b"):
+        assert bounds_of(text) == Bounds()
+    assert bounds_of('((("0:offset" > 5) AND (\'a AND b\' = "0:key")) AND ("0:partition" = 1))') == Bounds(
+        partitions=frozenset([1]), start=6
+    )

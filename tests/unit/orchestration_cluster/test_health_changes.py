@@ -1,0 +1,38 @@
+"""What of a cluster's health is new, what is over, and what the asset checks make of it."""
+
+import dagster as dg
+
+from log_service.cluster_plans.health import CHECKS, Finding, Severity
+from orchestration.cluster.asset import check_results
+from orchestration.cluster.sensor import HealthChange, decide_changes, read_cursor
+
+DOWN = Finding(check="brokers", severity=Severity.DEGRADED, text="broker 3 is fenced", items=("3",))
+OFFLINE = Finding(check="offline_partitions", severity=Severity.FAILED, text="1 partition is offline", items=("t-0",))
+MOVING = Finding(check="reassignments", severity=Severity.NOTICE, text="1 partition is on the way", items=("t-1",))
+
+
+def test_a_trouble_is_told_when_it_begins_and_when_it_is_over() -> None:
+    now, changes = decide_changes({}, [OFFLINE, DOWN, MOVING])
+    assert changes == [
+        HealthChange(check="offline_partitions", is_over=False, text="1 partition is offline"),
+        HealthChange(check="brokers", is_over=False, text="broker 3 is fenced"),
+    ]
+    same, changes = decide_changes(now, [OFFLINE, DOWN])
+    assert (same, changes) == (now, [])
+    after, changes = decide_changes(now, [DOWN])
+    assert [str(change) for change in changes] == ["over: 1 partition is offline"]
+    assert after == {"brokers": "broker 3 is fenced"}
+
+
+def test_a_cursor_of_something_else_is_none() -> None:
+    assert read_cursor(None) == read_cursor("") == read_cursor("[1]") == read_cursor("{") == {}
+    assert read_cursor('{"brokers": "x"}') == {"brokers": "x"}
+
+
+def test_every_check_has_a_result_and_only_what_clients_feel_is_an_error() -> None:
+    results = {result.check_name: result for result in check_results([OFFLINE, DOWN], dg.AssetKey("cluster"))}
+    assert sorted(map(str, results)) == sorted(CHECKS)
+    assert {name for name, result in results.items() if not result.passed} == {"offline_partitions", "brokers"}
+    assert results["offline_partitions"].severity is dg.AssetCheckSeverity.ERROR
+    assert results["brokers"].severity is dg.AssetCheckSeverity.WARN
+    assert results["brokers"].description == "broker 3 is fenced"
