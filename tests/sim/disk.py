@@ -10,6 +10,7 @@ Each crash begins a new generation: whatever was opened before raises ``Crashed`
 import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -206,6 +207,15 @@ class Disk:
             _lose_names(directory, rng)
         _restore(self.root, rng, is_reordering=self.is_reordering)
 
+    def wipe(self, path: Path = Path("/")) -> None:
+        """Replace what is mounted at a directory by something empty; everything opened before is dead."""
+        self.generation += 1
+        self.locks.clear()
+        directory = self.directory(path)
+        self.space_bytes += sum(len(file.content) for file in files_below(directory))
+        for names in (directory.children, directory.durable, directory.pending):
+            names.clear()
+
     def reserve(self, size_bytes: int, path: Path) -> None:
         if size_bytes > self.space_bytes:
             raise OSError(errno.ENOSPC, "no space left on device", str(path))
@@ -218,7 +228,13 @@ def path_of(node: Inode | Directory) -> Path:
     while current is not None:
         parts.append(current.name)
         current = current.parent
-    return Path(*reversed(parts))
+    return _path(*reversed(parts))
+
+
+@cache
+def _path(*parts: str) -> Path:
+    """Paths take long to make, and a run asks for the same ones again and again."""
+    return Path(*parts)
 
 
 def files_below(node: Inode | Directory) -> Iterator[Inode]:

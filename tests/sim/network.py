@@ -47,6 +47,7 @@ class MemoryNetwork:
         self._listeners: dict[tuple[str, int], MemoryListener] = {}
         self._links: list[_Link] = []
         self._cuts: set[tuple[str, str]] = set()
+        self._refusals: set[tuple[str, str]] = set()
         self._weather_of_links: dict[tuple[str, str], Weather] = {}
         self._healed = trio.lowlevel.ParkingLot()
         self._next_port = FIRST_FREE_PORT
@@ -76,9 +77,14 @@ class MemoryNetwork:
         """Give what ``source`` sends to ``target`` a weather of its own until healed; one direction only."""
         self._weather_of_links[source, target] = weather
 
+    def refuse(self, source: str, target: str) -> None:
+        """Have ``target`` refuse new connections from ``source`` until healed, as a firewall may; those that are open go on."""
+        self._refusals.add((source, target))
+
     def heal(self, *hosts: str) -> None:
         """End the cuts and slow links of these hosts, or of all; what was held back arrives."""
         self._cuts = {route for route in self._cuts if hosts and not set(hosts) & set(route)}
+        self._refusals = {route for route in self._refusals if hosts and not set(hosts) & set(route)}
         self._weather_of_links = {
             route: weather for route, weather in self._weather_of_links.items() if hosts and not set(hosts) & set(route)
         }
@@ -135,7 +141,7 @@ class MemoryNetwork:
 
     def dial(self, source: str, target: str, port: int) -> "MemoryConnection":
         listener = self._listeners.get((target, port))
-        if listener is None:
+        if listener is None or (source, target) in self._refusals:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"{target}:{port} refused the connection")
         link = _Link(self, source, target)
         self._links.append(link)

@@ -83,6 +83,11 @@ class Auditor:
         """Expect nothing: the node stopped in order, or its disk lied to it."""
         self._last_death = None
 
+    def forget_disk(self) -> None:
+        """Expect nothing of any log: another disk is in the machine."""
+        self._last_death = None
+        self._floors.clear()
+
     def check_start(self, incarnation: Incarnation) -> None:
         """Compare what recovery left with what there was."""
         record, self._last_death = self._last_death, None
@@ -121,10 +126,12 @@ class Auditor:
         if incarnation is None:
             return
         raft = incarnation.broker._raft
+        if raft is None:
+            return
         for key in stored_keys(self._host.disk):
             if key.name == METADATA_DIRECTORY:
                 self._floors[key] = max(self._floors.get(key, 0), raft.high_watermark)
-        if not hasattr(incarnation.broker, "_replicas"):
+        if incarnation.broker._rooms is None:
             return
         by_path = {key.path: key for key in stored_keys(self._host.disk)}
         for partition in incarnation.broker.replicas.partitions.values():
@@ -132,7 +139,7 @@ class Auditor:
             if partition.log is None or found is None:
                 continue
             floor = partition.log.recovery_point
-            if partition.log.config.flush_messages == 1 and not partition.is_offline:
+            if partition.log.config.flush_messages == 1 and partition.state.is_leader and not partition.is_offline:
                 floor = max(floor, partition.high_watermark)
             self._floors[found] = floor
 

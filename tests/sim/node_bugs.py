@@ -35,7 +35,7 @@ from log_service.storage.producer_state import ProducerState
 from log_service.storage.segment import Segment
 from tests.sim.node_plan import Fault, Plan
 
-Replacement = tuple[Any, str, Callable[..., Any]]
+Replacement = tuple[Any, str, Callable[..., Any] | property]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def planted(bug: Bug) -> Iterator[None]:
 # The wrong decisions
 
 _append_partition, _note_synced, _await = Partition._append, Partition.note_synced, _Awaited.__init__
-_append_request, _wait = produce.Appending.append, produce._Waiting.__init__
+_wait = produce._Waiting.__init__
 _recover, _roll, _write = Segment.recover, Log._roll, Log._write
 _replace_log = FutureLogs._replace
 _replay_batch = Shards._replay_batch
@@ -83,14 +83,13 @@ def _append_as_if_synced(self: partition_state.PartitionState, log_end_offset: i
     return True
 
 
-def _append_without_waiting(self: Any, *arguments: Any) -> Any:
-    result = _append_request(self, *arguments)
-    self.waiting.clear()
-    return result
+def _finish_at_once(_self: Any) -> bool:
+    return True
 
 
-def _forget_producers(producers: ProducerState, _snapshots: object, _segments: object, _log_start_offset: int, end_offset: int) -> None:
-    producers.reset(end_offset)
+def _forget_producers(producers: ProducerState, *_arguments: object, **_offsets: object) -> list[Any]:
+    producers.reset()
+    return []
 
 
 def _keep_torn_tail(self: Segment, size_bytes: int) -> None:
@@ -103,11 +102,11 @@ def _keep_old_indexes(self: Segment, *arguments: Any) -> Any:
     return result
 
 
-def _lead_on(_image: object, _known: object) -> list[Any]:
-    return []
+def _lead_on(*_arguments: object, is_clean: bool) -> None:
+    """Who registers again goes on where the process before ended."""
 
 
-def _replay_without_commits(self: Any, *arguments: Any) -> None:
+def replay_without_commits(self: Any, *arguments: Any) -> None:
     def decode(key: Any, value: Any) -> Any:
         decoded = real_decode(key, value)
         return None if isinstance(decoded, OffsetRecord) else decoded
@@ -131,9 +130,9 @@ def _try_sync_again(self: LogDirectory, _error: OSError) -> KafkaError:
 
 
 def _roll_without_directory(self: Log, *arguments: Any) -> Any:
-    is_dirty = self.is_directory_dirty
+    is_dirty = self.syncs.is_directory_dirty
     segment = _roll(self, *arguments)
-    self.is_directory_dirty = is_dirty
+    self.syncs.is_directory_dirty = is_dirty
     return segment
 
 
@@ -239,14 +238,14 @@ def _wait_for_the_next_record(self: Any, partition: Partition, required_offset: 
 
 
 BUGS = (
-    Bug(name="acknowledged before the sync", replacements=((produce.Appending, "append", _append_without_waiting),)),
+    Bug(name="acknowledged before the sync", replacements=((produce._Waiting, "maybe_finish", _finish_at_once),)),
     Bug(name="high watermark past what is synced", replacements=((partition_state.PartitionState, "note_append", _append_as_if_synced),)),
     Bug(name="producers not rebuilt after a crash", replacements=((log_reader, "reload_producers", _forget_producers),)),
     Bug(name="repetitions not noticed", replacements=((ProducerState, "check", _take_any_sequence),)),
     Bug(name="torn tail not cut", replacements=((Segment, "cut_torn_tail", _keep_torn_tail),)),
     Bug(name="index not rebuilt", replacements=((Segment, "recover", _keep_old_indexes),)),
-    Bug(name="epoch not raised after a crash", replacements=((brokers, "_lose_leadership", _lead_on),)),
-    Bug(name="commits not replayed", replacements=((Shards, "_replay_batch", _replay_without_commits),)),
+    Bug(name="epoch not raised after a crash", replacements=((brokers, "_clean_up", _lead_on),)),
+    Bug(name="commits not replayed", replacements=((Shards, "_replay_batch", replay_without_commits),)),
     Bug(name="metadata acknowledged before the sync", replacements=((RaftDriver, "_sync", _commit_before_sync),)),
     Bug(
         name="failed sync tried again",

@@ -75,6 +75,10 @@ class Case:
     def topic(self, name: str) -> TopicPlan:
         return self.history.topics[name]
 
+    def is_promised(self, send: Send) -> bool:
+        """Whether an acknowledgement says that the record stays: not where one of several replicas gave it."""
+        return send.is_ok and (send.is_acked_by_all or self.topic(send.partition.topic).replication_factor <= 1)
+
     def is_idempotent(self, value: str) -> bool:
         """Whether a record's producer numbers what it sends; true of a record that no producer sent."""
         send = self.sends_by_value.get(value)
@@ -127,14 +131,14 @@ Rule = Callable[[Case], Iterator[Violation]]
 def acknowledged_is_there(case: Case) -> Iterator[Violation]:
     """What was acknowledged is in the log, at the offset that was told.
 
-    Excused is what was deleted on purpose, what was not synced when power went, and where a topic is compacted what has a later record of
-    its key, or is a tombstone itself.
+    Excused is what was deleted on purpose, what was not synced when power went, what one of several replicas alone acknowledged, and where
+    a topic is compacted what has a later record of its key, or is a tombstone itself.
     """
     for final in case.finals:
         by_offset = {record.offset: record.value for record in final.records}
         values = set(by_offset.values())
         for send in case.sends:
-            if send.partition != final.partition or not send.is_ok or case.is_superseded(send, values):
+            if send.partition != final.partition or not case.is_promised(send) or case.is_superseded(send, values):
                 continue
             if not case.topic(send.partition.topic).is_synced and case.has_lost_power(since=send.ended_time):
                 continue
@@ -213,7 +217,7 @@ def one_value_per_offset(case: Case) -> Iterator[Violation]:
         if first != record.value and case.is_lossless(partition.topic):
             yield Violation("one value per offset", f"{partition}: {who} read {record}, where {first!r} was before")
     for send in case.sends:
-        if send.is_ok and send.offset >= 0 and case.is_lossless(send.partition.topic):
+        if case.is_promised(send) and send.offset >= 0 and case.is_lossless(send.partition.topic):
             found = by_offset.get((send.partition, send.offset))
             if found is not None and found != send.value:
                 yield Violation("one value per offset", f"{send}: {found!r} was read there")

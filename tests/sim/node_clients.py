@@ -114,6 +114,7 @@ class Clients:
         value = f"{name}:{partition}:{number}"
         is_idempotent, now_ms = producer.config.enable_idempotence, producer.wall_ms()
         send = Send(producer=name, partition=partition, number=number, value=value, timestamp_ms=now_ms, is_idempotent=is_idempotent)
+        send.is_acked_by_all = producer.config.acks == "all"
         send.key, send.is_tombstone = self._draw_key(partition, rng)
         self.history.add(send)
 
@@ -357,7 +358,15 @@ class Clients:
         """Create the topics of the plan."""
         async with Admin(self.bootstrap, env=self.env("admin"), **TIMEOUTS) as admin:
             await admin.create_topics(
-                [NewTopic(name=topic.name, partition_count=topic.partition_count, configs=topic.configs) for topic in self.plan.topics]
+                [
+                    NewTopic(
+                        name=topic.name,
+                        partition_count=topic.partition_count,
+                        replication_factor=topic.replication_factor,
+                        configs=topic.configs,
+                    )
+                    for topic in self.plan.topics
+                ]
             )
 
     async def end_trimming(self) -> None:
@@ -376,7 +385,7 @@ class Clients:
     async def read_to_the_end(self) -> None:
         """Read every partition from start to end, once everything is calm."""
         for partition, (start, end) in sorted((await self.ends()).items()):
-            async with self._consumer(self.env("final")) as consumer:
+            async with self._final_consumer() as consumer:
                 consumer.assign([partition])
                 await consumer.seek(partition, start)
                 records: list[ConsumerRecord] = []
@@ -385,6 +394,9 @@ class Clients:
             seen = by_partition(records).get(partition, [])
             self.history.add(Final(partition=partition, log_start_offset=start, high_watermark=end, records=seen))
             await self._read_range(partition, start, end)
+
+    def _final_consumer(self) -> Consumer:
+        return self._consumer(self.env("final"))
 
     async def _read_range(self, partition: TopicPartition, start: int, end: int) -> None:
         """Read the same once more, as an exact range of offsets."""

@@ -56,6 +56,7 @@ class Adversary:
         self.counts: Counter[str] = Counter()
         self.failures: list[Violation] = []
         self.rng: Random = self.world.rng
+        self.is_striking = self.is_over = False
         self._is_disk_at_fault = False
         self._acts: dict[Fault, Callable[[], Awaitable[None]]] = {
             Fault.DIE: self._die,
@@ -92,8 +93,11 @@ class Adversary:
             fault = self.rng.choice(self.plan.faults)
             self.world.log("fault", self.host.name, fault.value)
             self.counts[fault.value] += 1
+            self.is_striking = True
             await self._acts[fault]()
             await self.keep_running()
+            self.is_striking = False
+        self.is_over = True
 
     async def calm(self) -> None:
         """End every fault, and have the node run."""
@@ -107,6 +111,10 @@ class Adversary:
         incarnation = self.host.current
         assert incarnation is not None
         incarnation.files.sync_seconds = incarnation.files.pool_seconds = (0.0, 0.001)
+
+    async def start_promptly(self) -> None:
+        """Start the node; nothing has happened to it."""
+        await self.keep_running()
 
     async def keep_running(self) -> None:
         """Start the node if it does not run; a start may die too.

@@ -40,7 +40,8 @@ class Send(Operation):
 
     ``value`` names the record, also where it is a tombstone, which carries it in a header.
 
-    A producer that is not idempotent may send a record twice, and out of order.
+    A producer that is not idempotent may send a record twice, and out of order. One that does not wait for all replicas may lose what was
+    acknowledged to it when the leader changes.
     """
 
     producer: str
@@ -50,6 +51,7 @@ class Send(Operation):
     timestamp_ms: int
     offset: int = -1
     is_idempotent: bool = True
+    is_acked_by_all: bool = True
     key: bytes | None = None
     is_tombstone: bool = False
 
@@ -194,7 +196,9 @@ class Final(Entry):
 class TopicPlan:
     """What a topic promises: ``is_synced``, its records survive the loss of power; ``is_trimmed``, its start may move.
 
-    ``is_compacted``: a record may go once a later one has its key, and a tombstone after a while.
+    ``is_compacted``: a record may go once a later one has its key, and a tombstone after a while. With more than one replica
+    ``is_synced`` says that the loss of power never takes a record, be it that each replica syncs first or that power goes on one machine
+    at a time. -1 replicas is the cluster's default.
     """
 
     name: str
@@ -202,6 +206,7 @@ class TopicPlan:
     is_synced: bool
     is_trimmed: bool = False
     is_compacted: bool = False
+    replication_factor: int = -1
     configs: dict[str, str] = field(default_factory=dict)
 
 

@@ -19,6 +19,7 @@ from log_service.config.server import parse_server_properties
 from log_service.config.views import NodeConfig
 from tests.sim.disk import Crashed, Disk, TornWrite
 from tests.sim.files import MemoryFiles
+from tests.sim.pauses import HOST as HOST_OF_TASK
 from tests.sim.world import World
 
 HOST = "broker"
@@ -92,6 +93,8 @@ class NodeHost:
         self.incarnations: list[Incarnation] = []
         self.on_death: Callable[[Death], None] = lambda _death: None
         """Called when a node dies, before its disk loses anything."""
+        self.began_to_lead = trio.Event()
+        """Set, and replaced, when the node is seen to lead a partition in another epoch than before."""
         self.on_started: Callable[[Incarnation], None] = lambda _incarnation: None
         self.operations: list[str] = []
         """What changed the disk, in order."""
@@ -103,6 +106,11 @@ class NodeHost:
     @property
     def node_id(self) -> int:
         return self.config.node_id
+
+    @property
+    def has_partitions(self) -> bool:
+        """Whether the node is a broker."""
+        return bool(self.config.listeners)
 
     @property
     def port(self) -> int:
@@ -166,6 +174,11 @@ class NodeHost:
             self.world.crash(self.name)
         incarnation.scope.cancel()
 
+    def note_leading(self) -> None:
+        """Wake who waits for the node to lead."""
+        self.began_to_lead.set()
+        self.began_to_lead = trio.Event()
+
     def lose_power_while_down(self) -> None:
         """The machine loses power while no node runs on it."""
         assert not self.is_running
@@ -195,6 +208,7 @@ class NodeHost:
             raise TornWrite(torn_fraction) if torn_fraction else Crashed
 
     async def _live(self, incarnation: Incarnation) -> None:
+        HOST_OF_TASK.set(self.name)
         try:
             with incarnation.scope:
                 await incarnation.broker.run(task_status=incarnation)
@@ -217,7 +231,7 @@ class ClusterHost:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(node.address for node in self.nodes)
+        return ",".join(node.address for node in self.nodes if node.has_partitions)
 
     @property
     def running(self) -> list[NodeHost]:

@@ -2,6 +2,9 @@
 
 Each topic of the history is changed by one task alone, one change after the other. A change that failed may have happened, so that nothing
 is known of what it would have changed until the next one is acknowledged. The metadata log is always synced, so that nothing is excused.
+
+In a cluster a broker may not have heard yet of a change that the controller has acknowledged. What a broker says before ``settled_at``, a
+place of the history, may be old; from then on it is what was acknowledged last.
 """
 
 from collections.abc import Iterator
@@ -25,14 +28,14 @@ class Known:
         self.topic_id = self.partition_count = self.retention_ms = None
 
 
-def check_metadata(history: History) -> Iterator[Violation]:
+def check_metadata(history: History, settled_at: int = 0) -> Iterator[Violation]:
     """Yield what contradicts an acknowledged change."""
     topics: dict[str, Known] = {}
     for entry in _in_order_of_ends(history):
         if isinstance(entry, Create | Delete | CreatePartitions | Alter | Described):
             known = topics.setdefault(entry.topic, Known())
             if isinstance(entry, Described):
-                if entry.is_ok:
+                if entry.is_ok and entry.at >= settled_at:
                     yield from _contradictions(known, entry)
             elif not entry.is_ok:
                 known.forget()

@@ -27,6 +27,15 @@ class Fault(Enum):
     ONE_WAY_CUT = "cut the network one way"
     SLOW_LINK = "slow link"
     SPLIT = "split the nodes"
+    SLOW_PEER = "slow link between nodes"
+    RESET_PEER = "reset connections between nodes"
+    PAUSE = "pause the process"
+    SEVERAL_DIE = "several nodes die at once"
+    LOST_DISK = "lost disk"
+    LOST_DIRECTORY = "lost log directory"
+    NEW_LEADER_DIES = "a leader dies as soon as it leads"
+    REFUSED = "a node refuses its peers"
+    RESET_WHILE_WAITING = "reset connections while followers are slow"
     WEATHER = "other weather"
     CLIENT_DIES = "a client dies"
     FULL_DISK = "full disk"
@@ -39,7 +48,6 @@ COMMON = (Fault.RESET, Fault.WEATHER, Fault.SLOW_DISK)
 DEADLY = (Fault.DIE, Fault.DIE_AT_OPERATION, Fault.DIE_WHILE_STARTING, Fault.STOP, Fault.DIE_WHILE_STOPPING)
 OTHER = (Fault.CUT, Fault.CLIENT_DIES, Fault.FULL_DISK, Fault.FAILED_SYNC, Fault.CLOCK_JUMP)
 OF_LINKS = (Fault.ONE_WAY_CUT, Fault.SLOW_LINK)
-BETWEEN_NODES = (Fault.SPLIT,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +108,7 @@ def draw_plan(seed: int, name: str = HOST) -> Plan:
         seed=seed,
         seconds=rng.uniform(8, 30),
         pause_seconds=rng.choice([0.5, 1.5, 4.0]),
-        faults=(*_draw_faults(rng), *_draw_faults_of_network(Random(f"network faults {seed}"), node_count=1)),
+        faults=(*_draw_faults(rng), *_draw_faults_of_network(Random(f"network faults {seed}"))),
         deaths=rng.choice([(Death.KILL,), (Death.POWER,), (Death.KILL, Death.POWER)]),
         topics=(*_draw_topics(rng, is_all_synced=is_all_synced), *_draw_compacted(compaction, is_all_synced=is_all_synced)),
         are_offsets_synced=is_all_synced,
@@ -144,9 +152,9 @@ def _draw_faults(rng: Random) -> tuple[Fault, ...]:
     return tuple(common + deadly + other) or (Fault.DIE,)
 
 
-def _draw_faults_of_network(rng: Random, *, node_count: int) -> list[Fault]:
-    """Faults of single links, and of all that lie between nodes where there are some."""
-    return [fault for fault in OF_LINKS + BETWEEN_NODES * (node_count > 1) if rng.random() < 0.25]
+def _draw_faults_of_network(rng: Random) -> list[Fault]:
+    """Faults of single links."""
+    return [fault for fault in OF_LINKS if rng.random() < 0.25]
 
 
 def _draw_topics(rng: Random, *, is_all_synced: bool) -> list[TopicPlan]:

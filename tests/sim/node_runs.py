@@ -16,11 +16,14 @@ import logging
 import multiprocessing
 import os
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 import trio
 
@@ -32,7 +35,7 @@ from tests.sim.node_checker import Violation, check
 from tests.sim.node_clients import Clients
 from tests.sim.node_faults import Adversary, NodeLost, Victims
 from tests.sim.node_history import Entry, History, Send
-from tests.sim.node_host import ClusterHost, NodeHost
+from tests.sim.node_host import ClusterHost, Death, NodeHost
 from tests.sim.node_metadata_checker import check_metadata
 from tests.sim.node_moves import Mover, check_places, copied_in_steps
 from tests.sim.node_plan import NodePlan, Plan, draw_plan
@@ -40,6 +43,7 @@ from tests.sim.node_refusals import check_refusals, refusals_noted
 from tests.sim.node_waits import Waiters, check_waits
 from tests.sim.world import World, sim_world
 
+P = TypeVar("P", bound=Plan)
 SETTLE_LIMIT_SECONDS = 240
 STOP_LIMIT_SECONDS = 30
 OTHER_PARTITIONS = (TopicPartition("__consumer_offsets", 0), TopicPartition("__consumer_offsets", 1), TopicPartition("churn-0", 0))
@@ -58,38 +62,53 @@ class Outcome:
     step_count: int = 0
     entry_count: int = 0
     acknowledged_count: int = 0
+    node_count: int = 1
     faults: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
-        lines = [f"seed {self.seed}: {len(self.violations)} violations; again with: {reproduce(self.seed)}"]
+        lines = [f"seed {self.seed}: {len(self.violations)} violations; again with: {reproduce(self.seed, self.node_count)}"]
         return "\n  ".join([*lines, *(str(violation)[:600] for violation in self.violations[:8])])
 
 
-def reproduce(seed: int) -> str:
+def reproduce(seed: int, node_count: int = 1) -> str:
     """The command that plays one seed again."""
-    return f"make sim SEEDS={seed} TRACE=1"
+    return f"make sim {f'NODES={node_count} ' if node_count > 1 else ''}SEEDS={seed} TRACE=1"
 
 
 class Run:
     """One cluster in its world, from a seed's plan. ``place`` tells its clients' machines from those of other clusters."""
 
-    def __init__(self, world: World, nursery: trio.Nursery, plan: Plan, *, place: str = "") -> None:
+    stop_limit_seconds = STOP_LIMIT_SECONDS
+
+    def __init__(self, world: World, nursery: trio.Nursery, plan: Plan, place: str = "") -> None:
         self.world = world
         self.plan = plan
-        self.history = History(trio.current_time)
+        self.history = self._history()
         self.history.topics = {topic.name: topic for topic in plan.topics}
         self.history.are_offsets_synced = plan.are_offsets_synced
         self.violations: list[Violation] = []
         self.cluster = ClusterHost([self._host(nursery, node) for node in plan.nodes])
-        self.clients = Clients(world, plan, self.history, self.cluster.bootstrap, place=place)
+        self.clients = self._clients(place)
         self.mover = Mover(world, self.cluster.nodes[0], [*self.clients.partitions, *OTHER_PARTITIONS], self.clients.env)
         self.victims = Victims(nodes=[node.name for node in plan.nodes], machine_of=self.clients.machine_of)
-        self.auditors = [Auditor(host) for host in self.cluster.nodes]
-        self.adversaries = [Adversary(plan, host, auditor, self.history, self.victims) for host, auditor in self._audited()]
+        self.auditors: Sequence[Auditor] = self._auditors()
+        self.adversaries: Sequence[Adversary] = self._adversaries()
 
     def _host(self, nursery: trio.Nursery, node: NodePlan) -> NodeHost:
         disk = Disk(is_reordering=self.plan.is_disk_reordering)
         return NodeHost(self.world, nursery, node.config, node.texts, name=node.name, disk=disk)
+
+    def _history(self) -> History:
+        return History(trio.current_time)
+
+    def _clients(self, place: str) -> Clients:
+        return Clients(self.world, self.plan, self.history, self.cluster.bootstrap, place=place)
+
+    def _auditors(self) -> Sequence[Auditor]:
+        return [Auditor(host) for host in self.cluster.nodes]
+
+    def _adversaries(self) -> Sequence[Adversary]:
+        return [Adversary(self.plan, host, auditor, self.history, self.victims) for host, auditor in self._audited()]
 
     def _audited(self) -> Iterator[tuple[NodeHost, Auditor]]:
         return zip(self.cluster.nodes, self.auditors, strict=True)
@@ -107,6 +126,10 @@ class Run:
             self.violations.append(Violation("no surprise", described(error)))
         for found in (*(each.failures for each in self.adversaries), *(each.violations for each in self.auditors)):
             self.violations += found
+        self._judge()
+
+    def _judge(self) -> None:
+        """Judge the history."""
         for judge in (check, check_metadata, check_refusals, check_waits):
             self.violations += judge(self.history)
 
@@ -119,7 +142,7 @@ class Run:
             self.violations.append(Violation("availability", f"asked once all was calm: {described(group)}"))
 
     async def _play(self) -> None:
-        await self._all(Adversary.keep_running)
+        await self._start()
         await self.clients.create_topics()
         async with trio.open_nursery() as readers:
             async with trio.open_nursery() as senders:
@@ -131,8 +154,7 @@ class Run:
             if senders.cancel_scope.cancelled_caught:
                 self.violations.append(Violation("liveness", f"senders did not end within {SETTLE_LIMIT_SECONDS} s of calm"))
             with trio.move_on_after(SETTLE_LIMIT_SECONDS) as waiting:
-                if self.plan.are_logs_moved:
-                    await self.mover.settle(self.clients.partitions)
+                await self._settle()
                 await self._drain()
             if waiting.cancelled_caught:
                 self.violations.append(Violation("liveness", f"not all was read and committed within {SETTLE_LIMIT_SECONDS} s of calm"))
@@ -140,23 +162,37 @@ class Run:
             readers.cancel_scope.deadline = trio.current_time() + SETTLE_LIMIT_SECONDS
         await self.clients.end_trimming()
         await self._stop()
-        await self._all(Adversary.keep_running)
+        self._check_stopped()
+        await self._start()
         with trio.move_on_after(SETTLE_LIMIT_SECONDS) as reading:
             await self.clients.read_to_the_end()
         if reading.cancelled_caught:
             self.violations.append(Violation("liveness", f"the logs could not be read to their ends within {SETTLE_LIMIT_SECONDS} s"))
         for host in self.cluster.nodes:
-            assert host.current is not None
-            self.violations += check_lookups(host.disk, host.current)
+            if host.has_partitions:
+                assert host.current is not None
+                self.violations += check_lookups(host.disk, host.current)
         await self._stop()
         for host in self.cluster.nodes:
             self.violations += check_places(host.disk, is_calm=True)
+
+    async def _settle(self) -> None:
+        """Wait until what was begun before all was calm has ended."""
+        if self.plan.are_logs_moved:
+            await self.mover.settle(self.clients.partitions)
+
+    def _check_stopped(self) -> None:
+        """Look at the disks of nodes that were stopped in order."""
 
     async def _all(self, act: Callable[[Adversary], Awaitable[None]]) -> None:
         """Have all adversaries do something at once: a node may need others to start."""
         async with trio.open_nursery() as nursery:
             for adversary in self.adversaries:
                 nursery.start_soon(act, adversary)
+
+    async def _start(self) -> None:
+        """Start all nodes."""
+        await self._all(lambda adversary: adversary.start_promptly())
 
     async def _strike(self) -> None:
         """Let things go wrong for as long as is planned, and judge meanwhile how long requests wait."""
@@ -175,10 +211,11 @@ class Run:
     async def _stop_one(self, host: NodeHost) -> None:
         incarnation = host.current
         assert incarnation is not None
-        with trio.move_on_after(STOP_LIMIT_SECONDS) as stopping:
+        with trio.move_on_after(self.stop_limit_seconds) as stopping:
             await host.stop()
         if stopping.cancelled_caught or not incarnation.broker.is_stopped_gracefully:
-            self.violations.append(Violation("stops in order", f"not within {STOP_LIMIT_SECONDS} s: {incarnation.error!r}"))
+            self.violations.append(Violation("stops in order", f"not within {self.stop_limit_seconds} s: {incarnation.error!r}"))
+            host.die(Death.KILL)
         elif incarnation.files.open_count or incarnation.files.lease_count:
             text = f"{incarnation.files.open_count} files and {incarnation.files.lease_count} leases are left open"
             self.violations.append(Violation("stops in order", text))
@@ -246,11 +283,15 @@ class Run:
 
 @contextmanager
 def exceptions_noted(violations: list[Violation]) -> Iterator[None]:
-    """Take tracebacks in the product's own log as broken promises, those of disks and refusals excepted, and keep its log quiet."""
+    """Take tracebacks in the product's own log as broken promises, those of disks and refusals excepted, and keep its log quiet.
+
+    What other threads of the process log is not of this world.
+    """
+    thread = threading.get_ident()
 
     class Notes(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            error = record.exc_info[1] if record.exc_info else None
+            error = record.exc_info[1] if record.exc_info and record.thread == thread else None
             if error is not None and not isinstance(error, TidelogError | OSError):
                 violations.append(Violation("no surprise", f"{record.name}: {record.getMessage()}: {error!r} {_where(error)}"))
 
@@ -282,10 +323,13 @@ def play_with_trace(seed: int) -> tuple[Outcome, list[str], list[Entry]]:
     return outcomes[0], world.trace, histories[0].entries
 
 
-def play_plans(seed: int, plans: Sequence[Plan]) -> tuple[list[Outcome], World, list[History]]:
+def play_plans(
+    seed: int, plans: Sequence[P], kind: "Callable[[World, trio.Nursery, P, str], Run] | None" = None
+) -> tuple[list[Outcome], World, list[History]]:
     """Play several clusters in one world, whose machines have names of their own; return what became of each.
 
-    The weather is that of the first plan, and so are the steps in which logs are copied.
+    ``kind`` makes the run of a plan, which is given the place that ends the names of its clients' machines. The weather is that of the
+    first plan, and so are the steps in which logs are copied.
     """
     begun = time.perf_counter()
     runs: list[Run] = []
@@ -297,7 +341,7 @@ def play_plans(seed: int, plans: Sequence[Plan]) -> tuple[list[Outcome], World, 
         world.network.weather = plans[0].weather
         async with trio.open_nursery() as nodes:
             places = [f"@{plan.nodes[0].name}" if len(plans) > 1 else "" for plan in plans]
-            runs.extend(Run(world, nodes, plan, place=place) for plan, place in zip(plans, places, strict=True))
+            runs.extend((kind or Run)(world, nodes, plan, place) for plan, place in zip(plans, places, strict=True))
             histories = {host.name: run.history for run in runs for host in run.cluster.nodes}
             steps = copied_in_steps(plans[0].chunk_bytes, plans[0].quiet_bytes)
             with exceptions_noted(surprises), refusals_noted(histories), steps:
@@ -318,6 +362,7 @@ def play_plans(seed: int, plans: Sequence[Plan]) -> tuple[list[Outcome], World, 
             step_count=world.step_count,
             entry_count=len(run.history.entries),
             acknowledged_count=sum(send.is_ok for send in run.history.of(Send)),
+            node_count=len(run.plan.nodes),
             faults=run.faults,
         )
         for run in runs
@@ -351,17 +396,32 @@ def parse_seeds(text: str) -> list[int]:
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """Play the seeds that the command line names, print figures, and return 1 if one of them broke a promise."""
-    parser = argparse.ArgumentParser(description="Simulate a node and its clients, one world per seed.")
-    parser.add_argument("--seeds", type=parse_seeds, default=parse_seeds("0-99"), help="17, 0-99 or 1,5,9-12")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser = command("Simulate a node and its clients, one world per seed.")
     parser.add_argument("--moving", action="store_true", help="of these only the seeds in which logs move between directories")
-    parser.add_argument("--trace", action="store_true", help="print what happened, step by step")
     options = parser.parse_args(None if arguments is None else list(arguments))
     if options.moving:
         options.seeds = [seed for seed in options.seeds if draw_plan(seed).are_logs_moved]
+    return play_seeds(options, play_with_trace)
+
+
+def command(description: str) -> argparse.ArgumentParser:
+    """Return the options that every command has which plays seeds."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--seeds", type=parse_seeds, default=parse_seeds("0-99"), help="17, 0-99 or 1,5,9-12")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--trace", action="store_true", help="print what happened, step by step")
+    return parser
+
+
+Play = Callable[[int], tuple[Outcome, list[str], list[Entry]]]
+"""Plays a seed, and returns what became of it, its trace and its history; a function that another process can import."""
+
+
+def play_seeds(options: argparse.Namespace, play_one: Play) -> int:
+    """Play the seeds, print figures, and return 1 if one of them broke a promise."""
     begun = time.perf_counter()
     failed, total = [], Outcome(seed=-1, violations=[])
-    for outcome in _play_all(options.seeds, options.jobs, is_traced=options.trace):
+    for outcome in _play_all(options.seeds, options.jobs, play_one, is_traced=options.trace):
         total.virtual_seconds += outcome.virtual_seconds
         total.entry_count += outcome.entry_count
         total.acknowledged_count += outcome.acknowledged_count
@@ -379,17 +439,23 @@ def main(arguments: Iterable[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _play_all(seeds: list[int], jobs: int, *, is_traced: bool) -> Iterator[Outcome]:
+def _play_all(seeds: list[int], jobs: int, play_one: Play, *, is_traced: bool) -> Iterator[Outcome]:
     if is_traced:
         for seed in seeds:
-            outcome, trace, entries = play_with_trace(seed)
+            outcome, trace, entries = play_one(seed)
             print("\n".join([*trace, *map(str, entries)]))
             yield outcome
-    elif jobs == 1 or len(seeds) == 1:
-        yield from map(play, seeds)
+        return
+    judge = partial(_outcome_of, play_one)
+    if jobs == 1 or len(seeds) == 1:
+        yield from map(judge, seeds)
     else:
         with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-            yield from pool.imap_unordered(play, seeds)
+            yield from pool.imap_unordered(judge, seeds)
+
+
+def _outcome_of(play_one: Play, seed: int) -> Outcome:
+    return play_one(seed)[0]
 
 
 if __name__ == "__main__":

@@ -157,6 +157,23 @@ def test_rename_is_atomic_whatever_a_crash_leaves() -> None:
     assert found == {(True, False), (False, True)}
 
 
+def test_another_disk_is_empty_and_what_was_open_is_dead() -> None:
+    files = MemoryFiles()
+    for path in (Path("/data/a"), Path("/data2/b")):
+        files.make_directory(path.parent)
+        files.write_atomically(path, b"kept")
+    space = files.space
+    files.disk.wipe(Path("/data2"))
+    with pytest.raises(Crashed):
+        files.exists(Path("/data/a"))
+    again = MemoryFiles(files.disk)
+    assert again.read_bytes(Path("/data/a")) == b"kept"
+    assert again.list_directory(Path("/data2")) == []
+    assert again.space == space + 4
+    files.disk.wipe()
+    assert not MemoryFiles(files.disk).exists(Path("/data"))
+
+
 def test_dead_node_cannot_write() -> None:
     files = mounted()
     dead = MemoryFiles(files.disk)

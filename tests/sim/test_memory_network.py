@@ -111,6 +111,22 @@ def test_crashed_host_refuses_and_its_address_is_free_again() -> None:
     trio.run(main)
 
 
+def test_a_host_refuses_another_until_healed_and_keeps_what_is_open() -> None:
+    async def main() -> None:
+        network = MemoryNetwork(Random(1))
+        ours, theirs = await link(network)
+        network.refuse("a", "b")
+        with pytest.raises(ConnectionRefusedError):
+            await network.host("a").connect("b", 9092)
+        await ours.send_gathered([b"still"])
+        assert await receive_exactly(theirs, 5) == b"still"
+        (await network.host("c").connect("b", 9092)).close()
+        network.heal("b")
+        (await network.host("a").connect("b", 9092)).close()
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+
+
 def test_hosts_have_addresses_of_their_own() -> None:
     async def main() -> None:
         network = MemoryNetwork()

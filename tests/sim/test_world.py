@@ -1,7 +1,9 @@
 """Same seed, same run; another seed, another run; and the weather is survived either way."""
 
+import gc
 import hashlib
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,59 @@ def test_scheduler_of_other_tests_is_left_alone() -> None:
     before = trio_run._r.getstate(), trio_run._ALLOW_DETERMINISTIC_SCHEDULING
     sim_run(1, exchange)
     assert (trio_run._r.getstate(), trio_run._ALLOW_DETERMINISTIC_SCHEDULING) == before
+
+
+def test_a_loop_in_another_thread_changes_nothing() -> None:
+    """A client of a test before may still live in a thread of its own, with a loop that draws from trio's generator."""
+    expected, _ = sim_world(3, exchange)
+    is_over = threading.Event()
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(trio.lowlevel.checkpoint)
+        turns += 1
+
+    async def go_on() -> None:
+        while not is_over.is_set():
+            await turn()
+            await trio.sleep(0.0005)
+
+    thread = threading.Thread(target=trio.run, args=(go_on,))
+    thread.start()
+    try:
+        found, _ = sim_world(3, exchange)
+        count = turns
+    finally:
+        is_over.set()
+        thread.join()
+    assert count > 1
+    assert found.digest == expected.digest
+
+
+def test_garbage_is_finalized_outside_of_worlds() -> None:
+    finalized: list[str] = []
+
+    class Cycle:
+        def __init__(self, name: str) -> None:
+            self.name, self.itself = name, self
+
+        def __del__(self) -> None:
+            finalized.append(self.name)
+
+    async def litter(_world: World) -> list[str]:
+        Cycle("own")
+        [[] for _ in range(100_000)]  # of these a collection would take notice
+        return list(finalized)
+
+    Cycle("earlier")
+    assert sim_run(1, litter) == []
+    assert finalized == ["own"]
+    gc.collect()
+    assert finalized == ["own", "earlier"]
+    assert gc.isenabled()
 
 
 def test_node_that_comes_back_finds_what_it_synced() -> None:

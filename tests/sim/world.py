@@ -1,13 +1,20 @@
 """One seed, one run: ``sim_run`` gives trio a scheduler and a clock that depend on nothing but the seed.
 
 The world's generator (weather, faults) is apart from those of the nodes, so that another fault does not change what a node draws.
-``trace`` and ``digest`` are a run's fingerprint: same seed, same digest, in any process.
+``trace`` and ``digest`` are a run's fingerprint: same seed, same digest, in any process, whatever ran in it before or runs in its other
+threads. Trio's generator is one for all loops of a process, so another thread's loop would draw what is meant for the world: while a world
+runs, each thread that is not its own keeps the one from before. No garbage is collected while a world runs, since a finalizer would run in
+the middle of it, at a moment that depends on all that was allocated before; its own is collected when it has ended.
 """
 
+import gc
 import hashlib
-from collections.abc import Awaitable, Callable
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, MutableSequence
+from contextlib import contextmanager
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 import trio._core._run as trio_run
@@ -18,6 +25,7 @@ from tests.sim.clock import VirtualClock
 from tests.sim.disk import Disk
 from tests.sim.files import MemoryFiles
 from tests.sim.network import MemoryNetwork, Weather
+from tests.sim.pauses import Pauses
 
 T = TypeVar("T")
 
@@ -29,10 +37,12 @@ class World(trio.abc.Instrument):
         self.seed = seed
         self.rng = Random(f"world {seed}")
         self.network = MemoryNetwork(Random(f"network {seed}"))
+        self.pauses = Pauses()
         self.disks: dict[str, Disk] = {}
         self.clocks: dict[str, VirtualClock] = {}
         self.step_count = 0
         self.trace: list[str] = []
+        self.pause_counts: Counter[str] = Counter()
         self._starts: dict[str, int] = {}
         self._digest = hashlib.sha256()
 
@@ -62,6 +72,7 @@ class World(trio.abc.Instrument):
 
     def crash(self, name: str) -> None:
         """Kill a node: its disk is fenced first, then its connections break. The caller cancels its tasks."""
+        self.resume(name)
         self.log("crash", name)
         if name in self.disks:
             self.disks[name].crash(self.rng)
@@ -69,10 +80,23 @@ class World(trio.abc.Instrument):
 
     def kill(self, name: str) -> None:
         """Kill a node's process on a machine that lives: its disk keeps what was written. The caller cancels its tasks."""
+        self.resume(name)
         self.log("kill", name)
         if name in self.disks:
             self.disks[name].kill()
         self.network.crash_host(name)
+
+    def pause(self, name: str) -> None:
+        """Stop a node's process; its machine lives."""
+        self.log("pause", name)
+        self.pause_counts[name] += 1
+        self.pauses.pause(name)
+
+    def resume(self, name: str) -> None:
+        """Let a node's process go on."""
+        if self.pauses.is_paused(name):
+            self.log("resume", name)
+            self.pauses.resume(name)
 
     def draw_weather(self) -> Weather:
         """Draw how this seed's network behaves: mild for some, rough for others."""
@@ -99,13 +123,61 @@ def sim_run(seed: int, main: Callable[[World], Awaitable[T]]) -> T:
 
 def sim_world(seed: int, main: Callable[[World], Awaitable[T]]) -> tuple[World, T]:
     """The same, and the world after it, for its trace and digest."""
-    scheduler_rng = trio_run._r
-    state, was_deterministic = scheduler_rng.getstate(), trio_run._ALLOW_DETERMINISTIC_SCHEDULING
-    trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # trio's own switch for this purpose
-    scheduler_rng.seed(seed)
     world = World(seed)
     try:
-        return world, trio.run(main, world, clock=MockClock(autojump_threshold=0), instruments=[world])
+        with _scheduled_by(seed), _no_garbage_collected():
+            return world, trio.run(main, world, clock=MockClock(autojump_threshold=0), instruments=[world])
     finally:
-        scheduler_rng.setstate(state)
+        world.pauses.forget()
+
+
+class _ThreadsOwn(Random):
+    """Trio's generator while a world runs: the world's own thread draws from ``seed``, other threads from what they had before."""
+
+    def __init__(self, seed: int, others: Random) -> None:
+        super().__init__(seed)
+        self._own = Random(seed)
+        self._others = others
+        self._thread = threading.get_ident()
+
+    def shuffle(self, x: MutableSequence[Any]) -> None:
+        """What the scheduler draws at each of its turns."""
+        if len(x) > 1:
+            self._of_thread().shuffle(x)
+
+    def random(self) -> float:
+        return self._of_thread().random()
+
+    def getrandbits(self, k: int) -> int:
+        return self._of_thread().getrandbits(k)
+
+    def _of_thread(self) -> Random:
+        return self._own if threading.get_ident() == self._thread else self._others
+
+
+@contextmanager
+def _scheduled_by(seed: int) -> Iterator[None]:
+    """Have trio's scheduler in this thread depend on the seed alone."""
+    others, was_deterministic = trio_run._r, trio_run._ALLOW_DETERMINISTIC_SCHEDULING
+    trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # trio's own switch for this purpose
+    trio_run._r = _ThreadsOwn(seed, others)
+    try:
+        yield
+    finally:
+        trio_run._r = others
         trio_run._ALLOW_DETERMINISTIC_SCHEDULING = was_deterministic  # type: ignore[misc]
+
+
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """What there was before is set aside: it is neither looked through nor finalized here."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,323 @@
+"""Bugs that are planted into the product, to prove that the simulation of clusters finds what it is there for.
+
+As in ``node_bugs``, each replaces one decision by a wrong one that a programmer could have made. Those that are about several nodes are
+here: replication, in-sync replicas, the quorum, coordinators that move.
+
+    python -m tests.sim.cluster_bugs                          each bug that no seed is known to show, with the first seeds that fit it
+    python -m tests.sim.cluster_bugs --all                    the same with every bug, the known seeds first
+    python -m tests.sim.cluster_bugs "high watermark"         those whose name contains this
+"""
+
+# ruff: noqa: T201 - a command
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, count, islice
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from log_service.broker.handlers import produce
+from log_service.controller.death_watch import DeathWatch
+from log_service.controller.rules import alter_partition
+from log_service.coordinator.shards import Shards
+from log_service.metadata.partition import PartitionRegistration
+from log_service.raft import core, elections, leadership, roles, voter_changes
+from log_service.raft.leader import Leader
+from log_service.raft.metadata_log import MetadataLog
+from log_service.raft.roles import QuorumState, Role
+from log_service.replication import partition_state
+from log_service.replication.fetcher import Fetcher
+from log_service.replication.partition import Partition
+from log_service.replication.partition_state import Change, PartitionState
+from log_service.storage.log import Log
+from tests.sim.cluster_plan import ClusterPlan, draw_cluster_plan
+from tests.sim.cluster_runs import play
+from tests.sim.node_bugs import Bug, planted, replay_without_commits
+from tests.sim.node_plan import Fault, Plan
+from tests.sim.node_runs import Outcome
+from tests.unit.raft.quorum_bugs import count_what_is_not_synced, note_log_as_synced
+
+DEATHS = frozenset({Fault.DIE, Fault.DIE_AT_OPERATION, Fault.SEVERAL_DIE, Fault.DIE_WHILE_STARTING})
+ISOLATIONS = frozenset({Fault.SPLIT, Fault.PAUSE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterBug(Bug):
+    """A planted bug that takes several nodes: the seeds are those of clusters.
+
+    ``shown_by`` are the seeds that are known to show it, the quickest first; empty as long as none is known.
+    """
+
+    shown_by: tuple[int, ...] = ()
+    seed_limit: int = 6
+
+    def seeds(self) -> Iterator[int]:
+        """The known seeds, and then the first ones that have what the bug is about; ``seed_limit`` in all."""
+        others = (seed for seed in count() if seed not in self.shown_by and self.fits(draw_cluster_plan(seed)))
+        return islice(chain(self.shown_by, others), self.seed_limit)
+
+
+def has_all_synced(plan: Plan) -> bool:
+    return cast("ClusterPlan", plan).is_all_synced and plan.sync_seconds > 0
+
+
+def has_deaths(plan: Plan) -> bool:
+    return bool(DEATHS & set(plan.faults))
+
+
+def has_isolation(plan: Plan) -> bool:
+    return bool(ISOLATIONS & set(plan.faults))
+
+
+# The wrong decisions
+
+_begin = Fetcher._begin
+_look_again, _apply = PartitionState.look_again, PartitionState.apply
+_remembered, _is_vote_granted = roles.remembered, roles.is_vote_granted
+_replay_log = Shards._replay_log
+_read_batches = MetadataLog.read_batches
+_suspect = DeathWatch.suspect
+_wait, _read = produce._Waiting.__init__, Partition.read
+
+
+async def _sync_later(self: Fetcher, unsynced: list[Any]) -> None:
+    """The next fetch goes out at once, and tells the leader of what may be lost."""
+    for followed in unsynced:
+        self._start_soon(self._sync_one, followed)
+
+
+def _own_end_without_sync(self: PartitionState) -> int:
+    return self.log_end_offset
+
+
+def _truncate_to_high_watermark(self: Fetcher, partition: Partition) -> None:
+    """What followers did before KIP-101."""
+    _begin(self, partition)
+    partition.truncate_to(partition.high_watermark)
+
+
+def _check_no_epochs(*_arguments: object) -> None:
+    """Take whatever any leader says of any time."""
+
+
+def _is_always_far_enough(*_offsets: int) -> bool:
+    return True
+
+
+def _go_anywhere(self: PartitionState) -> bool:
+    """The high watermark is where the slowest replica is, also where that is further back than before."""
+    if not self.is_leader or self.is_under_min_isr:
+        return False
+    reached = min((self.own_end_offset, *(max(0, follower.log_end_offset) for follower in self._awaited)))
+    has_moved = reached != self.high_watermark
+    self._move_to(reached)
+    return has_moved
+
+
+def _ignore_min_isr(self: PartitionState, now_ms: int) -> Change:
+    """An ISR of one is enough for any topic."""
+    kept, self.min_insync_replicas = self.min_insync_replicas, 1
+    change = _look_again(self, now_ms)
+    self.min_insync_replicas = kept
+    return change
+
+
+def _wait_for_committed_isr_alone(self: PartitionState, now_ms: int) -> Change:
+    """Who is about to join the in-sync replicas, or may have joined them already, is not waited for."""
+    kept, self.proposal = self.proposal, None
+    change = _look_again(self, now_ms)
+    self.proposal = kept
+    return change
+
+
+def _lead_on(self: PartitionState, registration: PartitionRegistration, **options: Any) -> Change:
+    """Once a leader, always a leader."""
+    was_leader = self.is_leader
+    change = _apply(self, registration, **options)
+    self.is_leader = self.is_leader or was_leader
+    return change & ~Change.LOST if was_leader else change
+
+
+def _forget_the_vote(role: Role) -> QuorumState:
+    return _remembered(role)._replace(voted_id=roles.NOT_VOTED)
+
+
+def _grant_any_pre_vote(role: Role, candidate: Any, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+    if is_pre_vote:
+        return is_up_to_date and not isinstance(role, Leader)
+    return _is_vote_granted(role, candidate, is_up_to_date=is_up_to_date, is_pre_vote=is_pre_vote)
+
+
+def _vote_for_a_shorter_log(role: Role, candidate: Any, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:
+    return _is_vote_granted(role, candidate, is_up_to_date=True, is_pre_vote=is_pre_vote)
+
+
+def _without_tail(self: MetadataLog, start_offset: int) -> list[Any]:
+    """A start that finds a snapshot reads nothing that came after it."""
+    found = _read_batches(self, start_offset)
+    return found if self.latest_snapshot is None or not self.latest_snapshot.end_offset else []
+
+
+def _load_nothing(self: Any, led: Any) -> Any:
+    """Take the partition's end for how far it was loaded, and nothing else."""
+    kept, led.shard = led.shard, self._new_shard()
+    try:
+        return _replay_log(self, led)
+    finally:
+        led.shard = kept
+
+
+_largest_required: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
+"""Of each log up to where appends were waited for: what ends there again was sent again."""
+
+
+def _wait_for_new_records_alone(self: Any, partition: Partition, required_offset: int, result: Any, *, needs_all: bool) -> None:
+    """What was sent again is in the log already, and so it is told, though no other replica may have it yet."""
+    assert partition.log is not None, "it was just appended to"
+    largest = _largest_required.get(partition.log, 0)
+    _largest_required[partition.log] = max(required_offset, largest)
+    _wait(self, partition, required_offset, result, needs_all=needs_all and required_offset > largest)
+
+
+def _suspect_what_was_fenced(self: DeathWatch, node_id: Any, epoch: Any) -> Any:
+    """A broker that came back after it was fenced by mistake is fenced for its next connection that ends."""
+    self._fenced.pop(node_id, None)
+    return _suspect(self, node_id, epoch)
+
+
+def _allow_any_voter_change(_leader: Any, _latest: Any) -> None:
+    return None
+
+
+def _read_to_the_end(self: Partition, *arguments: Any, **options: Any) -> Any:
+    """What is in the log can be read, whoever else has it."""
+    state = self.state
+    kept, state.high_watermark = state.high_watermark, state.log_end_offset
+    try:
+        return _read(self, *arguments, **options)
+    finally:
+        state.high_watermark = kept
+
+
+BUGS: Sequence[ClusterBug] = (
+    ClusterBug(
+        name="follower fetches on before it has synced", replacements=((Fetcher, "_sync", _sync_later),), fits=has_all_synced, shown_by=(3,)
+    ),
+    ClusterBug(
+        name="leader counts its own unsynced records",
+        replacements=((PartitionState, "own_end_offset", property(_own_end_without_sync)),),
+        fits=has_all_synced,
+        shown_by=(3,),
+    ),
+    ClusterBug(
+        name="quorum's leader counts its own unsynced records",
+        replacements=((leadership, "note_synced", count_what_is_not_synced), (leadership, "note_log", note_log_as_synced)),
+        fits=lambda plan: plan.sync_seconds > 0,
+        shown_by=(3, 2),
+    ),
+    ClusterBug(
+        name="truncated to the high watermark",
+        replacements=((Fetcher, "_begin", _truncate_to_high_watermark),),
+        fits=lambda plan: bool({Fault.NEW_LEADER_DIES, Fault.STOP} & set(plan.faults)),
+        shown_by=(2,),
+    ),
+    ClusterBug(
+        name="no epoch is checked in AlterPartition",
+        replacements=((alter_partition, "_check_epochs", _check_no_epochs), (alter_partition, "_check_eligible", _check_no_epochs)),
+        fits=has_deaths,
+    ),
+    ClusterBug(
+        name="in-sync replicas grow too early",
+        replacements=((partition_state, "is_far_enough", _is_always_far_enough),),
+        fits=has_deaths,
+        shown_by=(0,),
+    ),
+    ClusterBug(name="high watermark goes back", replacements=((PartitionState, "_advance_high_watermark", _go_anywhere),), shown_by=(0,)),
+    ClusterBug(
+        name="high watermark moves under min.insync.replicas",
+        replacements=((PartitionState, "look_again", _ignore_min_isr),),
+        fits=has_deaths,
+        shown_by=(2, 0),
+    ),
+    ClusterBug(name="stale leader goes on", replacements=((PartitionState, "apply", _lead_on),), fits=has_isolation, shown_by=(0,)),
+    ClusterBug(
+        name="vote not written down",
+        replacements=((roles, "remembered", _forget_the_vote), (core, "remembered", _forget_the_vote)),
+        fits=has_deaths,
+        shown_by=(0,),
+    ),
+    ClusterBug(
+        name="pre-vote that disturbs",
+        replacements=((elections, "is_vote_granted", _grant_any_pre_vote),),
+        fits=has_isolation,
+        shown_by=(0,),
+    ),
+    ClusterBug(
+        name="voted for a shorter log",
+        replacements=((elections, "is_vote_granted", _vote_for_a_shorter_log),),
+        fits=has_isolation,
+        shown_by=(0,),
+    ),
+    ClusterBug(name="snapshot without its tail", replacements=((MetadataLog, "read_batches", _without_tail),), fits=has_deaths),
+    ClusterBug(
+        name="coordinator serves before it has loaded",
+        replacements=((Shards, "_replay_log", _load_nothing),),
+        fits=has_deaths,
+    ),
+    ClusterBug(name="offsets lost on failover", replacements=((Shards, "_replay_batch", replay_without_commits),), fits=has_deaths),
+    ClusterBug(
+        name="what is sent again is acknowledged at once",
+        replacements=((produce._Waiting, "__init__", _wait_for_new_records_alone),),
+        fits=lambda plan: Fault.RESET_WHILE_WAITING in plan.faults,
+        shown_by=(2,),
+    ),
+    ClusterBug(
+        name="live leader fenced twice in one epoch",
+        replacements=((DeathWatch, "suspect", _suspect_what_was_fenced),),
+        fits=lambda plan: Fault.REFUSED in plan.faults,
+    ),
+    ClusterBug(
+        name="second voter change before the first is committed",
+        replacements=((voter_changes, "_check_no_other_change", _allow_any_voter_change),),
+        fits=lambda plan: cast("ClusterPlan", plan).voter_changer_count > 1,
+    ),
+    ClusterBug(name="reads above the high watermark", replacements=((Partition, "read", _read_to_the_end),)),
+)
+
+PROVEN = [bug for bug in BUGS if bug.shown_by]
+"""Those that a known seed shows."""
+UNPROVEN = [bug for bug in BUGS if not bug.shown_by]
+"""Those that no seed has shown so far: played by command only."""
+
+
+def first_noticed(bug: ClusterBug) -> Outcome | None:
+    """Return what became of the first of the bug's seeds that shows it; None where none does."""
+    with planted(bug):
+        return next((outcome for outcome in map(play, bug.seeds()) if outcome.violations), None)
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Play bugs, print which seed shows each, and return 1 if one of them was not noticed (2: no such bug)."""
+    parser = argparse.ArgumentParser(description="Plant bugs into a simulated cluster, and see whether they are noticed.")
+    parser.add_argument("name", nargs="?", default="", help="part of the names of the bugs to play")
+    parser.add_argument("--all", action="store_true", help="also those that a known seed shows")
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    chosen = [bug for bug in (BUGS if options.all or options.name else UNPROVEN) if options.name in bug.name]
+    if not chosen and options.name:
+        print(f"no bug's name contains {options.name!r}; the names are: {', '.join(map(str, BUGS))}", file=sys.stderr)
+        return 2
+    missed = 0
+    for bug in chosen:
+        begun = time.process_time()
+        outcome = first_noticed(bug)
+        missed += outcome is None
+        told = f"not noticed within {bug.seed_limit} seeds" if outcome is None else f"seed {outcome.seed}: {outcome.violations[0]}"
+        print(f"{bug}: {told} ({time.process_time() - begun:.0f} s of CPU)", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

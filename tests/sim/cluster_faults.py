@@ -1,0 +1,199 @@
+"""The adversaries of a simulated cluster: one for each node, as in ``node_faults``, and the bounds that hold for all of them together.
+
+Decides which of the plan's faults may strike just now. Each adversary keeps its own node running, so that several nodes may be down, cut
+off or paused at once; what is promised under that, and what is not, is said in ``cluster_plan``.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import trio
+
+from tests.sim.cluster_format import format_node
+from tests.sim.cluster_plan import ClusterPlan
+from tests.sim.network import Weather
+from tests.sim.node_audit import Auditor
+from tests.sim.node_faults import Adversary, Victims
+from tests.sim.node_history import History
+from tests.sim.node_host import DATA_DIRECTORIES, Death, NodeHost
+from tests.sim.node_plan import Fault
+
+LONGEST_WATCH_SECONDS = 5.0
+"""How long an adversary waits for its node to lead."""
+LONGEST_PAUSE_SESSIONS = 3.0
+"""How many broker sessions a process may be paused."""
+
+
+class Allowance:
+    """What the plan allows on all nodes together. ``is_whole`` says whether every partition has all of its replicas in sync.
+
+    Where logs are not synced first, power goes on one machine at a time: that machine is ``wounded`` until the cluster is whole again.
+    """
+
+    def __init__(self, plan: ClusterPlan, is_whole: Callable[[], bool]) -> None:
+        self.plan = plan
+        self._is_whole = is_whole
+        self.wounded: str | None = None
+
+    def may_lose_power(self, name: str) -> bool:
+        """Whether the machine ``name`` may lose what it has not synced: what counts there is on another machine."""
+        if self.wounded is not None and self.wounded != name and not self.plan.is_all_synced:
+            if not self._is_whole():
+                return False
+            self.wounded = None
+        return True
+
+    def may_lose_disk(self, host: NodeHost) -> bool:
+        """Whether a machine may lose a disk: what counts is on others, and the quorum can be told of it."""
+        is_voter_of_configuration = host.config.is_controller and not self.plan.are_voters_dynamic
+        return not is_voter_of_configuration and self._is_whole()
+
+    def note_power_lost(self, name: str) -> None:
+        """Take note that a machine has lost what it had not synced."""
+        self.wounded = name
+
+
+class ClusterAdversary(Adversary):
+    """Does what the plan allows to one node of a cluster. ``cluster`` holds the adversaries of all nodes, this one among them."""
+
+    def __init__(
+        self, plan: ClusterPlan, host: NodeHost, auditor: Auditor, *, history: History, victims: Victims, allowance: Allowance
+    ) -> None:
+        super().__init__(plan, host, auditor, history, victims)
+        self.plan: ClusterPlan = plan
+        self.cluster: Sequence[ClusterAdversary] = (self,)
+        self._allowance = allowance
+        self._session_seconds = plan.session_seconds
+        self._acts |= {
+            Fault.PAUSE: self._pause_process,
+            Fault.SEVERAL_DIE: self._several_die,
+            Fault.SLOW_PEER: self._slow_peer,
+            Fault.RESET_PEER: self._reset_peer,
+            Fault.LOST_DISK: self._lose_disk,
+            Fault.LOST_DIRECTORY: self._lose_directory,
+            Fault.NEW_LEADER_DIES: self._die_as_new_leader,
+            Fault.RESET_WHILE_WAITING: self._reset_while_waiting,
+            Fault.REFUSED: self._refuse_peers,
+        }
+        noted = host.on_death
+
+        def on_death(death: Death) -> None:
+            noted(death)
+            if death is Death.POWER:
+                allowance.note_power_lost(host.name)
+
+        host.on_death = on_death
+
+    def _draw_death(self) -> Death:
+        death = super()._draw_death()
+        return death if death is Death.KILL or self._allowance.may_lose_power(self.host.name) else Death.KILL
+
+    async def start_promptly(self) -> None:
+        """Start the node; nothing has happened to it."""
+        await trio.sleep(self.rng.choice([0, 0.05, 0.5]))
+        await self._start()
+        await self.keep_running()
+
+    async def calm(self) -> None:
+        self.world.resume(self.host.name)
+        await super().calm()
+
+    async def _restart_after_power_loss(self) -> None:
+        """Where power may not go just now, a kill ends the node instead."""
+        if self._allowance.may_lose_power(self.host.name):
+            await super()._restart_after_power_loss()
+        elif self.host.is_running:
+            await self._restart_after_kill()
+        else:
+            await self.keep_running()
+
+    async def _fail_sync(self) -> None:
+        """Pages whose sync failed are as good as lost: the same bound as for power."""
+        if self._allowance.may_lose_power(self.host.name):
+            self._allowance.note_power_lost(self.host.name)
+            await super()._fail_sync()
+
+    async def _pause_and_heal(self, seconds: float) -> None:
+        """Heal first, and start the node then if another adversary has ended it: cut off from its quorum it could not start."""
+        await trio.sleep(seconds)
+        self.world.network.heal(self.host.name)
+        await self.keep_running()
+
+    async def _pause_process(self) -> None:
+        """Stop the process for less or for longer than its session, as SIGSTOP does."""
+        seconds = self.rng.choice([0.1, 0.5, 1.2, LONGEST_PAUSE_SESSIONS]) * self._session_seconds
+        incarnation = self.host.current
+        self.world.pause(self.host.name)
+        await trio.sleep(seconds)
+        if self.host.current is incarnation:
+            self.world.resume(self.host.name)
+
+    async def _several_die(self) -> None:
+        """Kill this node and others in one moment: some, or all of those whose adversaries start them again."""
+        others = [adversary for adversary in self.cluster if adversary is not self and not adversary.is_over]
+        for adversary in (self, *self.rng.sample(others, self.rng.randint(1, len(others)) if others else 0)):
+            adversary.host.die(adversary._draw_death())
+        await self._wait_ended()
+
+    async def _slow_peer(self) -> None:
+        """Have one direction between this node and another be slow."""
+        seconds = self.rng.choice([0.2, 1.0])
+        route = [self.host.name, self._draw_peer()]
+        self.rng.shuffle(route)
+        self.world.network.slow(route[0], route[1], Weather(min_latency=seconds / 2, max_latency=seconds))
+        await self._pause_and_heal(self.rng.uniform(0.5, 8))
+
+    async def _reset_peer(self) -> None:
+        """Break all connections of another node."""
+        self.world.network.reset_connections(self._draw_peer())
+
+    async def _lose_disk(self) -> None:
+        """Put an empty disk into the machine, and format it; as a voter the node is another one from now on."""
+        await self._replace(Path("/"))
+
+    async def _lose_directory(self) -> None:
+        """The same with the second log directory, which does not hold the metadata."""
+        if self.host.has_partitions:
+            await self._replace(DATA_DIRECTORIES[1])
+
+    async def _replace(self, path: Path) -> None:
+        if not self._allowance.may_lose_disk(self.host):
+            return
+        self.host.die(Death.KILL)
+        await self._wait_ended()
+        self._allowance.note_power_lost(self.host.name)
+        self.host.disk.wipe(path)
+        self.auditor.forget_disk()
+        self.counts["disks replaced"] += 1
+        node = next(node for node in self.plan.nodes if node.name == self.host.name)
+        format_node(self.world, node, self.rng)
+
+    async def _die_as_new_leader(self) -> None:
+        """Wait until the node begins to lead a partition, or goes on in another epoch, and end it a moment later."""
+        with trio.move_on_after(LONGEST_WATCH_SECONDS):
+            await self.host.began_to_lead.wait()
+            await trio.sleep(self.rng.choice([0, 0.0005, 0.005, 0.05]))
+            await self._die()
+
+    async def _reset_while_waiting(self) -> None:
+        """Hold up what followers fetch, and break the connections of clients whose records wait for that: they send them again."""
+        for peer in self.victims.nodes:
+            if peer != self.host.name:
+                self.world.network.slow(self.host.name, peer, Weather(min_latency=1.0, max_latency=2.0))
+        await trio.sleep(self.rng.uniform(0.1, 0.5))
+        for machine in self.victims.machines():
+            self.world.network.reset_connections(machine)
+        await self._pause_and_heal(self.rng.uniform(0.5, 2))
+
+    async def _refuse_peers(self) -> None:
+        """Live, and have no other node connect here; connections break again and again."""
+        for peer in self.victims.nodes:
+            if peer != self.host.name:
+                self.world.network.refuse(peer, self.host.name)
+        for _ in range(self.rng.randint(1, 3)):
+            self.world.network.reset_connections(self.host.name)
+            await self._pause(self.rng.uniform(0.5, 3))
+        self.world.network.heal(self.host.name)
+
+    def _draw_peer(self) -> str:
+        return self.rng.choice([name for name in self.victims.nodes if name != self.host.name])

@@ -1,0 +1,57 @@
+"""Formats the disks of a simulated cluster before its first start, as ``tidelog storage format`` does on each node.
+
+Decides directory ids. With dynamic voters each controller is told of all of them (``--initial-controllers``); brokers, and all nodes where
+the configuration names the voters, are not.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from uuid import UUID
+
+from log_service.common.types import NodeId
+from log_service.metadata.features import ELIGIBLE_LEADER_REPLICAS, first_feature_records
+from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
+from log_service.raft.format import FormatPlan, format_directories
+from log_service.raft.voters import Endpoint, Voter
+from tests.sim.clock import EPOCH_MS
+from tests.sim.cluster_plan import CLUSTER_ID, CONTROLLER_PORT, ClusterPlan
+from tests.sim.node_plan import NodePlan
+from tests.sim.world import World
+
+
+def format_cluster(world: World, plan: ClusterPlan) -> None:
+    """Format the disks of all nodes; a cluster of one formats itself."""
+    if len(plan.nodes) == 1:
+        return
+    rng = Random(f"format {plan.seed}")
+    directory_ids = {node.name: UUID(int=rng.getrandbits(128), version=4) for node in plan.nodes if node.config.is_controller}
+    voters = tuple(voter_of(node, directory_ids[node.name]) for node in plan.nodes if node.config.is_controller)
+    records = [FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1)] if plan.has_eligible_leaders else []
+    for node, skew_ms in zip(plan.nodes, plan.skews_ms, strict=True):
+        world.node_env(node.name)
+        world.clocks[node.name].skew_ms = skew_ms
+        format_node(world, node, rng, voters if plan.are_voters_dynamic and node.config.is_controller else (), records)
+
+
+def voter_of(node: NodePlan, directory_id: UUID) -> Voter:
+    """Return a controller as the voters name it."""
+    endpoint = Endpoint("CONTROLLER", node.name, CONTROLLER_PORT)
+    return Voter(node_id=NodeId(node.config.node_id), directory_id=directory_id, endpoints=(endpoint,))
+
+
+def format_node(
+    world: World, node: NodePlan, rng: Random, voters: tuple[Voter, ...] = (), feature_records: Sequence[MetadataRecord] = ()
+) -> None:
+    """Format the disk of one node, and make it durable."""
+    config = node.config
+    whole = FormatPlan(
+        node_id=NodeId(config.node_id),
+        cluster_id=CLUSTER_ID,
+        voters=voters,
+        is_log_elsewhere=True,
+        bootstrap_records=[*first_feature_records(), *feature_records],
+        new_bits=rng.getrandbits,
+        now_ms=EPOCH_MS,
+    )
+    format_directories(world.node_env(node.name).files, config.log_manager.log_dirs, config.metadata_log_dir, whole)
+    world.disks[node.name].sync_all()

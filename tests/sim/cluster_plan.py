@@ -1,0 +1,267 @@
+"""What one seed plays with a cluster: which nodes, with which roles, racks and voters, which topics, clients and faults.
+
+Decides everything by drawing from the seed's own generator, as ``node_plan`` does for one node, whose ``Plan`` this one extends.
+
+What is promised, and under which faults (``TopicPlan.is_synced`` is what the checker goes by):
+
+* ``is_all_synced``: every replica syncs a record before it counts (``flush.messages=1``). Then an acknowledged record of a topic with three
+  replicas and ``min.insync.replicas=2`` survives every death of every node, several losses of power at once among them; so does one of a
+  topic with one replica.
+* Otherwise logs are in the page cache. A record that two of three replicas have survives every kill of processes, all at once too, and the
+  loss of power of one machine: the next one may lose power only once every partition has all of its replicas in sync again. A record of a
+  topic with one replica survives kills alone.
+* ``acks=1`` promises nothing where there are several replicas: the leader may die before another has the record.
+* The metadata is always synced: a change that was acknowledged stays, as long as no majority of the voters loses its disk.
+
+* Where unsynced records may be lost, the cluster keeps eligible leader replicas (KIP-966). Without them the last in-sync replica is elected
+  again after any death, whatever its machine has lost meanwhile ("last replica standing"), as in Apache Kafka.
+* A machine may lose a disk, or one of two log directories, where every partition has several replicas, all of them in sync, and all
+  controllers are voters: what is on it is on others. The voters of a configuration keep theirs: nobody can tell the others that such a
+  voter has forgotten its votes.
+
+``Allowance`` in ``cluster_faults`` keeps the adversaries within this.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.sim.node_history import TopicPlan
+from tests.sim.node_host import DATA_DIRECTORIES, Death, node_config
+from tests.sim.node_plan import Fault, NodePlan, Plan, draw_weather
+
+CONTROLLER_PORT = 9093
+CLUSTER_ID = "cluster-in-virtual-time"
+COMMON = (Fault.RESET, Fault.WEATHER, Fault.SLOW_DISK, Fault.SLOW_LINK, Fault.ONE_WAY_CUT)
+DEADLY = (Fault.DIE, Fault.DIE, Fault.DIE_AT_OPERATION, Fault.DIE_WHILE_STARTING, Fault.STOP, Fault.DIE_WHILE_STOPPING)
+BETWEEN_NODES = (Fault.SPLIT, Fault.SPLIT, Fault.SLOW_PEER, Fault.PAUSE, Fault.SEVERAL_DIE)
+OF_CLUSTERS = (Fault.NEW_LEADER_DIES, Fault.RESET_WHILE_WAITING, Fault.REFUSED)
+OTHER = (Fault.CUT, Fault.CLIENT_DIES, Fault.FAILED_SYNC, Fault.CLOCK_JUMP, Fault.RESET_PEER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan(Plan):
+    """One seed's mix for a cluster. ``reassigner_count`` clients move partitions and elect leaders while faults strike.
+
+    ``voter_changer_count`` clients take voters out of the quorum and put them back. ``has_eligible_leaders``: the metadata keep eligible
+    leader replicas. ``client_racks`` are where consumers may stand, the empty one among them. ``skews_ms`` are how much the nodes' wall
+    clocks differ at first.
+
+    ``is_all_synced``: see the module. ``session_seconds`` is how long a silent broker counts as alive, ``election_seconds`` how long a
+    voter waits for its leader, and then for votes, at most.
+    """
+
+    is_all_synced: bool
+    are_voters_dynamic: bool
+    reassigner_count: int
+    session_seconds: float
+    election_seconds: float
+    voter_changer_count: int
+    has_eligible_leaders: bool
+    client_racks: tuple[str, ...]
+    skews_ms: tuple[int, ...]
+
+    @property
+    def brokers(self) -> tuple[NodePlan, ...]:
+        """The nodes that hold partitions."""
+        return tuple(node for node in self.nodes if node.config.listeners)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A node before it is configured."""
+
+    node_id: int
+    name: str
+    is_broker: bool
+    is_controller: bool
+    rack: str | None = None
+
+
+def draw_cluster_plan(seed: int, node_count: int = 3) -> ClusterPlan:
+    """Return the plan of a seed for a cluster of so many nodes."""
+    rng = Random(f"cluster {node_count} {seed}")
+    later = Random(f"cluster changes {node_count} {seed}")
+    is_all_synced = rng.random() < 0.5
+    seats = draw_seats(rng, node_count)
+    broker_count = sum(seat.is_broker for seat in seats)
+    are_voters_dynamic = rng.random() < 0.5
+    properties = _draw_properties(rng, broker_count, is_all_synced=is_all_synced)
+    segment_bytes, index_interval_bytes = rng.choice([1 << 11, 1 << 13, 1 << 16]), rng.choice([64, 512, 4096])
+    has_racks = any(seat.rack for seat in seats)
+    if has_racks and later.random() < 0.7:
+        properties["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    if later.random() < 0.3:
+        properties["log.dirs"] = ",".join(map(str, DATA_DIRECTORIES))
+    seconds, pause_seconds = rng.uniform(5, 15), rng.choice([2.0, 4.0, 8.0])
+    faults = _draw_faults(rng, node_count)
+    deaths = rng.choice([(Death.KILL,), (Death.POWER,), (Death.KILL, Death.POWER)])
+    topics = tuple(_draw_topics(rng, broker_count, is_all_synced=is_all_synced))
+    has_eligible_leaders = later.random() < 0.3 or (not is_all_synced and _may_lose_records(faults, deaths))
+    if has_eligible_leaders:
+        index_interval_bytes = 4096  # their cluster has configurations of its own, with which every log takes on what keys allow
+    return ClusterPlan(
+        seed=seed,
+        seconds=seconds,
+        pause_seconds=pause_seconds,
+        faults=(*faults, *_draw_later_faults(later, topics, has_directories="log.dirs" in properties)) if node_count > 1 else faults,
+        deaths=deaths,
+        topics=topics,
+        are_offsets_synced=is_all_synced or broker_count > 1,
+        nodes=tuple(
+            _node(seat, seats, properties, segment_bytes, index_interval_bytes, are_voters_dynamic=are_voters_dynamic) for seat in seats
+        ),
+        producer_count=rng.randint(1, 2),
+        member_count=rng.randint(1, 2),
+        reader_count=rng.randint(0, 1),
+        churn_count=rng.randint(0, 1),
+        records_per_second=rng.choice([2.0, 6.0, 15.0]),
+        weather=draw_weather(rng),
+        sync_seconds=rng.choice([0.0, 0.005, 0.05]),
+        pool_seconds=rng.choice([0.0, 0.001, 0.02]),
+        is_disk_reordering=rng.random() < 0.3,
+        assignors=rng.choice([("range",), ("cooperative-sticky",), ("range", "cooperative-sticky")]),
+        are_members_static=rng.random() < 0.2,
+        automatic_count=rng.choice([0, 0, 1]),
+        are_logs_moved=False,
+        are_churned_written=rng.random() < 0.3,
+        chunk_bytes=1 << 20,
+        quiet_bytes=1 << 20,
+        is_member_late=rng.random() < 0.3,
+        are_waits_judged=later.random() < 0.5,
+        is_all_synced=is_all_synced,
+        are_voters_dynamic=are_voters_dynamic,
+        reassigner_count=rng.choice([0, 1]),
+        session_seconds=int(properties["broker.session.timeout.ms"]) / 1_000,
+        election_seconds=(
+            2 * int(properties["controller.quorum.election.timeout.ms"]) + int(properties["controller.quorum.fetch.timeout.ms"])
+        )
+        / 1_000,
+        voter_changer_count=later.choice([0, 0, 1, 2]) if are_voters_dynamic and node_count > 1 else 0,
+        has_eligible_leaders=has_eligible_leaders,
+        client_racks=("", "rack0", "rack1") if has_racks else ("",),
+        skews_ms=tuple(later.choice([0, 0, -70_000, 1_500, 70_000]) for _ in seats),
+    )
+
+
+def draw_seats(rng: Random, node_count: int) -> list[Seat]:
+    """Return who is what: all nodes both at first; with more than three nodes some seeds split the roles. Some stand in racks."""
+    has_racks = rng.random() < 0.4
+    is_split = node_count > 3 and rng.random() < 0.5
+    seats = []
+    for number in range(1, node_count + 1):
+        is_controller = number > node_count - 3 if is_split else number <= 5
+        is_broker = not is_split or number <= node_count - 3 or (node_count < 6 and number <= 3)
+        rack = f"rack{number % 2}" if has_racks else None
+        seats.append(Seat(number, f"node{number}", is_broker, is_controller, rack))
+    return seats
+
+
+def _node(
+    seat: Seat, seats: list[Seat], shared: dict[str, str], segment_bytes: int, index_interval_bytes: int, *, are_voters_dynamic: bool
+) -> NodePlan:
+    roles = [name for name, is_so in (("broker", seat.is_broker), ("controller", seat.is_controller)) if is_so]
+    listeners = [f"PLAINTEXT://{seat.name}:9092"] * seat.is_broker + [f"CONTROLLER://{seat.name}:{CONTROLLER_PORT}"] * seat.is_controller
+    controllers = [each for each in seats if each.is_controller]
+    properties: dict[str, Any] = {
+        **shared,
+        "node.id": str(seat.node_id),
+        "cluster.id": CLUSTER_ID,
+        "process.roles": ",".join(roles),
+        "listeners": ",".join(listeners),
+        "controller.listener.names": "CONTROLLER",
+    }
+    if are_voters_dynamic:
+        properties["controller.quorum.bootstrap.servers"] = ",".join(f"{each.name}:{CONTROLLER_PORT}" for each in controllers)
+    else:
+        voters = (f"{each.node_id}@{each.name}:{CONTROLLER_PORT}" for each in controllers)
+        properties["controller.quorum.voters"] = ",".join(voters)
+    if seat.rack is not None:
+        properties["broker.rack"] = seat.rack
+    config, texts = node_config(properties, name=seat.name, segment_bytes=segment_bytes, index_interval_bytes=index_interval_bytes)
+    return NodePlan(name=seat.name, config=config, texts=texts)
+
+
+def _draw_properties(rng: Random, broker_count: int, *, is_all_synced: bool) -> dict[str, str]:
+    """Small segments and short intervals, so that seconds show what takes hours; the same on every node."""
+    session_ms = rng.choice([2_000, 4_000, 9_000])
+    factor = min(3, broker_count)
+    properties = {
+        "broker.session.timeout.ms": str(session_ms),
+        "broker.heartbeat.interval.ms": str(session_ms // rng.choice([3, 5])),
+        "initial.broker.registration.timeout.ms": "600000",
+        "replica.lag.time.max.ms": rng.choice(["2000", "5000", "10000"]),
+        "replica.fetch.wait.max.ms": rng.choice(["250", "500"]),
+        "replica.fetch.backoff.ms": rng.choice(["100", "1000"]),
+        "controller.quorum.election.timeout.ms": rng.choice(["300", "1000"]),
+        "controller.quorum.fetch.timeout.ms": rng.choice(["700", "2000"]),
+        "controller.quorum.request.timeout.ms": rng.choice(["500", "2000"]),
+        "offsets.topic.replication.factor": str(factor),
+        "default.replication.factor": str(factor),
+        "min.insync.replicas": str(min(2, factor)),
+        "log.retention.check.interval.ms": rng.choice(["1000", "5000"]),
+        "log.flush.offset.checkpoint.interval.ms": rng.choice(["500", "5000", "60000"]),
+        "log.initial.task.delay.ms": rng.choice(["0", "1000"]),
+        "replica.high.watermark.checkpoint.interval.ms": rng.choice(["500", "5000"]),
+        "log.message.timestamp.after.max.ms": str(2**62),
+        "log.cleaner.enable": "false",
+        "metadata.log.max.record.bytes.between.snapshots": rng.choice(["300", "3000", "20971520"]),
+        "auto.create.topics.enable": "false",
+        "leader.imbalance.check.interval.seconds": rng.choice(["2", "300"]),
+    }
+    if is_all_synced:
+        properties["log.flush.interval.messages"] = "1"
+    return properties
+
+
+def _draw_topics(rng: Random, broker_count: int, *, is_all_synced: bool) -> list[TopicPlan]:
+    """Topics with three replicas, of which two have to be in sync; some seeds have one with a single replica, or with two."""
+    factor = min(3, broker_count)
+    safe = TopicPlan(
+        name="safe",
+        partition_count=rng.randint(1, 3),
+        is_synced=is_all_synced or factor > 1,
+        replication_factor=factor,
+        configs={"min.insync.replicas": str(min(2, factor)), **rng.choice([{}, {}, {"message.timestamp.type": "LogAppendTime"}])},
+    )
+    topics = [safe]
+    if rng.random() < 0.4:
+        topics.append(TopicPlan(name="single", partition_count=rng.randint(1, 2), is_synced=is_all_synced, replication_factor=1))
+    if rng.random() < 0.3 and broker_count > 1:
+        configs = {"min.insync.replicas": "1"}
+        topics.append(TopicPlan(name="pair", partition_count=1, is_synced=is_all_synced, replication_factor=2, configs=configs))
+    if rng.random() < 0.3:
+        topics.append(
+            TopicPlan(
+                name="cut",
+                partition_count=1,
+                is_synced=safe.is_synced,
+                is_trimmed=True,
+                replication_factor=factor,
+                configs={**safe.configs},
+            )
+        )
+    return topics
+
+
+def _may_lose_records(faults: Sequence[Fault], deaths: Sequence[Death]) -> bool:
+    return Death.POWER in deaths or Fault.FAILED_SYNC in faults
+
+
+def _draw_later_faults(rng: Random, topics: Sequence[TopicPlan], *, has_directories: bool) -> list[Fault]:
+    """What is aimed at clusters; disks are lost where every partition has several replicas."""
+    faults = [fault for fault in OF_CLUSTERS if rng.random() < 0.3]
+    is_lost = rng.random() < 0.6
+    if is_lost and all(topic.replication_factor > 1 for topic in topics):
+        faults += [Fault.LOST_DISK, *[Fault.LOST_DIRECTORY] * has_directories]
+    return faults
+
+
+def _draw_faults(rng: Random, node_count: int) -> tuple[Fault, ...]:
+    """Some of each kind; at least one that kills, in most seeds."""
+    common = [fault for fault in COMMON if rng.random() < 0.3]
+    deadly = [fault for fault in DEADLY if rng.random() < 0.5]
+    between = [fault for fault in BETWEEN_NODES if rng.random() < 0.4 and node_count > 1]
+    other = [fault for fault in OTHER if rng.random() < 0.2 and (fault is not Fault.RESET_PEER or node_count > 1)]
+    return tuple(common + deadly + between + other) or (Fault.DIE,)

@@ -1,0 +1,53 @@
+"""With which error codes a cluster may respond to a request that is right, beside those of a single node.
+
+Leaders and coordinators move, too few replicas may be in sync, and a controller may be lost while it decides.
+"""
+
+from collections.abc import Mapping
+
+from log_service.common.errors import ErrorCode
+from log_service.protocol.api_versions import ApiKey
+from tests.sim.node_refusals import LEGITIMATE
+
+_FEW_REPLICAS = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+_NO_CONTROLLER = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
+_NO_LEADER = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILABLE})
+_NO_COORDINATOR = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+_ELECTION = frozenset(
+    {
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+_REASSIGNMENT = frozenset(
+    {ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+)
+
+_MORE: Mapping[ApiKey, frozenset[ErrorCode]] = {
+    ApiKey.PRODUCE: _FEW_REPLICAS | {ErrorCode.UNKNOWN_PRODUCER_ID},
+    ApiKey.FETCH: _NO_LEADER | {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR},
+    ApiKey.LIST_OFFSETS: _NO_LEADER,
+    ApiKey.DELETE_RECORDS: _NO_LEADER | _NO_CONTROLLER | _FEW_REPLICAS,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _NO_LEADER,
+    ApiKey.FIND_COORDINATOR: _NO_COORDINATOR,
+    ApiKey.INIT_PRODUCER_ID: _NO_COORDINATOR | _NO_CONTROLLER,
+    ApiKey.OFFSET_COMMIT: _NO_COORDINATOR | {ErrorCode.REQUEST_TIMED_OUT},
+    ApiKey.JOIN_GROUP: _NO_COORDINATOR,
+    ApiKey.CREATE_TOPICS: _NO_CONTROLLER | {ErrorCode.INVALID_REPLICATION_FACTOR},
+    ApiKey.DELETE_TOPICS: _NO_CONTROLLER,
+    ApiKey.CREATE_PARTITIONS: _NO_CONTROLLER | {ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.REASSIGNMENT_IN_PROGRESS},
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _NO_CONTROLLER,
+    ApiKey.ELECT_LEADERS: _NO_CONTROLLER | _ELECTION,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _NO_CONTROLLER | _REASSIGNMENT,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _NO_CONTROLLER,
+    ApiKey.DESCRIBE_QUORUM: _NO_CONTROLLER | _NO_LEADER,
+    ApiKey.ADD_RAFT_VOTER: _NO_CONTROLLER | {ErrorCode.DUPLICATE_VOTER, ErrorCode.NOT_LEADER_OR_FOLLOWER},
+    ApiKey.REMOVE_RAFT_VOTER: _NO_CONTROLLER | {ErrorCode.VOTER_NOT_FOUND, ErrorCode.NOT_LEADER_OR_FOLLOWER},
+}
+
+LEGITIMATE_IN_CLUSTER: Mapping[ApiKey, frozenset[ErrorCode]] = {
+    key: LEGITIMATE.get(key, frozenset()) | _MORE.get(key, frozenset()) for key in {**LEGITIMATE, **_MORE}
+}
+"""Every API that a cluster may refuse something."""

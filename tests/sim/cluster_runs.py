@@ -1,0 +1,210 @@
+"""Plays seeds with a cluster: its nodes, their clients and everything that goes wrong, in virtual time; then judges the cluster as one.
+
+    make sim NODES=3 SEEDS=0-99          many, on all cores, with figures (python -m tests.sim.cluster_runs --nodes 3 --seeds 0-99)
+    make sim NODES=3 SEEDS=17 TRACE=1    one again, with its trace
+
+The order of a run is that of ``node_runs``. Beside what is judged there: the witnesses look at all nodes after every event; once all is
+calm each partition has a leader and all of its replicas in sync within ``WHOLE_LIMIT_SECONDS``, and all nodes know the same metadata; at
+the end the replicas' logs are the same, byte for byte.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from functools import partial
+from unittest import mock
+
+import trio
+
+from log_service.broker import lifecycle
+from log_service.client import Admin
+from log_service.metadata.image import MetadataImage
+from tests.sim.cluster_audit import ClusterAuditor, check_replicas
+from tests.sim.cluster_clients import ClusterClients
+from tests.sim.cluster_faults import Allowance, ClusterAdversary
+from tests.sim.cluster_format import format_cluster
+from tests.sim.cluster_plan import ClusterPlan, draw_cluster_plan
+from tests.sim.cluster_refusals import LEGITIMATE_IN_CLUSTER
+from tests.sim.cluster_service import LeaderWaiters, Service
+from tests.sim.cluster_voters import Operator, missing_voter
+from tests.sim.cluster_watch import ClusterWatch
+from tests.sim.node_audit import Auditor
+from tests.sim.node_checker import Violation, check
+from tests.sim.node_clients import TIMEOUTS, Clients
+from tests.sim.node_faults import Adversary
+from tests.sim.node_history import NEVER, E, Entry, History, Operation
+from tests.sim.node_host import NodeHost
+from tests.sim.node_metadata_checker import check_metadata
+from tests.sim.node_refusals import check_refusals
+from tests.sim.node_runs import Outcome, Run, command, play_plans, play_seeds
+from tests.sim.node_waits import check_waits
+from tests.sim.world import World
+
+WHOLE_LIMIT_SECONDS = 60
+"""Within which a calm cluster is whole: a session (9 s at most), a lag time (10 s), back-offs, and elections in between."""
+LEAVING_DEADLINE_MS = 1_500
+"""How long a broker waits for its leave here: where all stop at once, the last ones have no quorum left to give it."""
+STOP_LIMIT_SECONDS = 30
+"""Within which all nodes stop at once."""
+LOOK_SECONDS = 0.25
+
+
+class WatchedHistory(History):
+    """A history that a watch sees grow."""
+
+    watch: ClusterWatch | None = None
+
+    def add(self, entry: E) -> E:
+        super().add(entry)
+        if self.watch is not None:
+            self.watch.note(entry)
+        return entry
+
+    def end(self, operation: Operation, error: object = None) -> None:
+        super().end(operation, error)
+        if self.watch is not None:
+            self.watch.note_ended(operation)
+
+
+class ClusterRun(Run):
+    """One cluster in its world, from a seed's plan."""
+
+    plan: ClusterPlan
+    stop_limit_seconds = STOP_LIMIT_SECONDS
+
+    def __init__(self, world: World, nursery: trio.Nursery, plan: ClusterPlan, place: str = "") -> None:
+        super().__init__(world, nursery, plan, place)
+        self._settled_at = NEVER
+        format_cluster(world, plan)
+        self.watch = ClusterWatch(self.cluster.nodes, self._is_kept)
+        assert isinstance(self.history, WatchedHistory)
+        self.history.watch = self.watch
+
+    def _history(self) -> History:
+        return WatchedHistory(trio.current_time)
+
+    def _clients(self, place: str) -> Clients:
+        return ClusterClients(self.world, self.plan, self.history, self.cluster.bootstrap, place=place)
+
+    def _auditors(self) -> Sequence[Auditor]:
+        return [ClusterAuditor(host) for host in self.cluster.nodes]
+
+    def _adversaries(self) -> Sequence[Adversary]:
+        allowance = Allowance(self.plan, lambda: self.what_is_missing() is None)
+        adversaries = [
+            ClusterAdversary(self.plan, host, auditor, history=self.history, victims=self.victims, allowance=allowance)
+            for host, auditor in self._audited()
+        ]
+        for adversary in adversaries:
+            adversary.cluster = adversaries
+        return adversaries
+
+    async def _play(self) -> None:
+        with self.watch.watching(), mock.patch.object(lifecycle, "LEAVING_DEADLINE_MS", LEAVING_DEADLINE_MS):
+            await super()._play()
+
+    def _cast(self, senders: trio.Nursery, readers: trio.Nursery) -> None:
+        super()._cast(senders, readers)
+        assert isinstance(self.clients, ClusterClients)
+        for number in range(self.plan.reassigner_count):
+            senders.start_soon(self.clients.reassign, f"reassigner-{number}")
+        if self.plan.are_voters_dynamic and len(self.controllers) > 1:
+            for number in range(max(1, self.plan.voter_changer_count)):
+                operator = Operator(self.clients, self.controllers, is_restless=number < self.plan.voter_changer_count)
+                readers.start_soon(operator.work, f"operator-{number}")
+
+    @property
+    def controllers(self) -> list[NodeHost]:
+        """The machines that may vote."""
+        return [host for host in self.cluster.nodes if host.config.is_controller]
+
+    async def _strike(self) -> None:
+        """Let things go wrong, and judge meanwhile how long requests wait, and how long there is no service."""
+        adversaries = [adversary for adversary in self.adversaries if isinstance(adversary, ClusterAdversary)]
+        self.service = Service(self.plan, adversaries, self.cluster.nodes)
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(self.service.watch)
+            if self.plan.are_waits_judged:
+                host = self.world.rng.choice([host for host in self.cluster.nodes if host.has_partitions])
+                waiting.start_soon(LeaderWaiters(self.world, host, self.history, ()).run)
+            await self._all(lambda adversary: adversary.strike(self.plan.seconds))
+            waiting.cancel_scope.cancel()
+        self.violations += self.service.violations
+
+    def _is_kept(self, topic: str, _index: int) -> bool:
+        """Whether nothing that is committed in a partition may be lost in this run; commits have as many replicas as the plan asks."""
+        known = self.history.topics.get(topic)
+        if known is None:
+            return topic == "__consumer_offsets"
+        return known.is_synced or not any(death.value == "power" for death in self.plan.deaths)
+
+    # Once all is calm
+
+    async def _settle(self) -> None:
+        """Wait until the cluster is whole."""
+        with trio.move_on_after(WHOLE_LIMIT_SECONDS) as waiting:
+            while self.what_is_missing() is not None:  # noqa: ASYNC110 - many nodes make it so
+                await trio.sleep(LOOK_SECONDS)
+        self._settled_at = self.history.add(Entry()).at
+        async with Admin(self.cluster.bootstrap, env=self.clients.env("describer"), **TIMEOUTS) as admin:
+            for number in range(self.plan.churn_count):
+                await self.clients.describe(admin, f"churn-{number}")
+        if waiting.cancelled_caught:
+            text = f"not whole within {WHOLE_LIMIT_SECONDS} s of calm: {self.what_is_missing()}"
+            self.violations.append(Violation("liveness", text))
+
+    def what_is_missing(self) -> str | None:
+        """Say what keeps the cluster from being whole; None where it is."""
+        images: list[MetadataImage] = []
+        for host in self.cluster.nodes:
+            if not host.is_running or host.current is None or not host.current.is_up:
+                return f"{host.name} is down"
+            images.append(host.current.broker.image)
+        newest = max(images, key=lambda image: image.offset)
+        for host in self.cluster.nodes:
+            if host.has_partitions:
+                assert host.current is not None
+                known = newest.cluster.brokers.get(host.node_id)  # type: ignore[call-overload]
+                if known is None or known.is_fenced or known.epoch != host.current.broker.rooms.lifecycle.broker_epoch:
+                    return f"{host.name} is registered as {known}"
+        for name, topic in sorted(newest.topics.by_name.items()):
+            for index, partition in sorted(topic.partitions.items()):
+                if not partition.has_leader or set(partition.isr) != set(partition.replicas) or partition.adding_replicas:
+                    return f"{name}-{index} is {partition}"
+        if self.plan.are_voters_dynamic and len(self.controllers) > 1 and (missing := missing_voter(self.controllers)):
+            return missing
+        behind = [host.name for host, image in zip(self.cluster.nodes, images, strict=True) if image.topics != newest.topics]
+        return f"{behind} do not know the newest topics" if behind else None
+
+    def _check_stopped(self) -> None:
+        ends = dict(self.watch.replicas.ends)
+        self.violations += check_replicas(self.cluster.nodes, ends, frozenset(self.history.topics))
+
+    def _judge(self) -> None:
+        self.violations += self.watch.violations
+        for judge in (check, check_waits):
+            self.violations += judge(self.history)
+        self.violations += check_metadata(self.history, self._settled_at)
+        self.violations += check_refusals(self.history, LEGITIMATE_IN_CLUSTER)
+
+
+def play(seed: int, node_count: int = 3) -> Outcome:
+    """Play one seed in virtual time and return what became of it; same seed, same outcome."""
+    return play_with_trace(seed, node_count)[0]
+
+
+def play_with_trace(seed: int, node_count: int = 3) -> tuple[Outcome, list[str], list[Entry]]:
+    """The same, with the trace and the history."""
+    outcomes, world, histories = play_plans(seed, [draw_cluster_plan(seed, node_count)], ClusterRun)
+    return outcomes[0], world.trace, histories[0].entries
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Play the seeds that the command line names, print figures, and return 1 if one of them broke a promise."""
+    parser = command("Simulate a cluster and its clients, one world per seed.")
+    parser.add_argument("--nodes", type=int, default=3, help="how many nodes the cluster has, 3 to 7")
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    return play_seeds(options, partial(play_with_trace, node_count=options.nodes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

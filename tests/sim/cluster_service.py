@@ -1,0 +1,111 @@
+"""Judges how long a simulated cluster goes without service, and how long its leaders keep a fetch that they could answer.
+
+``Service`` looks again and again whether each partition has a leader that runs, with as many replicas in sync as an append asks for. Time
+counts while nothing is done to the cluster: all nodes run, no fault goes on, no link is cut or slow. What was lost with the last fault has
+to be back within ``limit_seconds``.
+
+``LeaderWaiters`` fetch at the end of what one node leads, as ``node_waits`` does at a node alone.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+
+import trio
+
+from log_service.common.types import TopicPartition
+from tests.sim.cluster_faults import ClusterAdversary
+from tests.sim.cluster_plan import ClusterPlan
+from tests.sim.node_checker import Violation
+from tests.sim.node_host import NodeHost
+from tests.sim.node_waits import PAUSE_SECONDS, Line, RefusedError, Waiters
+
+LOOK_SECONDS = 0.2
+MARGIN_SECONDS = 10.0
+"""For what disks and links that are slow for good take in a seed: syncs of up to a second each, in a registration and two elections."""
+
+
+class Service:
+    """Watches the topic ``safe``. ``longest_seconds`` is the longest time that it was not served though nothing was done to the cluster."""
+
+    def __init__(self, plan: ClusterPlan, adversaries: list[ClusterAdversary], hosts: tuple[NodeHost, ...]) -> None:
+        self.longest_seconds = 0.0
+        self.violations: list[Violation] = []
+        self.limit_seconds = limit_seconds(plan)
+        self._adversaries = adversaries
+        self._hosts = hosts
+        topic = plan.topics[0]
+        self._wanted_isr = int(topic.configs["min.insync.replicas"])
+        self._partitions = [TopicPartition(topic.name, index) for index in range(topic.partition_count)]
+
+    async def watch(self) -> None:
+        """Look until cancelled."""
+        since, is_told = trio.current_time(), False
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            unserved = [partition for partition in self._partitions if not self._is_served(partition)]
+            if not unserved or not self._is_left_alone():
+                since, is_told = trio.current_time(), False
+                continue
+            seconds = trio.current_time() - since
+            self.longest_seconds = max(self.longest_seconds, seconds)
+            if seconds > self.limit_seconds and not is_told:
+                is_told = True
+                text = f"{unserved} not served for {seconds:.1f} s at {since:.1f} s, though nothing was done to the cluster"
+                self.violations.append(Violation("availability", text))
+
+    def _is_left_alone(self) -> bool:
+        are_up = all(host.is_running and host.current is not None and host.current.is_up for host in self._hosts)
+        return are_up and not any(adversary.is_striking for adversary in self._adversaries)
+
+    def _is_served(self, partition: TopicPartition) -> bool:
+        for host in self._hosts:
+            rooms = host.current.broker._rooms if host.is_running and host.current is not None else None
+            found = None if rooms is None else rooms.replicas.partitions.get(partition)
+            if found is not None and found.state.is_leader and not found.is_offline and len(found.state.isr) >= self._wanted_isr:
+                return True
+        return False
+
+
+def limit_seconds(plan: ClusterPlan) -> float:
+    """Within which a partition is served again: a session, an election of the quorum that fails once, a replica that has to catch up."""
+    return 2 * plan.session_seconds + 2 * plan.election_seconds + MARGIN_SECONDS
+
+
+class LeaderWaiters(Waiters):
+    """Those who fetch from one node what it leads."""
+
+    async def run(self) -> None:
+        """Wait in both ways: in a session and without one."""
+        trio.lowlevel.add_instrument(self._visibility)
+        try:
+            async with trio.open_nursery() as nursery:
+                for number in range(2):
+                    nursery.start_soon(self._keep_on, f"waiter-{number}", self._fetch)
+        finally:
+            trio.lowlevel.remove_instrument(self._visibility)
+
+    async def _make_topic(self, line: Line) -> None:
+        """The topics of the plan are there."""
+
+    async def _fetch(self, line: Line, rng: Random) -> None:
+        current = self._host.current
+        rooms = current.broker._rooms if self._host.is_running and current is not None else None
+        led = {} if rooms is None else rooms.replicas.partitions
+        names = {topic.name for topic in self.history.topics.values()}
+        self._partitions = [TopicPartition(*key) for key, found in led.items() if found.state.is_leader and key[0] in names]
+        if not self._partitions:
+            await trio.sleep(PAUSE_SECONDS)
+            raise RefusedError
+        await super()._fetch(line, rng)
+
+    @contextmanager
+    def _judged(self, what: str, since: Callable[[], float | None]) -> Iterator[None]:
+        """A process that was stopped meanwhile could not respond."""
+        count = self.world.pause_counts[self._host.name]
+
+        def since_unless_paused() -> float | None:
+            return since() if self.world.pause_counts[self._host.name] == count else None
+
+        with super()._judged(what, since_unless_paused):
+            yield

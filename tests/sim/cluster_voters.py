@@ -1,0 +1,82 @@
+"""The operator of a simulated cluster who keeps its quorum whole: adds controllers that are no voters, and removes voters that are gone.
+
+As a client it asks who votes, and compares that with which directories the controllers have. One who also changes voters takes some out
+while faults strike, and puts them back.
+"""
+
+from random import Random
+from uuid import UUID
+
+import trio
+
+from log_service.client import Admin
+from log_service.client.admin.values import RaftVoter
+from log_service.common.errors import KafkaError
+from log_service.raft.leader import Leader
+from tests.sim.cluster_clients import ClusterClients
+from tests.sim.cluster_plan import CONTROLLER_PORT
+from tests.sim.node_clients import TIMEOUTS
+from tests.sim.node_host import NodeHost
+
+
+class Operator:
+    """One operator; ``hosts`` are the machines of the controllers. ``is_restless``: takes voters out where nothing makes it."""
+
+    def __init__(self, clients: ClusterClients, hosts: list[NodeHost], *, is_restless: bool) -> None:
+        self._clients = clients
+        self._hosts = hosts
+        self._is_restless = is_restless
+
+    async def work(self, name: str) -> None:
+        """Keep the quorum whole until everything was read."""
+        env = self._clients.env(name)
+        async with Admin(self._clients.bootstrap, env=env, **TIMEOUTS) as admin:
+            while not self._clients.is_drained:
+                await trio.sleep(env.rng.uniform(0.3, 3) if not self._clients.is_over else 0.5)
+                try:
+                    await self._look_after(admin, env.rng)
+                except KafkaError as error:
+                    self._clients.world.log(name, error)
+
+    async def _look_after(self, admin: Admin, rng: Random) -> None:
+        quorum = await admin.describe_metadata_quorum(timeout_ms=5_000)
+        voters = [(voter.node_id, voter.directory_id) for voter in quorum.voters]
+        present = own_keys(self._hosts)
+        for key in voters:
+            if present.get(key[0], key[1]) != key[1]:
+                self._clients.world.log("remove voter of a lost disk", key)
+                await admin.remove_raft_voter(*key)
+                return
+        absent = [key for key in present.items() if key not in voters]
+        if absent:
+            node_id, directory_id = rng.choice(absent)
+            self._clients.world.log("add voter", node_id, directory_id)
+            host = next(host for host in self._hosts if host.node_id == node_id)
+            voter = RaftVoter(node_id=node_id, directory_id=directory_id, endpoints={"CONTROLLER": (host.name, CONTROLLER_PORT)})
+            await admin.add_raft_voter(voter, timeout_ms=5_000)
+        elif self._is_restless and not self._clients.is_over and len(voters) > 1 and rng.random() < 0.6:
+            key = rng.choice(voters)
+            self._clients.world.log("remove voter", key)
+            await admin.remove_raft_voter(*key)
+
+
+def own_keys(hosts: list[NodeHost]) -> dict[int, UUID]:
+    """Return the directory ids of the controllers that run, as their ``meta.properties`` say, by node id."""
+    found: dict[int, UUID] = {}
+    for host in hosts:
+        core = host.current.broker._raft._core if host.is_running and host.current and host.current.broker._raft else None
+        if core is not None:
+            found[host.node_id] = core.own.directory_id
+    return found
+
+
+def missing_voter(hosts: list[NodeHost]) -> str | None:
+    """Say which controller is no voter, or which voter no controller; None where the quorum is whole."""
+    present = set(own_keys(hosts).items())
+    for host in hosts:
+        core = host.current.broker._raft._core if host.is_running and host.current and host.current.broker._raft else None
+        if core is not None and isinstance(core.role, Leader):
+            voters = {(voter.node_id, voter.directory_id) for voter in core.voters.voters}
+            if voters == present and core.high_watermark > core._replica.history.latest.offset:
+                return None
+    return f"the voters are not {sorted(present)}"

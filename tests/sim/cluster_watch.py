@@ -1,0 +1,102 @@
+"""Looks at all running nodes of a cluster whenever virtual time is about to pass, and keeps what contradicts a promise.
+
+Decides when to look: after all that happened in one moment, and only at nodes of which a task ran in it. What is looked at is in
+``quorum_witness``, ``metadata_witness`` and ``replica_witness``.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import trio
+import trio._core._run as trio_run
+
+from log_service.common.types import BrokerEpoch, NodeId
+from log_service.controller.death_detector import DeathDetector
+from tests.sim.metadata_witness import MetadataWitness
+from tests.sim.node_checker import Violation
+from tests.sim.node_history import Entry, Operation, Poll, Send
+from tests.sim.node_host import NodeHost
+from tests.sim.pauses import HOST
+from tests.sim.quorum_witness import QuorumWitness
+from tests.sim.replica_witness import ReplicaWitness
+
+MAX_VIOLATIONS = 20
+"""One broken promise is told in many ways; the first ones say enough."""
+
+
+class ClusterWatch(trio.abc.Instrument):
+    """Watches the nodes ``hosts``. ``violations`` is what it found, with the time of each."""
+
+    def __init__(self, hosts: Sequence[NodeHost], is_kept: Callable[[str, int], bool]) -> None:
+        self.violations: list[Violation] = []
+        self.look_count = 0
+        self.quorum = QuorumWitness(self._report)
+        self.replicas = ReplicaWitness(self._report, is_kept)
+        self.metadata = MetadataWitness(self._report)
+        self._hosts = {host.name: host for host in hosts}
+        self._active: set[str] = set()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch what happens inside."""
+        trio.lowlevel.add_instrument(self)
+        try:
+            with self.quorum.attached(list(self._hosts.values())), self._fences_noted():
+                yield
+        finally:
+            trio.lowlevel.remove_instrument(self)
+
+    @contextmanager
+    def _fences_noted(self) -> Iterator[None]:
+        """Take note of each fence for a connection that ended."""
+        init = DeathDetector.__init__
+
+        def init_and_listen(detector: DeathDetector, *arguments: Any, fence: Callable[[NodeId, BrokerEpoch], None], **options: Any) -> None:
+            def fence_and_note(broker_id: NodeId, epoch: BrokerEpoch) -> None:
+                host = self._hosts.get(HOST.get())
+                if host is not None and host.current is not None:
+                    self.metadata.note_fenced_by_connection((host.name, host.current.number), detector._watch, broker_id, epoch)
+                fence(broker_id, epoch)
+
+            init(detector, *arguments, fence=fence_and_note, **options)
+
+        with mock.patch.object(DeathDetector, "__init__", init_and_listen):
+            yield
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Note of which node a task runs."""
+        self._active.add(task.context.get(HOST, ""))
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Look, if no task can run: this is what is left of this moment."""
+        if not trio_run.GLOBAL_RUN_CONTEXT.runner.runq:
+            self.look()
+
+    def look(self) -> None:
+        """Look at the nodes of which a task ran since the last look."""
+        names, self._active = self._active, set()
+        hosts = [(host, host.current) for name, host in self._hosts.items() if name in names and host.is_running and host.current]
+        if hosts:
+            self.look_count += 1
+            for host, incarnation in hosts:
+                self.quorum.look(host, incarnation)
+                self.metadata.look(host, incarnation)
+            self.replicas.look(hosts)
+
+    def note(self, entry: Entry) -> None:
+        """Take what a client saw."""
+        if isinstance(entry, Poll):
+            self.look()
+            self.replicas.check_read(*entry.partition, entry.records, entry.consumer)
+
+    def note_ended(self, operation: Operation) -> None:
+        """Take what a client was told."""
+        if isinstance(operation, Send) and operation.is_ok and operation.is_acked_by_all:
+            self.look()
+            self.replicas.check_acknowledged(*operation.partition, operation.offset, operation.producer)
+
+    def _report(self, rule: str, text: str) -> None:
+        if len(self.violations) < MAX_VIOLATIONS:
+            self.violations.append(Violation(rule, f"{trio.current_time():.3f} s: {text}"))

@@ -1,0 +1,74 @@
+"""Watches what the nodes of a simulated cluster know of partitions and brokers, and compares it with what the controller promises.
+
+Decides nothing for the nodes. The promises, each checked on every node whenever it has applied something new:
+
+* the in-sync replicas of a partition are replicas of it that are alive: registered, not fenced and not leaving. Only the last one stays in
+  the set when it dies, so that it may lead again;
+* the leader is in sync; the leader epoch and the partition epoch never go back;
+* in the term of a controller a broker that lives is fenced at most once for a connection that ended.
+"""
+
+from dataclasses import dataclass, field
+
+from log_service.controller.death_watch import DeathWatch
+from log_service.metadata.image import MetadataImage
+from log_service.metadata.partition import PartitionRegistration
+from tests.sim.node_host import Incarnation, NodeHost
+from tests.sim.quorum_witness import Report
+
+RULE = "metadata"
+Epochs = tuple[int, int]
+"""Of a leader, and of a partition."""
+
+
+@dataclass(slots=True)
+class MetadataWitness:
+    """Watches the nodes that it is shown; ``report`` takes what contradicts a promise."""
+
+    report: Report
+    _known: dict[tuple[str, int], MetadataImage] = field(default_factory=dict)
+    _fenced: dict[tuple[DeathWatch, int, int], int] = field(default_factory=dict)
+
+    def look(self, host: NodeHost, incarnation: Incarnation) -> None:
+        """Look at what a process has applied since the last look."""
+        rooms = incarnation.broker._rooms
+        if rooms is None:
+            return
+        who, image = (host.name, incarnation.number), incarnation.broker.image
+        before = self._known.get(who)
+        if before is image:
+            return
+        self._known[who] = image
+        if before is None or before.topics is not image.topics or before.cluster is not image.cluster:
+            self._check(who, image, before)
+
+    def note_fenced_by_connection(self, who: tuple[str, int], term: DeathWatch, broker_id: int, broker_epoch: int) -> None:
+        """Take note that a controller, in the term that has this watch, fences a broker because its connection has ended."""
+        key = (term, broker_id, broker_epoch)
+        self._fenced[key] = self._fenced.get(key, 0) + 1
+        if self._fenced[key] > 1:
+            text = f"fences broker {broker_id} of epoch {broker_epoch} for the {self._fenced[key]}. time, because its connection has ended"
+            self.report(RULE, f"{who}, in one term as controller, {text}")
+
+    def _check(self, who: tuple[str, int], image: MetadataImage, before: MetadataImage | None) -> None:
+        for name, topic in image.topics.by_name.items():
+            earlier = None if before is None else before.topics.by_id.get(topic.topic_id)
+            for index, partition in topic.partitions.items():
+                was = None if earlier is None else earlier.partitions.get(index)
+                self._check_partition(f"{name}-{index} as {who} knows it", partition, was, image)
+
+    def _check_partition(
+        self, name: str, partition: PartitionRegistration, was: PartitionRegistration | None, image: MetadataImage
+    ) -> None:
+        isr = partition.isr
+        if not set(isr) <= set(partition.replicas) or len(set(isr)) != len(isr):
+            self.report(RULE, f"{name} has in-sync replicas that are none: {partition}")
+        if partition.has_leader and partition.leader not in isr:
+            self.report(RULE, f"{name} is led by one that is not in sync: {partition}")
+        if was is not None and (partition.leader_epoch < was.leader_epoch or partition.partition_epoch < was.partition_epoch):
+            self.report(RULE, f"the epochs of {name} went back: {was}, then {partition}")
+        brokers = image.cluster.brokers
+        for node_id in isr if len(isr) > 1 or partition.has_leader else ():
+            broker = brokers.get(node_id)
+            if broker is None or broker.is_fenced or (broker.is_in_controlled_shutdown and len(isr) > 1):
+                self.report(RULE, f"{node_id} is in sync in {name}, and does not live: {broker}; {partition}")

@@ -1,0 +1,333 @@
+"""Watches the replicas of every partition of a simulated cluster from outside, and compares them with each other.
+
+Decides nothing for the nodes: it reads their partitions, and the bytes of their logs as they lie in the files. The promises, each checked
+whenever something of it has changed:
+
+* one process leads a leader epoch of a partition; its high watermark never goes back in that epoch;
+* it moves on only while as many replicas are in sync as ``min.insync.replicas`` asks for (KIP-966);
+* one batch per leader epoch and offset, byte for byte, on every replica, for ever;
+* what a leader's high watermark has passed is *committed*: each later leader has it, and so has each member of the in-sync replicas and
+  each eligible leader replica that runs; no follower believes more to be committed than that;
+* where replicas sync first, each member of the in-sync replicas has on its disk, durably, what is committed;
+* no reader gets what is not committed, and no producer with ``acks=all`` is told of it as if it were.
+
+A partition whose records a fault of the plan may take is excused from what is committed; from the rest none is.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from log_service.common.types import TopicPartition
+from log_service.records.batch import CorruptBatch, iterate_headers
+from log_service.replication.partition import Partition
+from log_service.replication.partition_state import PartitionState
+from log_service.storage.log import Log
+from tests.sim.disk import Disk, Inode
+from tests.sim.durable_log import DurableLog
+from tests.sim.node_history import SeenRecord
+from tests.sim.node_host import Incarnation, NodeHost
+from tests.sim.quorum_witness import Report
+
+RULE = "replicas"
+Key = tuple[int, int]
+"""A topic's id, as a number, and a partition's index."""
+
+
+class Stored(NamedTuple):
+    """A batch as it lies in a log. ``crc`` stands for its bytes."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    crc: int
+    size_bytes: int
+
+
+class Mark(NamedTuple):
+    """What of a replica is compared with the last look first: nothing else happens where it is the same."""
+
+    is_leader: bool
+    leader_epoch: int
+    high_watermark: int
+    log_end_offset: int
+    isr: tuple[int, ...]
+    log: Log
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One process's replica of a partition, and what was read of its log."""
+
+    who: tuple[str, int]
+    host: NodeHost
+    incarnation: Incarnation
+    partition: Partition
+    mark: Mark | None = None
+    batches: list[Stored] = field(default_factory=list)
+    inode: Inode | None = None
+    position: int = 0
+    base_offset: int = -1
+
+    @property
+    def log_end_offset(self) -> int:
+        """The end of the log as it was at the last look."""
+        return self.mark.log_end_offset if self.mark is not None else 0
+
+
+class ReplicaWitness:
+    """Watches the nodes that it is shown. ``is_kept(name, index)`` says whether nothing that is committed there may be lost."""
+
+    def __init__(self, report: Report, is_kept: Callable[[str, int], bool]) -> None:
+        self._durable: dict[tuple[str, Path], DurableLog] = {}
+        self._hosts: dict[str, NodeHost] = {}
+        self._report = report
+        self._is_kept = is_kept
+        self._replicas: dict[str, dict[tuple[str, int], Replica]] = {}
+        self._incarnations: dict[str, Incarnation] = {}
+        self._hosts_by_id: dict[int, str] = {}
+        self._leaders: dict[tuple[Key, int], tuple[str, int]] = {}
+        self._written: dict[tuple[Key, int, int], Stored] = {}
+        self.committed: dict[Key, list[Stored]] = {}
+        self.ends: dict[TopicPartition, int] = {}
+        """How far each partition is committed, by name."""
+
+    def look(self, hosts: Iterable[tuple[NodeHost, Incarnation]]) -> None:
+        """Look at the partitions of some nodes: first at all leaders, since followers believe what leaders tell."""
+        changed: list[tuple[Replica, Mark | None]] = []
+        for host, incarnation in hosts:
+            changed += self._changed(host, incarnation)
+        for replica, before in changed:
+            self._check_leader(replica, before)
+        for replica, before in changed:
+            self._check_follower(replica, before)
+            self._check_members(replica)
+
+    def check_read(self, topic: str, index: int, records: Sequence[SeenRecord], reader: str) -> None:
+        """Check that what a reader got is committed."""
+        end = self.ends.get(TopicPartition(topic, index), 0)
+        if records and records[-1].offset >= end:
+            self._report(RULE, f"{reader} got {records[-1]} of {topic}-{index}, where only {end} records are committed")
+
+    def check_acknowledged(self, topic: str, index: int, offset: int, producer: str) -> None:
+        """Check that what a producer with ``acks=all`` was told to be there is committed."""
+        end = self.ends.get(TopicPartition(topic, index), 0)
+        if offset >= end:
+            self._report(RULE, f"{producer} has an acknowledgement for {offset} of {topic}-{index}, where only {end} records are committed")
+
+    # What has changed
+
+    def _changed(self, host: NodeHost, incarnation: Incarnation) -> Iterator[tuple[Replica, Mark | None]]:
+        rooms = incarnation.broker._rooms
+        if rooms is None:
+            return
+        self._hosts_by_id[host.node_id] = host.name
+        self._hosts[host.name] = host
+        if self._incarnations.get(host.name) is not incarnation:
+            self._incarnations[host.name] = incarnation
+            self._replicas[host.name] = {}
+        known = self._replicas[host.name]
+        for name, partition in rooms.replicas.partitions.items():
+            log, state = partition.log, partition.state
+            if log is None:
+                continue
+            replica = known.get(name)
+            if replica is not None and replica.partition is partition and _is_the_same(replica.mark, state, log):
+                continue
+            mark = Mark(state.is_leader, state.leader_epoch, state.high_watermark, log.log_end_offset, state.isr, log)
+            if replica is None or replica.partition is not partition:
+                replica = known[name] = Replica((host.name, incarnation.number), host, incarnation, partition)
+            before, replica.mark = replica.mark, mark
+            if before is None or before.log_end_offset != mark.log_end_offset or before.log is not log:
+                self._read_on(replica, host.disk, log, before)
+            yield replica, before
+
+    def _read_on(self, replica: Replica, disk: Disk, log: Log, before: Mark | None) -> None:
+        """Read what was appended, or everything again after a truncation."""
+        is_grown = before is not None and before.log is log and log.log_end_offset > before.log_end_offset
+        if not is_grown or not _is_read_on(replica, disk, log):
+            replica.batches, replica.inode, replica.position, replica.base_offset = [], None, 0, -1
+        fresh = _fresh_batches(replica, disk, log)
+        replica.batches += fresh
+        if log.config.is_compacted:
+            return  # a cleaner may have changed a batch on one replica and not yet on another
+        key = _key_of(replica.partition)
+        for batch in fresh:
+            first = self._written.setdefault((key, batch.leader_epoch, batch.base_offset), batch)
+            if first != batch:
+                name = replica.partition.topic_partition
+                self._report(RULE, f"{replica.who} has {batch} in {name}, where {first} was written in that epoch")
+
+    # Promises
+
+    def _check_leader(self, replica: Replica, before: Mark | None) -> None:
+        mark, name, key = replica.mark, replica.partition.topic_partition, _key_of(replica.partition)
+        assert mark is not None
+        if not mark.is_leader:
+            return
+        was_leader = before is not None and before.is_leader and before.leader_epoch == mark.leader_epoch
+        if not was_leader:
+            replica.host.note_leading()
+            first = self._leaders.setdefault((key, mark.leader_epoch), replica.who)
+            if first != replica.who:
+                self._report(RULE, f"{name} is led in epoch {mark.leader_epoch} by {first} and by {replica.who}")
+            self._check_has_committed(replica)
+        elif before is not None and mark.high_watermark < before.high_watermark:
+            text = f"{before.high_watermark} to {mark.high_watermark} in epoch {mark.leader_epoch}"
+            self._report(RULE, f"the high watermark of {name} went back on its leader {replica.who} from {text}")
+        elif before is not None and mark.high_watermark > before.high_watermark:
+            state = replica.partition.state
+            wanted = min(state.min_insync_replicas, len(state.replicas))
+            if max(len(before.isr), len(mark.isr)) < wanted:
+                text = f"to {mark.high_watermark} on {replica.who} with the ISR {mark.isr}, and the topic asks for {wanted} in it"
+                self._report(RULE, f"the high watermark of {name} moved {text}")
+        self._commit(replica, mark.high_watermark)
+
+    def _commit(self, replica: Replica, high_watermark: int) -> None:
+        committed = self.committed.setdefault(_key_of(replica.partition), [])
+        end = committed[-1].last_offset + 1 if committed else 0
+        if high_watermark > end:
+            fresh = [batch for batch in replica.batches if end <= batch.base_offset and batch.last_offset < high_watermark]
+            committed += fresh
+            if fresh and replica.partition.state.is_synced_first:
+                self._check_durable(replica, fresh[-1])
+        name = replica.partition.topic_partition
+        self.ends[name] = max(self.ends.get(name, 0), high_watermark)
+
+    def _check_durable(self, leader: Replica, batch: Stored) -> None:
+        """Each member of the in-sync replicas has what has just been committed on its disk, also one that is dead by now."""
+        assert leader.mark is not None
+        name = leader.partition.topic_partition
+        for broker_id in leader.mark.isr:
+            host = self._hosts_by_id.get(broker_id, "")
+            replica = self._replicas.get(host, {}).get(name)
+            if replica is None or replica.partition.log is None or _key_of(replica.partition) != _key_of(leader.partition):
+                continue
+            directory = replica.partition.log.directory
+            log = self._durable.get((host, directory))
+            if log is None:
+                log = self._durable[host, directory] = DurableLog(self._hosts[host].disk, directory)
+            if not log.holds(batch.base_offset, batch.leader_epoch):
+                text = f"and {host}, in the ISR {leader.mark.isr}, has not synced that"
+                self._report(RULE, f"{leader.who} committed {batch.base_offset} of epoch {batch.leader_epoch} in {name}, {text}")
+
+    def _check_has_committed(self, replica: Replica) -> None:
+        """A new leader has what is committed; where a fault may have taken some of that, what is left counts from now on."""
+        key, log = _key_of(replica.partition), replica.partition.log
+        committed = self.committed.get(key, [])
+        if log is None or log.config.is_compacted or not committed:
+            return
+        found = {batch.base_offset: batch for batch in replica.batches}
+        missing = [batch for batch in committed if batch.base_offset >= log.log_start_offset and found.get(batch.base_offset) != batch]
+        if not missing:
+            return
+        name = replica.partition.topic_partition
+        if self._is_kept(*name):
+            text = f"{missing[0]}, and {len(missing) - 1} more: at that offset it has {found.get(missing[0].base_offset)}"
+            self._report(RULE, f"{replica.who} leads {name} in epoch {replica.partition.leader_epoch} without the committed {text}")
+        self.committed[key] = [batch for batch in committed if batch.base_offset < missing[0].base_offset]
+
+    def _check_follower(self, replica: Replica, before: Mark | None) -> None:
+        """A follower believes nothing to be committed that no leader has committed, and keeps what is."""
+        mark, name = replica.mark, replica.partition.topic_partition
+        assert mark is not None
+        if mark.is_leader or not self._is_kept(*name):
+            return
+        end = self.ends.get(name, 0)
+        if mark.high_watermark > end:
+            self._report(RULE, f"follower {replica.who} of {name} has high watermark {mark.high_watermark}, and {end} are committed")
+        if before is not None and before.log is mark.log and mark.log_end_offset < min(before.log_end_offset, before.high_watermark):
+            text = f"from {before.log_end_offset} to {mark.log_end_offset}, below its high watermark {before.high_watermark}"
+            self._report(RULE, f"follower {replica.who} cut {name} {text}")
+
+    def _check_members(self, replica: Replica) -> None:
+        """Each member of the in-sync replicas that runs, in the life that the leader knows, has what it or a leader before committed."""
+        leader, name = self._newest_leader(replica), replica.partition.topic_partition
+        if leader is None or leader.mark is None or not self._is_kept(*name):
+            return
+        registration = leader.partition.state.registration
+        eligible = () if registration is None else registration.eligible_leader_replicas
+        brokers = leader.incarnation.broker.image.cluster.brokers
+        committed = self.committed.get(_key_of(leader.partition))
+        end = max(leader.mark.high_watermark, committed[-1].last_offset + 1 if committed else 0)
+        for broker_id in sorted({*leader.mark.isr, *eligible}):
+            member, known = self._member(broker_id, name), brokers.get(broker_id)  # type: ignore[call-overload]
+            if member is None or known is None or member is leader:
+                continue
+            rooms = member.incarnation.broker._rooms
+            if rooms is None or rooms.lifecycle.broker_epoch != known.epoch or _key_of(member.partition) != _key_of(leader.partition):
+                continue
+            if member.log_end_offset < end:
+                text = f"has {member.log_end_offset} of the {end} records that are committed"
+                self._report(RULE, f"{member.who}, in the ISR {leader.mark.isr} or ELR {eligible} of {name}, {text}")
+
+    def _newest_leader(self, replica: Replica) -> Replica | None:
+        name = replica.partition.topic_partition
+        leaders = [
+            found
+            for host, replicas in self._replicas.items()
+            if (found := replicas.get(name)) is not None
+            and self._incarnations[host].is_running
+            and found.mark is not None
+            and found.mark.is_leader
+            and _key_of(found.partition) == _key_of(replica.partition)
+        ]
+        return max(leaders, key=lambda each: each.partition.leader_epoch, default=None)
+
+    def _member(self, broker_id: int, name: TopicPartition) -> Replica | None:
+        host = self._hosts_by_id.get(broker_id, "")
+        incarnation = self._incarnations.get(host)
+        if incarnation is None or not incarnation.is_running:
+            return None
+        found = self._replicas[host].get(name)
+        return None if found is None or found.partition.is_offline else found
+
+
+def _is_the_same(mark: Mark | None, state: PartitionState, log: Log) -> bool:
+    """Whether nothing has changed since a mark was made; asked of every partition at every look, so it makes nothing new."""
+    return (
+        mark is not None
+        and mark.log_end_offset == log.log_end_offset
+        and mark.high_watermark == state.high_watermark
+        and mark.isr == state.isr
+        and mark.leader_epoch == state.leader_epoch
+        and mark.is_leader == state.is_leader
+        and mark.log is log
+    )
+
+
+def _key_of(partition: Partition) -> Key:
+    return partition.topic_id.int, partition.topic_partition.partition
+
+
+def _is_read_on(replica: Replica, disk: Disk, log: Log) -> bool:
+    """Whether the file that was read last is still part of the log, or was taken away from its start: else the log began anew."""
+    segments = list(log.segments)
+    known = next((segment for segment in segments if segment.base_offset == replica.base_offset), None)
+    return segments[0].base_offset > replica.base_offset if known is None else disk.find(known.path()) is replica.inode
+
+
+def _fresh_batches(replica: Replica, disk: Disk, log: Log) -> list[Stored]:
+    """Read a log on from where it was read to; a file that the cleaner or retention took away is still at hand."""
+    fresh: list[Stored] = []
+    if replica.inode is not None:
+        fresh += _batches_from(replica, bytes(replica.inode.content[replica.position :]))
+    for segment in list(log.segments):
+        node = disk.find(segment.path()) if segment.base_offset > replica.base_offset else None
+        if isinstance(node, Inode):
+            replica.inode, replica.position, replica.base_offset = node, 0, segment.base_offset
+            fresh += _batches_from(replica, bytes(node.content[: segment.size_bytes]))
+    return fresh
+
+
+def _batches_from(replica: Replica, content: bytes) -> list[Stored]:
+    found: list[Stored] = []
+    start = replica.position
+    try:
+        for position, header in iterate_headers(content, is_torn_tail_ok=True):
+            found.append(Stored(header.base_offset, header.last_offset, header.partition_leader_epoch, header.crc, header.size_bytes))
+            replica.position = start + position + header.size_bytes
+    except CorruptBatch:
+        pass  # the audit of the disk says what is wrong
+    return found

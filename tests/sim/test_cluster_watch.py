@@ -1,0 +1,225 @@
+"""What the witnesses of a cluster see: a node at work breaks nothing, and each thing that no node may do is named."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+import trio
+
+from log_service.client import Admin, NewTopic, Producer
+from log_service.common.types import NodeId, PartitionEpoch
+from log_service.controller.death_watch import DeathWatch
+from log_service.raft.batches import MetadataBatch
+from log_service.raft.events import Effects, RequestArrived
+from log_service.raft.messages import VoteRequest, VoteResponse
+from log_service.raft.roles import Unattached
+from log_service.raft.voters import ReplicaKey, Voter, VoterChange, VoterSet
+from tests.sim import World
+from tests.sim.cluster_watch import ClusterWatch
+from tests.sim.node_history import Poll, SeenRecord, Send
+from tests.sim.node_host import BOOTSTRAP, Death, NodeHost, node_config
+from tests.sim.quorum_witness import _Vote
+from tests.sim.world import sim_run
+
+TOPIC = "watched"
+
+
+def found_after(act: Callable[[NodeHost, ClusterWatch], Awaitable[None]], *, is_synced: bool = True) -> list[str]:
+    """What a watch finds when a node serves, and something is done to it behind its back."""
+    texts: list[str] = []
+
+    async def main(world: World) -> None:
+        async with trio.open_nursery() as nursery:
+            host = NodeHost(world, nursery, *node_config({"log.flush.interval.messages": "1"} if is_synced else {}))
+            await trio.lowlevel.checkpoint()
+            world.node_env(host.name)
+            watch = ClusterWatch([host], lambda _topic, _index: True)
+            with watch.watching():
+                await host.start()
+                async with Admin(BOOTSTRAP, env=world.client_env("admin")) as admin:
+                    await admin.create_topics([NewTopic(name=TOPIC, partition_count=1)])
+                async with Producer(BOOTSTRAP, env=world.client_env("producer")) as producer:
+                    for number in range(5):
+                        await (await producer.send(TOPIC, value=b"%d" % number, partition=0)).wait()
+                assert not watch.violations, watch.violations
+                await act(host, watch)
+                await trio.sleep(1)
+            texts.extend(violation.text for violation in watch.violations)
+            host.die(Death.KILL)
+
+    sim_run(1, main)
+    return texts
+
+
+async def nothing(_host: NodeHost, _watch: ClusterWatch) -> None:
+    """Leave the node alone."""
+
+
+async def restart(host: NodeHost, _watch: ClusterWatch) -> None:
+    host.die(Death.POWER)
+    await host.start()
+
+
+@pytest.mark.parametrize("act", [nothing, restart])
+def test_a_node_that_keeps_its_promises_is_not_named(act: Callable[[NodeHost, ClusterWatch], Awaitable[None]]) -> None:
+    assert not found_after(act)
+
+
+def test_a_high_watermark_that_goes_back_is_named() -> None:
+    async def act(host: NodeHost, _watch: ClusterWatch) -> None:
+        assert host.current is not None
+        host.current.broker.replicas.partitions[TOPIC, 0].state.high_watermark -= 2
+
+    (text,) = found_after(act)
+    assert "went back" in text
+
+
+def test_a_high_watermark_that_moves_while_too_few_are_in_sync_is_named() -> None:
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        assert host.current is not None
+        state = host.current.broker.replicas.partitions[TOPIC, 0].state
+        state.isr = ()
+        watch.replicas.look([(host, host.current)])
+        state.high_watermark += 1
+
+    assert any("with the ISR (), and the topic asks for 1 in it" in text for text in found_after(act))
+
+
+def test_records_that_are_lost_with_the_power_are_named() -> None:
+    """Nothing is synced here, and the watch was told that nothing may be lost."""
+    assert any("without the committed" in text for text in found_after(restart, is_synced=False))
+
+
+def test_a_read_above_what_is_committed_is_named() -> None:
+    async def act(_host: NodeHost, watch: ClusterWatch) -> None:
+        for offset in (4, 5):
+            record = SeenRecord(offset, 0, "value")
+            watch.note(Poll(consumer="reader", group="", partition=next(iter(watch.replicas.ends)), records=[record]))
+
+    (text,) = found_after(act)
+    assert "where only 5 records are committed" in text
+
+
+def test_an_acknowledgement_of_what_is_not_committed_is_named() -> None:
+    async def act(_host: NodeHost, watch: ClusterWatch) -> None:
+        partition = next(iter(watch.replicas.ends))
+        for offset in (4, 5):
+            send = Send(producer="producer", partition=partition, number=0, value="", timestamp_ms=0, offset=offset)
+            watch.note_ended(send)
+            send.is_ok = True
+            watch.note_ended(send)
+
+    (text,) = found_after(act)
+    assert "acknowledgement for 5 of" in text
+
+
+def test_a_vote_for_a_shorter_log_is_named_and_one_that_was_forgotten() -> None:
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        assert host.current is not None
+        core = host.current.broker.raft._core
+        assert core is not None
+        candidate = ReplicaKey(7)  # type: ignore[arg-type]
+        request = VoteRequest(voter=core.own, candidate=candidate, epoch=core.epoch, last_epoch=core.epoch, end_offset=1)
+        told = RequestArrived(reply_to="peer", request=request)
+        granted = VoteResponse(epoch=core.epoch, is_granted=True)
+        watch.quorum._votes_in(core, told, Effects(replies=[("peer", granted)]), 0)
+        watch.quorum.votes[core.own, core.epoch] = candidate
+        core._replica.role = Unattached(epoch=core.epoch, election_deadline_ms=0)
+        watch.quorum._check_vote(("broker", 2), core)
+
+    texts = found_after(act)
+    assert any("and its own is longer" in text for text in texts)
+    assert any("with the vote None, and its node voted for" in text for text in texts)
+
+
+def test_two_leaders_of_an_epoch_are_named() -> None:
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        assert host.current is not None
+        driver = host.current.broker.raft
+        watch.quorum._check_leader(("another", 1), driver.epoch, driver)
+
+    (text,) = found_after(act)
+    assert "is led by ('broker', 1) and by ('another', 1)" in text
+
+
+def test_a_leader_counts_once_it_has_written_down_that_it_leads() -> None:
+    """Before that no other node learns of it: where the write fails, the node may be elected again in the same epoch."""
+
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        assert host.current is not None
+        witness, driver = watch.quorum, host.current.broker.raft
+        assert (driver, driver.epoch) in witness._leading
+        for is_written in (False, True):
+            for noted in (witness.leaders, witness._known, witness._leading):
+                noted.clear()
+            if is_written:
+                witness._leading.add((driver, driver.epoch))
+            witness.look(host, host.current)
+            assert bool(witness.leaders) is is_written
+
+    assert not found_after(act)
+
+
+def test_another_batch_at_a_committed_offset_is_named() -> None:
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        assert host.current is not None
+        first = watch.quorum.committed[0]
+        other = MetadataBatch(base_offset=0, last_offset=first.last_offset, epoch=first.epoch, timestamp_ms=0, size_bytes=0)  # type: ignore[arg-type]
+        watch.quorum.note_batch(("another", 1), replace(other, records=()), host.current.broker.raft)
+
+    texts = found_after(act)
+    assert any("for committed at 0" in text for text in texts)
+
+
+def test_an_in_sync_replica_that_does_not_live_and_epochs_that_go_back_are_named() -> None:
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        assert host.current is not None
+        image = host.current.broker.image
+        partition = image.topics.by_name[TOPIC].partitions[0]
+        replicas = (*partition.replicas, NodeId(7))
+        watch.metadata._check_partition("a", replace(partition, replicas=replicas, isr=replicas), None, image)
+        watch.metadata._check_partition("b", partition, replace(partition, partition_epoch=PartitionEpoch(99)), image)
+
+    first, second = found_after(act)
+    assert "7 is in sync in a, and does not live: None" in first
+    assert "the epochs of b went back" in second
+
+
+def test_a_broker_that_is_fenced_twice_for_a_connection_that_ended_is_named() -> None:
+    async def act(_host: NodeHost, watch: ClusterWatch) -> None:
+        first, second = DeathWatch(200), DeathWatch(200)
+        for term in (first, second, first):
+            watch.metadata.note_fenced_by_connection(("broker", 1), term, 2, 30)
+
+    (text,) = found_after(act)
+    assert "in one term as controller, fences broker 2 of epoch 30 for the 2. time" in text
+
+
+def test_a_second_change_of_voters_before_the_first_is_committed_is_named() -> None:
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        assert host.current is not None
+        core = host.current.broker.raft._core
+        assert core is not None
+        end = core._replica.log.end_offset
+        for number in (1, 2):
+            voters = VoterSet((*core.voters.voters, Voter(node_id=NodeId(number + 5), directory_id=UUID(int=number))))
+            core._replica.history.note(VoterChange(offset=end + number, voters=voters))
+            watch.quorum._check_open_changes(("broker", 1), core)
+        core._replica.history.truncate_to(end)
+
+    (text,) = found_after(act)
+    assert "has changes of voters at" in text
+
+
+def test_a_vote_for_two_candidates_in_one_epoch_is_named() -> None:
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        assert host.current is not None
+        core = host.current.broker.raft._core
+        assert core is not None
+        for node_id in (7, 8):
+            vote = _Vote(core.own, 9, ReplicaKey(node_id))  # type: ignore[arg-type]
+            watch.quorum._note_vote(*vote)
+
+    (text,) = found_after(act)
+    assert "votes for" in text
