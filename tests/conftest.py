@@ -1,12 +1,40 @@
 """What holds for every test."""
 
 import logging
+import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 
+from tests.helpers.long_first import long_first
+
 PRODUCT = "log_service"
+WORKER_COUNT = "PYTEST_XDIST_WORKER_COUNT"
+
+
+def pytest_configure() -> None:
+    """Let the children of tests be interrupted also where a shell's background job, which ignores Ctrl-C, runs the tests."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let several workers begin with the modules that take long."""
+    workers = int(os.environ.get(WORKER_COUNT, "1"))
+    if workers == 1:
+        return
+    default_s = float(config.getini("timeout"))
+    modules: dict[str, list[pytest.Item]] = {}
+    deadlines_s: dict[str, float] = {}
+    for item in items:
+        module = item.nodeid.partition("::")[0]
+        modules.setdefault(module, []).append(item)
+        mark = item.get_closest_marker("timeout")
+        if mark is not None and mark.args and mark.args[0] > default_s:
+            deadlines_s[module] = max(float(mark.args[0]), deadlines_s.get(module, 0))
+    items[:] = long_first(modules, deadlines_s, workers)
 
 
 @pytest.fixture(autouse=True)

@@ -32,14 +32,12 @@ class UnfitError(Exception):
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
+def small_disk(folder: Path, size: str = SMALL_DISK) -> Iterator[Path]:
     """A small file system of its own, in memory. Needs root."""
     folder.mkdir(parents=True, exist_ok=True)
     if os.geteuid() != 0 or shutil.which("mount") is None:
         raise UnfitError("mounting a small file system needs root")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tidelog-chaos", str(folder)], capture_output=True, check=False
-    )
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tidelog-chaos", str(folder)], capture_output=True, check=False)
     if mounted.returncode:
         raise UnfitError(f"no small file system can be mounted here: {mounted.stderr.decode().strip()}")
     try:

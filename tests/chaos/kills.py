@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.chaos.load import PARTITION_COUNT, TOPIC, ConfluentWriter, OurWriter, Reader, Writer
-from tests.chaos.verdicts import commits_stand, group_got_everything, judge, read_log
+from tests.chaos.load import PARTITION_COUNT, TOPIC, ConfluentWriter, OurWriter, Reader, Writer, wait_for_readers
+from tests.chaos.verdicts import commits_of, commits_stand, group_got_everything, judge, read_log
 from tests.helpers.broker_process import BrokerProcess
 from tests.integration.confluent import create_topic
 
@@ -64,7 +64,7 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
         for writer in writers:
             writer.stop()
         log = read_log(broker.bootstrap)
-        _wait_for_readers(log, readers)
+        wait_for_readers(log, readers, DRAIN_SECONDS)
         for reader in readers:
             reader.stop()
         outcome.faults += [*judge(log, writers, readers), *group_got_everything(log, readers), *commits_stand(broker.bootstrap, readers)]
@@ -80,12 +80,6 @@ def run(folder: Path, kills: int, seed: int) -> Outcome:
             outcome.faults.append(f"a traceback: {broker.log[broker.log.index('Traceback') :][:1_500]}")
     outcome.record_count = len(log)
     outcome.acknowledged_count = sum(len(writer.acknowledged) for writer in writers)
-    outcome.commit_count = sum(max((reader.committed.get(part, 0) for reader in readers), default=0) for part in range(PARTITION_COUNT))
+    outcome.commit_count = sum(commits_of(readers).values())
     outcome.seconds = time.monotonic() - begun
     return outcome
-
-
-def _wait_for_readers(log: dict[tuple[int, int], str], readers: list[Reader]) -> None:
-    deadline = time.monotonic() + DRAIN_SECONDS
-    while time.monotonic() < deadline and set(log) - {place for reader in readers for place in list(reader.got)}:
-        time.sleep(0.1)

@@ -5,8 +5,10 @@ Each client lives in a thread of its own; ``stop`` ends them and waits for what 
 """
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 import confluent_kafka
@@ -17,13 +19,17 @@ from tests.integration.confluent import consumer, settings
 
 TOPIC = "loaded"
 PARTITION_COUNT = 3
+TOPICS: Mapping[str, int] = MappingProxyType({TOPIC: PARTITION_COUNT})
+"""How many partitions each topic has."""
 GROUP = "loaded-group"
 QUICK = {"reconnect_backoff_ms": 20, "reconnect_backoff_max_ms": 200, "retry_backoff_ms": 20}
 STOP_SECONDS = 90.0
 GIVE_UP_MS = 600_000
 """Long: a node that is killed every second is seldom there, and no record may be given up."""
-Acknowledged = dict[tuple[int, int], str]
-"""(partition, offset) -> value."""
+Place = tuple[str, int, int]
+"""Topic, partition and offset."""
+Acknowledged = dict[Place, str]
+"""The value at each place."""
 
 
 class Client:
@@ -57,32 +63,55 @@ class Client:
 
 
 class Writer(Client):
-    """A producer. ``acknowledged`` grows by what it was told; ``sent_count`` per partition by what it tried."""
+    """A producer. ``acknowledged`` grows by what it was told; ``sent_count`` by what it tried, per topic and partition.
 
-    def __init__(self, name: str, bootstrap: str, seed: int) -> None:
+    ``unplaced`` are values of a topic and partition that were acknowledged without their offset: librdkafka says so of a batch whose
+    response it lost, once the broker has taken a later one.
+    """
+
+    def __init__(
+        self, name: str, bootstrap: str, seed: int, topics: Mapping[str, int] = TOPICS, *, pause_seconds: float = 0.002, **more: Any
+    ) -> None:
         super().__init__(name)
         self.acknowledged: Acknowledged = {}
-        self.sent_count = [0] * PARTITION_COUNT
+        self.unplaced: list[tuple[str, int, str]] = []
+        self.partitions = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
+        self.sent_count = dict.fromkeys(self.partitions, 0)
+        self._counts = dict.fromkeys(self.partitions, 0)
         self.bootstrap = bootstrap
+        self.pause_seconds = pause_seconds
+        self.settings = more
         self.rng = Random(f"{name} {seed}")
 
-    def next(self) -> tuple[int, str]:
-        """The partition and value of the next record."""
-        partition = self.rng.randrange(PARTITION_COUNT)
-        self.sent_count[partition] += 1
-        return partition, f"{self.name}:{partition}:{self.sent_count[partition]}:{'x' * self.rng.choice((0, 0, 30, 900))}"
+    def next(self) -> tuple[str, int, str]:
+        """The topic, partition and value of the next record."""
+        topic, partition = self.rng.choice(self.partitions)
+        self.sent_count[topic, partition] += 1
+        value = f"{self.name}:{partition}:{self.sent_count[topic, partition]}:{'x' * self.rng.choice((0, 0, 30, 900))}"
+        return topic, partition, value
+
+    def acknowledge(self, topic: str, partition: int, offset: int | None, value: str) -> None:
+        """Take note of what it was told."""
+        if offset is None:
+            self.unplaced.append((topic, partition, value))
+        else:
+            self.acknowledged[topic, partition, offset] = value
+        self._counts[topic, partition] += 1
+
+    def acknowledged_counts(self) -> dict[tuple[str, int], int]:
+        """How many records were acknowledged so far, per topic and partition."""
+        return dict(self._counts)
 
 
 class ConfluentWriter(Writer):
     """librdkafka's idempotent producer."""
 
     def work(self) -> None:
-        producer: Any = confluent_kafka.Producer(
-            settings(self.bootstrap, enable_idempotence=True, linger_ms=2, message_timeout_ms=GIVE_UP_MS, **QUICK)
-        )
-        while not self.stopping.wait(0.002):
-            partition, value = self.next()
-            producer.produce(TOPIC, value.encode(), partition=partition, on_delivery=self._note)
+        wanted = {"enable_idempotence": True, "linger_ms": 2, "message_timeout_ms": GIVE_UP_MS, **QUICK, **self.settings}
+        producer: Any = confluent_kafka.Producer(settings(self.bootstrap, **wanted))
+        while not self.stopping.wait(self.pause_seconds):
+            topic, partition, value = self.next()
+            producer.produce(topic, value.encode(), partition=partition, on_delivery=self._note)
             producer.poll(0)
         left = producer.flush(60)
         if left:
@@ -90,7 +119,7 @@ class ConfluentWriter(Writer):
 
     def _note(self, error: Any, record: Any) -> None:
         if error is None:
-            self.acknowledged[record.partition(), record.offset()] = record.value().decode()
+            self.acknowledge(record.topic(), record.partition(), record.offset(), record.value().decode())
         else:
             self.failures.append(f"{self.name} was refused: {error}")
 
@@ -99,16 +128,17 @@ class OurWriter(Writer):
     """Our own producer, for threads."""
 
     def work(self) -> None:
-        with BlockingProducer(self.bootstrap, linger_ms=2, delivery_timeout_ms=GIVE_UP_MS, retry_backoff_ms=20) as producer:
-            while not self.stopping.wait(0.002):
-                partition, value = self.next()
-                producer.send(TOPIC, value=value.encode(), partition=partition, on_delivery=self._noted(value))
+        wanted = {"linger_ms": 2, "delivery_timeout_ms": GIVE_UP_MS, "retry_backoff_ms": 20, **self.settings}
+        with BlockingProducer(self.bootstrap, **wanted) as producer:
+            while not self.stopping.wait(self.pause_seconds):
+                topic, partition, value = self.next()
+                producer.send(topic, value=value.encode(), partition=partition, on_delivery=self._noted(value))
             producer.flush(timeout_ms=60_000)
 
     def _noted(self, value: str) -> Callable[[Any, KafkaError | None], None]:
         def note(metadata: Any, error: KafkaError | None) -> None:
             if error is None:
-                self.acknowledged[metadata.partition, metadata.offset] = value
+                self.acknowledge(metadata.topic, metadata.partition, metadata.offset, value)
             else:
                 self.failures.append(f"{self.name} was refused: {error}")
 
@@ -116,27 +146,29 @@ class OurWriter(Writer):
 
 
 class Reader(Client):
-    """A member of a group that commits what it read. ``got`` is all of it, ``committed`` what was acknowledged, per partition.
+    """A member of a group that commits what it read. ``got`` is all of it, ``committed`` what was acknowledged, by (topic, partition).
 
     Within one assignment offsets must follow each other: a gap there is a record that nobody would ever see. A member commits only what
     it read in the assignment it has: a coordinator takes positions in partitions of other members, too, and a group would go back.
     """
 
-    def __init__(self, name: str, bootstrap: str) -> None:
+    def __init__(self, name: str, bootstrap: str, topics: Mapping[str, int] = TOPICS, **more: Any) -> None:
         super().__init__(name)
         self.bootstrap = bootstrap
+        self.topics = topics
+        self.settings = more
         self.got: Acknowledged = {}
-        self.committed: dict[int, int] = {}
-        self.next_offsets: dict[int, int] = {}
+        self.committed: dict[tuple[str, int], int] = {}
+        self.next_offsets: dict[tuple[str, int], int] = {}
 
     def work(self) -> None:
-        source = consumer(self.bootstrap, GROUP, session_timeout_ms=10_000, heartbeat_interval_ms=500, **QUICK)
-        source.subscribe([TOPIC], on_assign=self.forget_positions, on_revoke=self.forget_positions)
+        source = consumer(self.bootstrap, GROUP, **{"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500, **QUICK, **self.settings})
+        source.subscribe(list(self.topics), on_assign=self.forget_positions, on_revoke=self.forget_positions)
         try:
             while not self.stopping.is_set():
                 records = [record for record in source.consume(200, 0.2) if record.error() is None]
                 for record in records:
-                    self.take(record)
+                    self.take_one(record.topic(), record.partition(), record.offset(), record.value().decode())
                 if records:
                     self._commit(source)
         finally:
@@ -146,21 +178,31 @@ class Reader(Client):
         """Begin anew: an assignment of the eager protocol replaces the whole of the last one."""
         self.next_offsets.clear()
 
-    def take(self, record: Any) -> None:
+    def take_one(self, topic: str, partition: int, offset: int, value: str) -> None:
         """Note one record."""
-        partition, offset, value = record.partition(), record.offset(), record.value().decode()
-        if offset != self.next_offsets.get(partition, offset):
-            self.failures.append(f"{self.name} got {offset} of partition {partition} where {self.next_offsets[partition]} was due")
-        if self.got.setdefault((partition, offset), value) != value:
-            self.failures.append(f"{self.name} got another record at {offset} of partition {partition} than before")
-        self.next_offsets[partition] = offset + 1
+        where = (topic, partition)
+        if offset != self.next_offsets.get(where, offset):
+            self.failures.append(f"{self.name} got {offset} of {where} where {self.next_offsets[where]} was due")
+        if self.got.setdefault((*where, offset), value) != value:
+            self.failures.append(f"{self.name} got another record at {offset} of {where} than before")
+        self.next_offsets[where] = offset + 1
+
+    def note_commits(self, positions: Mapping[tuple[str, int], int]) -> None:
+        """Take note of positions that were acknowledged as committed."""
+        for where, offset in positions.items():
+            self.committed[where] = max(self.committed.get(where, 0), offset)
 
     def _commit(self, source: Any) -> None:
-        wanted = [confluent_kafka.TopicPartition(TOPIC, partition, offset) for partition, offset in self.next_offsets.items()]
+        wanted = [confluent_kafka.TopicPartition(*where, offset) for where, offset in self.next_offsets.items()]
         try:
             done = source.commit(offsets=wanted, asynchronous=False)
         except confluent_kafka.KafkaException:
             return  # the node died, or the group moved on: nothing was promised
-        for each in done:
-            if each.error is None:
-                self.committed[each.partition] = max(self.committed.get(each.partition, 0), each.offset)
+        self.note_commits({(each.topic, each.partition): each.offset for each in done if each.error is None})
+
+
+def wait_for_readers(log: Acknowledged, readers: list[Reader], seconds: float) -> None:
+    """Wait until every record of a log has come to some reader, or the time is over."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and set(log) - {place for reader in readers for place in list(reader.got)}:
+        time.sleep(0.1)

@@ -7,11 +7,10 @@ import pytest
 
 from tests.chaos.disks import CASES, UnfitError
 from tests.chaos.kills import run
-from tests.chaos.load import ConfluentWriter, Reader
+from tests.chaos.load import TOPIC, ConfluentWriter, Place, Reader
 from tests.chaos.verdicts import first_gap, judge
 
 pytestmark = pytest.mark.integration
-Place = tuple[int, int]
 
 
 def test_kills_of_a_loaded_node_lose_nothing(tmp_path: Path) -> None:
@@ -40,9 +39,9 @@ def writer_of(acknowledged: dict[Place, str]) -> ConfluentWriter:
 @pytest.mark.parametrize(
     ("log", "acknowledged", "said"),
     [
-        pytest.param({(0, 0): "w:0:1:"}, {(0, 0): "w:0:1:", (0, 1): "w:0:2:"}, "acknowledged", id="lost"),
-        pytest.param({(0, 0): "w:0:1:", (0, 1): "w:0:1:"}, {}, "twice", id="twice"),
-        pytest.param({(0, 0): "w:0:2:", (0, 1): "w:0:1:"}, {}, "out of order", id="out of order"),
+        pytest.param({("t", 0, 0): "w:0:1:"}, {("t", 0, 0): "w:0:1:", ("t", 0, 1): "w:0:2:"}, "acknowledged", id="lost"),
+        pytest.param({("t", 0, 0): "w:0:1:", ("t", 0, 1): "w:0:1:"}, {}, "twice", id="twice"),
+        pytest.param({("t", 0, 0): "w:0:2:", ("t", 0, 1): "w:0:1:"}, {}, "out of order", id="out of order"),
     ],
 )
 def test_the_judge_notices_what_is_broken(log: dict[Place, str], acknowledged: dict[Place, str], said: str) -> None:
@@ -50,16 +49,24 @@ def test_the_judge_notices_what_is_broken(log: dict[Place, str], acknowledged: d
     assert said in fault
 
 
+def test_the_judge_looks_for_what_was_acknowledged_without_an_offset() -> None:
+    writer = writer_of({})
+    writer.acknowledge(TOPIC, 0, None, "w:0:1:")
+    assert judge({(TOPIC, 0, 7): "w:0:1:"}, [writer], []) == []
+    (fault,) = judge({(TOPIC, 1, 7): "w:0:1:"}, [writer], [])
+    assert "acknowledged in loaded-0 and is not there" in fault
+
+
 def test_the_judge_notices_a_reader_that_saw_something_else() -> None:
     reader = Reader("r", "nowhere:1")
-    reader.got = {(0, 0): "w:0:9:"}
-    (fault,) = judge({(0, 0): "w:0:1:"}, [], [reader])
+    reader.got = {("t", 0, 0): "w:0:9:"}
+    (fault,) = judge({("t", 0, 0): "w:0:1:"}, [], [reader])
     assert "the log has another" in fault
 
 
 def test_a_reader_commits_nothing_of_an_assignment_that_is_over() -> None:
     reader = Reader("r", "nowhere:1")
-    reader.next_offsets = {0: 363, 2: 7}
+    reader.next_offsets = {("t", 0): 363, ("t", 2): 7}
     reader.forget_positions(None, [])
     assert not reader.next_offsets
 

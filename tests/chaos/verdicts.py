@@ -3,31 +3,46 @@
 Every rule returns sentences about what is broken; none is good.
 """
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
-from tests.chaos.load import GROUP, PARTITION_COUNT, TOPIC, Acknowledged, Reader, Writer
+from tests.chaos.load import GROUP, TOPICS, Acknowledged, Reader, Writer
 from tests.integration.confluent import WAIT_SECONDS, consumer, take
 
 
-def read_log(bootstrap: str, topic: str = TOPIC, partitions: Iterable[int] = range(PARTITION_COUNT)) -> Acknowledged:
-    """Every record of a topic, and nothing left out without a word: a gap between two offsets raises."""
+def read_log(bootstrap: str, topics: Mapping[str, int] = TOPICS) -> Acknowledged:
+    """Every record of topics, and nothing left out without a word: a gap between two offsets raises."""
     found: Acknowledged = {}
-    for partition in partitions:
+    for topic, partition in ((topic, partition) for topic, count in topics.items() for partition in range(count)):
         source = consumer(bootstrap, "judge", check_crcs=True)
-        start, end = source.get_watermark_offsets(TopicPartition(topic, partition), WAIT_SECONDS)
+        start, end = _ends(source, TopicPartition(topic, partition))
         source.assign([TopicPartition(topic, partition, start)])
         try:
             records = take(source, end - start)
         finally:
             source.close()
         offsets = [record.offset() for record in records]
-        assert offsets == list(range(start, end)), f"partition {partition}: a gap in [{start}, {end}): {first_gap(offsets)}"
-        found |= {(partition, record.offset()): record.value().decode() for record in records}
+        assert offsets == list(range(start, end)), f"{topic}-{partition}: a gap in [{start}, {end}): {first_gap(offsets)}"
+        found |= {(topic, partition, record.offset()): record.value().decode() for record in records}
     return found
+
+
+def _ends(source: Any, partition: TopicPartition) -> tuple[int, int]:
+    """Where a partition begins and ends; a leader that has just changed is asked for again."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            start, end = source.get_watermark_offsets(partition, WAIT_SECONDS)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return start, end
 
 
 def first_gap(offsets: list[int]) -> str:
@@ -36,7 +51,7 @@ def first_gap(offsets: list[int]) -> str:
     return f"{broken[0]} is followed by {broken[1]}" if broken else f"{offsets[:1]}..{offsets[-1:]}"
 
 
-def judge(log: Acknowledged, writers: Iterable[Writer], readers: Iterable[Reader]) -> list[str]:
+def judge(log: Acknowledged, writers: Sequence[Writer], readers: Sequence[Reader]) -> list[str]:
     """Every broken promise."""
     faults = [fault for client in [*writers, *readers] for fault in client.failures]
     for writer in writers:
@@ -45,6 +60,13 @@ def judge(log: Acknowledged, writers: Iterable[Writer], readers: Iterable[Reader
             for place, value in list(writer.acknowledged.items())
             if log.get(place) != value
         ]
+    values = {(topic, partition, value) for (topic, partition, _), value in log.items()}
+    faults += [
+        f"{value[:40]} was acknowledged in {topic}-{partition} and is not there"
+        for writer in writers
+        for topic, partition, value in list(writer.unplaced)
+        if (topic, partition, value) not in values
+    ]
     faults += _order(log)
     for reader in readers:
         faults += [
@@ -57,13 +79,13 @@ def judge(log: Acknowledged, writers: Iterable[Writer], readers: Iterable[Reader
 
 def _order(log: Acknowledged) -> list[str]:
     """Each producer's records once and in order."""
-    faults, last = [], dict[tuple[str, int], int]()
-    for (partition, offset), value in sorted(log.items()):
+    faults, last = [], dict[tuple[str, str, int], int]()
+    for (topic, partition, offset), value in sorted(log.items()):
         name, _, number, _ = value.split(":")
-        before = last.get((name, partition), 0)
+        before = last.get((name, topic, partition), 0)
         if int(number) <= before:
-            faults.append(f"record {number} of {name} at {offset} of partition {partition} comes after {before}: twice, or out of order")
-        last[name, partition] = int(number)
+            faults.append(f"record {number} of {name} at {offset} of {topic}-{partition} comes after {before}: twice, or out of order")
+        last[name, topic, partition] = int(number)
     return faults
 
 
@@ -74,19 +96,25 @@ def group_got_everything(log: Acknowledged, readers: Iterable[Reader]) -> list[s
     return [f"the group never got {len(missed)} records, the first at {missed[0]}"] if missed else []
 
 
+def commits_of(readers: Iterable[Reader]) -> dict[tuple[str, int], int]:
+    """The highest offset of each partition that any member was told to be committed."""
+    highest = dict[tuple[str, int], int]()
+    for reader in readers:
+        for where, offset in reader.committed.items():
+            highest[where] = max(highest.get(where, 0), offset)
+    return highest
+
+
 def commits_stand(bootstrap: str, readers: Iterable[Reader]) -> list[str]:
     """What a group is told to have committed is no less than what was acknowledged."""
-    expected = dict[int, int]()
-    for reader in readers:
-        for partition, offset in reader.committed.items():
-            expected[partition] = max(expected.get(partition, 0), offset)
+    expected = commits_of(readers)
     source: Any = consumer(bootstrap, GROUP)
     try:
-        told = source.committed([TopicPartition(TOPIC, partition) for partition in expected], timeout=WAIT_SECONDS)
+        told = source.committed([TopicPartition(*where) for where in expected], timeout=WAIT_SECONDS)
     finally:
         source.close()
     return [
-        f"partition {each.partition}: {each.offset} is told as committed, {expected[each.partition]} was acknowledged"
+        f"{each.topic}-{each.partition}: {each.offset} is told as committed, {expected[each.topic, each.partition]} was acknowledged"
         for each in told
-        if each.offset < expected[each.partition]
+        if each.offset < expected[each.topic, each.partition]
     ]

@@ -22,9 +22,17 @@ PATIENCE_S = 60.0
 
 RUNS_ELSEWHERE: Mapping[str, str] = {
     "tidelog up": "tests/platform/test_kills.py",
+    "tidelog up --brokers 3 --only-broker": "tests/integration/test_up_cluster.py",
+    "tidelog cluster add --start --execute": "tests/integration/test_up_cluster.py",
+    "tidelog cluster remove 4 --execute": "tests/integration/test_up_cluster.py",
+    "tidelog cluster roll --execute": "tests/integration/test_up_cluster.py",
+    "tidelog cluster features --set tidelog.observers=1": "tests/integration/test_observers.py",
+    "tidelog configs set tidelog.observer=true --broker 3": "tests/integration/test_observers.py",
+    "tidelog configs set tidelog.observer.promotion=under-min-isr --cluster-default": "tests/integration/test_observers.py",
+    "tidelog configs unset tidelog.observer --broker 3": "tests/integration/test_observers.py",
     ".venv/bin/tidelog up --data .tidelog-demo": "tests/platform/test_demo.py",
 }
-"""Commands that start a whole installation, and the tests that run them."""
+"""Commands that start a whole installation, or need several brokers, and the tests that run them."""
 
 RUNS_UNTIL_STOPPED: Mapping[str, str] = {
     "tidelog top": "orders",
@@ -53,7 +61,12 @@ def environment(broker: BrokerProcess) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap, "COLUMNS": "120"}
 
 
-@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def blocks_here(language: str) -> list[Block]:
+    """The blocks that are run here; the pages on pipelines are followed by ``tests/platform/test_pages.py``."""
+    return [block for block in blocks(language) if block.document.parent.name != "pipelines"]
+
+
+@pytest.mark.parametrize("block", blocks_here("python"), ids=str)
 def test_python_runs_as_it_is_printed(block: Block, broker: BrokerProcess, tmp_path: Path) -> None:
     script = tmp_path / "as_printed.py"
     script.write_text(block.text.replace(ADDRESS, broker.bootstrap))
@@ -64,7 +77,7 @@ def test_python_runs_as_it_is_printed(block: Block, broker: BrokerProcess, tmp_p
         assert printed.startswith(line.partition("...")[0]), f"{block} shows {line}, and this was printed: {printed}"
 
 
-@pytest.mark.parametrize("block", blocks("console"), ids=str)
+@pytest.mark.parametrize("block", blocks_here("console"), ids=str)
 def test_commands_run_as_they_are_printed(block: Block, broker: BrokerProcess) -> None:
     typed = [command for command in block.commands if not command.startswith("make ") and command not in RUNS_ELSEWHERE]
     if typed:

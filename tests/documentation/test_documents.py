@@ -13,7 +13,7 @@ import yaml  # type: ignore[import-untyped]
 from log_service.cli.main import tidelog
 from tests.helpers.documents import ROOT, Block, anchors, blocks, blocks_of, documents, inline_code, links
 
-LANGUAGES = {"python", "console", "yaml", "text"}
+LANGUAGES = {"python", "console", "yaml", "text", "properties", "sh"}
 MAKE = re.compile(r"make ([a-z-]+)")
 
 

@@ -1,7 +1,7 @@
 """A ``Node`` for tests of handlers: real partitions and logs on a memory disk, a real image, no start, no sockets.
 
 Metadata records make the image, as ``ReplicaContext`` publishes them. The controller is a fake that answers what the test tells it to; of
-the metadata quorum and the coordinators there is nothing. Requests go through the real pipeline, as frames.
+the metadata quorum there is nothing, and the node leads no groups. Requests go through the real pipeline, as frames.
 
 def test_something() -> None:
     async def story(node: HandlerNode) -> None:
@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import trio
 
+from log_service.broker.auto_creation import TopicCreation
 from log_service.broker.call import Side
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.node import Node
@@ -25,8 +26,9 @@ from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.producer_ids import ProducerIds
 from log_service.broker.registry import REGISTRY
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import BrokerEpoch, NodeId, TopicId
+from log_service.common.types import GROUP_METADATA_TOPIC, BrokerEpoch, NodeId, TopicId
 from log_service.config.server import parse_server_properties
+from log_service.coordinator.group_service import GroupService
 from log_service.metadata.image import MetadataImage
 from log_service.network.server import ConnectionContext, PendingResponse
 from log_service.protocol.api_versions import ApiKey, response_class
@@ -47,7 +49,10 @@ class FakeController:
         self.requests: list[Any] = []
         self.responses: dict[type[Any], Any] = {}
 
-    async def request(self, message: Any, response_type: type[Any]) -> Any:
+    def spoken_versions(self) -> None:
+        return None
+
+    async def request(self, message: Any, response_type: type[Any], caller: Any = None) -> Any:
         await trio.lowlevel.checkpoint()
         self.requests.append(message)
         response = self.responses.get(response_type, KafkaError(ErrorCode.NOT_CONTROLLER, "nobody leads"))
@@ -72,21 +77,34 @@ class HandlerNode(Asking):
             static_texts=settings.texts,
             cluster_id="cluster-of-the-story-00",
             clock=context.env.clock,
+            rng=Random(7),
             image=lambda: context.image,
             run_in_pool=context.env.files.run_in_pool,
             raft=nothing,
             logs=context.logs,
             replicas=context.replicas,
-            groups=nothing,
+            groups=GroupService(
+                clock=context.env.clock,
+                rng=Random(7),
+                config=config.groups,
+                timers=context.timers,
+                run_in_pool=context.env.files.run_in_pool,
+                partition_count=self._group_partition_count,
+            ),
             controller=controller,
             fetch_sessions=FetchSessionCache(config.fetch, Random(7)),
             producer_ids=ProducerIds(controller, NodeId(1), lambda: BrokerEpoch(10)),
+            topic_creation=TopicCreation(controller, config, context.env.clock, lambda: context.image),
         )
         meters = new_meters(REGISTRY, 0)
         self.pipeline = Pipeline(self.node, Side.BROKER, context.nursery.start_soon, REGISTRY, meters)
         self.connection = ConnectionContext(1, "client", HOST, LISTENER)
         self.publish = context.publish
         self.replicas = context.replicas
+
+    def _group_partition_count(self) -> int:
+        topic = self.image.topics.by_name.get(GROUP_METADATA_TOPIC)
+        return 0 if topic is None else len(topic.partitions)
 
     @property
     def image(self) -> MetadataImage:

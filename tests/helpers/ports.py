@@ -1,7 +1,12 @@
 """Ports of the loopback address for what a test starts."""
 
 import socket
-from contextlib import ExitStack
+from collections import deque
+
+MAX_KEPT = 256
+
+_kept: deque[socket.socket] = deque(maxlen=MAX_KEPT)
+"""Sockets that keep ports away from others: bound, but not listening. Who sets SO_REUSEADDR, as servers do, can listen there."""
 
 
 def free_port() -> int:
@@ -10,7 +15,19 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that are free just now, all of them different."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [int(each.getsockname()[1]) for each in sockets]
+    """Return ports that are free just now, all of them different.
+
+    They stay reserved until ``MAX_KEPT`` others were handed out: nobody else who asks for a free port gets one of them, not even while a
+    server that a test kills and starts again is down.
+    """
+    sockets = []
+    for _ in range(count):
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", 0))
+        sockets.append(bound)
+    for bound in sockets:
+        if len(_kept) == MAX_KEPT:
+            _kept.popleft().close()
+        _kept.append(bound)
+    return [int(each.getsockname()[1]) for each in sockets]

@@ -4,9 +4,9 @@
         duel.create_topic("taken")
         duel.compare(CreateTopicsRequest(topics=[CreatableTopic(name="taken")]), 7)
 
-Each test runs twice. ``recorded`` holds tidelog to the responses of Apache Kafka 4.3.1 that lie in ``recorded/<module>.json`` beside the
-tests: it never needs Java. ``apache-kafka`` asks a real one as well (``TIDELOG_KAFKA_LIBS``, see ``client_clusters``; skipped loudly
-without) and checks that what was recorded still holds; with ``TIDELOG_RECORD=1`` it writes the recordings instead.
+Where ``TIDELOG_KAFKA_LIBS`` is set (see ``client_clusters``) a test asks a real Apache Kafka as well, compares, and checks that what was
+recorded in ``recorded/<module>.json`` still holds; with ``TIDELOG_RECORD=1`` it writes the recordings instead. Where it is not set the test
+holds tidelog to the recorded responses of Apache Kafka 4.3.1, which never needs Java, and says loudly that it asked nobody else.
 
 Both clusters are without topics when a module begins, so that topics may have plain names. Modules share them, one after the other; a
 module whose clusters need properties of their own, or are changed for good, names these in ``PROPERTIES`` and gets two that are new.

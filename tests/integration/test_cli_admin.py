@@ -10,7 +10,7 @@ import pytest
 
 from log_service.client import BlockingProducer
 from tests.helpers.broker_process import BrokerProcess
-from tests.integration.command_line import Finished, run
+from tests.integration.command_line import Finished, run, start
 from tests.integration.confluent import consumer, create_topic, produce, take
 
 Command = Callable[..., Finished]
@@ -109,6 +109,28 @@ def test_deleting_asks_first(tidelog: Command, topic: str) -> None:
     assert topic in tidelog("topics", "list").output
 
 
+def test_a_topic_that_is_not_there_is_not_asked_about(tidelog: Command, topic: str) -> None:
+    refused = tidelog("topics", "delete", topic, "nowhere", given="y\n")
+    assert (refused.exit_code, refused.output) == (1, "")
+    assert "nowhere: there is no such topic" in refused.errors
+    assert "Delete" not in refused.errors
+    assert topic in tidelog("topics", "list").output
+
+
+def test_an_internal_topic_that_is_there_is_fine_if_it_may_exist(tidelog: Command, name: str) -> None:
+    assert tidelog("consume", "-g", name, "--timeout", "5", name).exit_code in {0, 1}
+    present = [row["name"] for row in as_json(tidelog("topics", "list", "--internal", "--json")) if row["name"].startswith("__")]
+    if "__consumer_offsets" in present:
+        told = tidelog("topics", "create", "__consumer_offsets", "--if-not-exists")
+        assert (told.exit_code, told.output) == (0, "__consumer_offsets was there already\n")
+
+
+def test_a_server_that_is_away_beside_one_that_is_not_is_no_news(bootstrap: str) -> None:
+    told = start(["topics", "list"], bootstrap=f"nowhere.invalid:1,127.0.0.1:1,{bootstrap}")
+    _, errors = told.communicate(timeout=60)
+    assert (told.returncode, errors) == (0, "")
+
+
 def test_records_are_deleted(bootstrap: str, tidelog: Command, topic: str) -> None:
     produce(bootstrap, topic, [b"one", b"two"])
     refused = tidelog("records", "delete", topic, "-p", "0", "--before", "1", given="n\n")
@@ -179,6 +201,8 @@ def test_the_files_of_a_broker_are_dumped(broker: BrokerProcess, tmp_path: Path)
     directory = broker.directory / "data"
     dumped = run(["log", "dump", str(directory / "dumped-0")])
     assert dumped.exit_code == 0
+    files = [line.split(":")[0].rpartition("/")[2] for line in dumped.lines if "dumped-0/" in line]
+    assert files[0].startswith(f"{0:020}.log "), "the segment comes before its indexes"
     assert "zstd" in dumped.output
     assert "valid" in dumped.output
     told = run(["log", "dump", "--records", "--json", str(directory / "dumped-0" / f"{0:020}.log")])

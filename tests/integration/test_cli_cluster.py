@@ -89,3 +89,10 @@ def test_a_broker_that_is_not_there_is_not_forgotten(tidelog: Command) -> None:
     refused = tidelog("cluster", "unregister", "77", "-y")
     assert refused.exit_code == 1
     assert "77" in refused.errors
+
+
+def test_a_broker_that_serves_is_not_forgotten(tidelog: Command) -> None:
+    refused = tidelog("cluster", "unregister", "1", "-y")
+    assert (refused.exit_code, refused.output) == (1, "")
+    assert "broker 1 serves" in refused.errors
+    assert "tidelog cluster remove 1" in refused.errors

@@ -50,7 +50,7 @@ OTHER_VALUES_OF_BROKERS = {
     "min.insync.replicas": "is not copied to the default of all brokers: eligible leader replicas (KIP-966) need several nodes",
     "num.io.threads": "are those of the disk alone",
     "offsets.topic.num.partitions": "is set for both nodes, by other files",
-    "offsets.topic.replication.factor": "is one by default: one node",
+    "offsets.topic.replication.factor": "is set for Kafka's test node",
     "socket.receive.buffer.bytes": "is the system's by default, which is faster",
     "socket.send.buffer.bytes": "is the system's by default, which is faster",
     "transaction.state.log.min.isr": "is set for Kafka's test node",

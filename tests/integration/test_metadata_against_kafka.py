@@ -163,4 +163,7 @@ def test_a_directory_that_kafka_formatted_is_taken_over(tmp_path: Path) -> None:
         admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(30)
     records = dump(node.metadata("00000000000000000000.log"))
     levels = [fields for kind, fields in records if kind == "FEATURE_LEVEL_RECORD"]
-    assert levels == [{"name": "metadata.version", "featureLevel": 30}]
+    assert levels == [
+        {"name": "metadata.version", "featureLevel": 30},
+        {"name": "eligible.leader.replicas.version", "featureLevel": 1},
+    ]

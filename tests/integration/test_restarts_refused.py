@@ -35,11 +35,11 @@ def refused(directory: Path, code: ExitCode, properties: Mapping[str, str] | Non
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
-        ({"controller.quorum.voters": "1@h:9093,2@h:9094,3@h:9095"}, "controller.quorum.voters names several voters"),
+        ({"controller.quorum.voters": "1@h:9093,2@h:9094,3@h:9095"}, "controller.quorum.voters names several controllers"),
         ({"controller.quorum.voters": "2@localhost:9093"}, "names node 2, but this is node 1"),
         ({"controller.quorum.voters": "here"}, "'here', which is not id@host:port"),
-        ({"controller.quorum.bootstrap.servers": "a:9093,b:9093"}, "names several voters"),
-        ({"process.roles": "broker"}, "process.roles lacks controller"),
+        ({"controller.quorum.bootstrap.servers": "a:9093,b:9093"}, "names several controllers"),
+        ({"process.roles": "broker"}, "no controller is named"),
         ({"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}, "SASL"),
         ({"listeners": "SSL://127.0.0.1:0"}, "SSL"),
         ({"listeners": "nonsense"}, "listeners"),

@@ -23,7 +23,11 @@ class Wire:
         if receive_buffer_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self._socket.settimeout(WAIT_SECONDS)
-        self._socket.connect((host, int(port)))
+        try:
+            self._socket.connect((host, int(port)))
+        except OSError:
+            self._socket.close()
+            raise
         self._correlation_id = 0
 
     def __enter__(self) -> Self:

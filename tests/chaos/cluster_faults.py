@@ -1,0 +1,270 @@
+"""What happens to the nodes of a cluster: which faults, when and for how long is drawn from a seed; whom they strike shows while it runs.
+
+A ``Step`` is one fault, or two of which the second begins while the first lasts. ``steps`` decides all of them beforehand, so that the
+same seed plays the same faults. A fault names its victim by what it does (the leader of a partition, the active controller, ...): who that
+is depends on the run.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from log_service.client import BlockingAdmin, KafkaError
+from tests.chaos.load import GROUP, PARTITION_COUNT, TOPIC
+from tests.chaos.network import CLIENTS, Network, Pair
+from tests.integration.cluster_nodes import ClusterNodes
+
+KINDS = {
+    "kill": 10,
+    "stop": 3,
+    "pause": 4,
+    "kill most": 2,
+    "kill all": 1,
+    "stop all": 1,
+    "roll": 1,
+    "isolate": 2,
+    "deafen": 2,
+    "mute": 2,
+    "part": 3,
+    "reset": 3,
+    "slow": 2,
+    "fill": 2,
+}
+"""Each fault, and how often it comes."""
+OF_DISKS = ("fill",)
+ROLES = ("leader", "leader", "controller", "controller", "coordinator", "follower", "any")
+HOLD_SECONDS = (0.05, 0.3, 0.8, 1.5, 4.0, 8.0)
+"""Sessions last 3 s, and fetches of voters time out after 2 s: some faults are over before anybody notices."""
+CALM_SECONDS = (0.0, 0.2, 1.0, 2.5)
+ASK_MS = 2_000
+NEARLY_FULL_BYTES = 30 << 20
+"""Less than a node keeps back for itself: it refuses records."""
+BALLAST = "ballast"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault, decided beforehand."""
+
+    kind: str
+    role: str
+    partition: int
+    seconds: float
+    draw: float
+    """Between 0 and 1, for what is left to decide while it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Faults of which each begins ``gap_seconds`` after the one before; ``is_whole`` waits in the end until all replicas are in sync."""
+
+    faults: tuple[Fault, ...]
+    gap_seconds: float
+    calm_seconds: float
+    is_whole: bool
+
+
+def steps(seed: int, count: int, *, has_disks: bool = True) -> list[Step]:
+    """Decide so many faults."""
+    rng, left, decided = Random(f"cluster {seed}"), count, list[Step]()
+    kinds = {kind: weight for kind, weight in KINDS.items() if has_disks or kind not in OF_DISKS}
+
+    def fault() -> Fault:
+        (kind,) = rng.choices(list(kinds), list(kinds.values()))
+        seconds = rng.choice(HOLD_SECONDS) * rng.uniform(0.5, 1.0)
+        return Fault(kind=kind, role=rng.choice(ROLES), partition=rng.randrange(PARTITION_COUNT), seconds=seconds, draw=rng.random())
+
+    while left:
+        together = min(left, rng.choice((1, 1, 1, 2)))
+        decided.append(
+            Step(
+                faults=tuple(fault() for _ in range(together)),
+                gap_seconds=rng.uniform(0.0, 1.5),
+                calm_seconds=rng.choice(CALM_SECONDS),
+                is_whole=rng.random() < 0.4,
+            )
+        )
+        left -= together
+    return decided
+
+
+class Striker:
+    """Strikes the nodes of a cluster. A strike is a generator: it begins the fault, yields while it lasts, and ends it."""
+
+    def __init__(self, nodes: ClusterNodes, network: Network, told: Callable[[str], None]) -> None:
+        self.nodes = nodes
+        self.network = network
+        self.told = told
+        self._struck: list[int] = []
+        """Nodes that a fault holds now: another one does not start or resume them."""
+        self._acts: dict[str, Callable[[Fault, list[int]], Iterator[None]]] = {
+            "kill": self._kill,
+            "kill most": self._kill,
+            "kill all": self._kill,
+            "stop": self._stop,
+            "stop all": self._stop_all,
+            "pause": self._pause,
+            "roll": self._roll,
+            "isolate": self._isolate,
+            "deafen": self._deafen,
+            "mute": self._mute,
+            "part": self._part,
+            "reset": self._reset,
+            "slow": self._slow,
+            "fill": self._fill,
+        }
+
+    def play(self, step: Step) -> None:
+        """Play a step to its end: in the end all nodes run, and the network is whole."""
+        begun: list[tuple[Iterator[None], float]] = []
+        for fault in step.faults:
+            strike = self._strike(fault)
+            next(strike)
+            begun.append((strike, time.monotonic() + fault.seconds))
+            if fault is not step.faults[-1]:
+                time.sleep(step.gap_seconds)
+        for strike, until in begun:
+            time.sleep(max(until - time.monotonic(), 0.0))
+            for _ in strike:
+                raise AssertionError("a strike yields once")
+        time.sleep(step.calm_seconds)
+
+    def _strike(self, fault: Fault) -> Iterator[None]:
+        free = [node_id for node_id in self.nodes.running if node_id not in self._struck]
+        if not free:
+            self.told(f"{fault.kind}: nobody is left")
+            yield
+            return
+        if fault.kind in {"kill most", "kill all", "stop all", "roll"}:
+            victims = (
+                free if fault.kind != "kill most" else Random(fault.draw).sample(free, min(len(free), len(self.nodes.node_ids) // 2 + 1))
+            )
+        else:
+            victims = [self._victim(fault, free)]
+        self.told(f"{fault.kind} {','.join(map(str, victims))} ({fault.role}) for {fault.seconds:.2f} s")
+        self._struck += victims
+        yield from self._acts[fault.kind](fault, victims)
+        self._struck = [node_id for node_id in self._struck if node_id not in victims]
+
+    def _victim(self, fault: Fault, free: list[int]) -> int:
+        found = free[int(fault.draw * len(free))]
+        with suppress(KafkaError):
+            found = self._holder(fault, free, found)
+        return found
+
+    def _holder(self, fault: Fault, free: list[int], default: int) -> int:
+        """The node that has the role of a fault, as the nodes that run say, else ``default``."""
+        running = ",".join(f"127.0.0.1:{self.nodes.ports[node_id]}" for node_id in free)
+        with BlockingAdmin(running, default_api_timeout_ms=ASK_MS) as admin:
+            if fault.role == "controller":
+                found = admin.describe_metadata_quorum().leader_id
+            elif fault.role == "coordinator":
+                found = admin.describe_groups([GROUP])[GROUP].coordinator.node_id
+            elif fault.role in {"leader", "follower"}:
+                told = admin.describe_topics([TOPIC])[TOPIC].partitions[fault.partition]
+                others = [node_id for node_id in told.replicas if node_id != told.leader]
+                found = told.leader if fault.role == "leader" else others[int(fault.draw * len(others))]
+            else:
+                found = default
+        return found if found in free else default
+
+    # Processes
+
+    def _kill(self, _fault: Fault, victims: list[int]) -> Iterator[None]:
+        for node_id in victims:
+            self.nodes.kill(node_id)
+        yield
+        self.nodes.launch(*victims)
+
+    def _stop(self, _fault: Fault, victims: list[int]) -> Iterator[None]:
+        for node_id in victims:
+            self.nodes.stop(node_id)
+        yield
+        self.nodes.launch(*victims)
+
+    def _stop_all(self, _fault: Fault, victims: list[int]) -> Iterator[None]:
+        self.nodes.stop_together(*victims)
+        yield
+        self.nodes.launch(*victims)
+
+    def _pause(self, _fault: Fault, victims: list[int]) -> Iterator[None]:
+        for node_id in victims:
+            self.nodes.pause(node_id)
+        yield
+        for node_id in victims:
+            self.nodes.resume(node_id)
+
+    def _roll(self, _fault: Fault, victims: list[int]) -> Iterator[None]:
+        yield
+        for node_id in victims:
+            self.nodes.wait_until_whole(TOPIC)
+            self.nodes.stop(node_id)
+            self.nodes.launch(node_id)
+
+    # The network
+
+    def _hold(self, pairs: Callable[[int, int], list[Pair]]) -> Callable[[Fault, list[int]], Iterator[None]]:
+        def strike(_fault: Fault, victims: list[int]) -> Iterator[None]:
+            (victim,) = victims
+            held = [pair for other in (CLIENTS, *self.nodes.node_ids) if other != victim for pair in pairs(victim, other)]
+            self.network.hold(held)
+            yield
+            self.network.release(held)
+
+        return strike
+
+    def _isolate(self, fault: Fault, victims: list[int]) -> Iterator[None]:
+        return self._hold(lambda victim, other: [(victim, other), (other, victim)])(fault, victims)
+
+    def _deafen(self, fault: Fault, victims: list[int]) -> Iterator[None]:
+        return self._hold(lambda victim, other: [(other, victim)])(fault, victims)
+
+    def _mute(self, fault: Fault, victims: list[int]) -> Iterator[None]:
+        return self._hold(lambda victim, other: [(victim, other)])(fault, victims)
+
+    def _part(self, fault: Fault, victims: list[int]) -> Iterator[None]:
+        """Two nodes lose sight of each other, while both see everybody else."""
+        others = [node_id for node_id in self.nodes.node_ids if node_id not in victims]
+        parted = others[int(fault.draw * len(others))]
+        return self._hold(lambda victim, other: [(victim, other), (other, victim)] if other == parted else [])(fault, victims)
+
+    def _reset(self, _fault: Fault, victims: list[int]) -> Iterator[None]:
+        for node_id in victims:
+            self.network.reset(node_id)
+        yield
+
+    def _slow(self, fault: Fault, victims: list[int]) -> Iterator[None]:
+        for node_id in victims:
+            self.network.delay(node_id, 0.02 + 0.3 * fault.draw)
+        yield
+        for node_id in victims:
+            self.network.delay(node_id, 0.0)
+
+    # Disks
+
+    def _fill(self, fault: Fault, victims: list[int]) -> Iterator[None]:
+        """Leave nothing of a disk, or little; a node that ends for that starts again once there is room."""
+        (victim,) = victims
+        ballast = self.nodes.data(victim).resolve().parent / BALLAST
+        take_room(ballast, 0 if fault.draw < 0.5 else NEARLY_FULL_BYTES)
+        yield
+        ballast.unlink()
+        if self.nodes.ended_by_itself(victim) is not None:
+            self.told(f"node {victim} ended for want of room")
+            self.nodes.launch(victim)
+
+
+def take_room(path: Path, leave_bytes: int) -> None:
+    """Write a file that leaves so many bytes of its disk."""
+    room = os.statvfs(path.parent)
+    size = room.f_bavail * room.f_frsize - leave_bytes
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        with suppress(OSError):  # others take room meanwhile
+            os.posix_fallocate(descriptor, 0, max(size, 1))
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,42 @@
+"""The order of a run of all tests: each worker begins with long modules, so that none of them is left for the end, alone.
+
+xdist cuts the list of tests into pieces of one size, one for each worker, and lets a worker that is through take from the end of another's
+piece. A module counts as long where it asks for a longer deadline than tests have by default.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain
+from typing import TypeVar
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+def long_first(modules: Mapping[str, Sequence[Item]], deadlines_s: Mapping[str, float], worker_count: int) -> list[Item]:
+    """Return all tests of ``modules`` in the order for so many workers; ``deadlines_s`` has the long modules only.
+
+    The longest are dealt out to the workers in turn; all others stay in their order behind them, and modules stay whole where they fit.
+    """
+    dealt: list[list[Item]] = [[] for _ in range(worker_count)]
+    for rank, name in enumerate(sorted(deadlines_s, key=lambda one: (-deadlines_s[one], one))):
+        dealt[rank % worker_count] += modules[name]
+    others = [item for name, items in modules.items() if name not in deadlines_s for item in items]
+    sizes = piece_sizes(sum(map(len, modules.values())), worker_count)
+    spare = list(chain.from_iterable(long[size:] for long, size in zip(dealt, sizes, strict=True))) + others
+    ordered: list[Item] = []
+    for long, size in zip(dealt, sizes, strict=True):
+        room = max(size - len(long), 0)
+        ordered += [*long[:size], *spare[:room]]
+        del spare[:room]
+    return ordered
+
+
+def piece_sizes(count: int, worker_count: int) -> list[int]:
+    """Return how many tests xdist gives to each worker at first.
+
+    >>> piece_sizes(7, 3)
+    [2, 2, 3]
+    """
+    sizes: list[int] = []
+    for left in range(worker_count, 0, -1):
+        sizes.append((count - sum(sizes)) // left)
+    return sizes

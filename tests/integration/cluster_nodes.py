@@ -1,0 +1,444 @@
+"""Several nodes in one cluster, each a process of its own: tidelog's, Apache Kafka's, or some of each.
+
+    with ClusterNodes(TIDELOG, tmp_path) as nodes:
+        nodes.kill(nodes.leader_of("orders", 0))
+        nodes.start(...)
+
+    with ClusterNodes({1: APACHE_KAFKA, 2: TIDELOG, 3: TIDELOG}, tmp_path, is_mixed=True) as nodes:
+        nodes.replace(1, TIDELOG)
+
+The first ``voter_count`` nodes are broker and controller, in a static quorum (``controller.quorum.voters``); every further one is a broker.
+Each is in a rack of its own. A session is short, so that a node that was killed is fenced after three seconds. Nothing stays behind.
+"""
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Protocol, Self
+
+from log_service.client import BlockingAdmin, KafkaError
+from tests.helpers.broker_process import END_WITH_PARENT, ROOT, SERVE
+from tests.helpers.ports import free_ports
+from tests.integration.client_clusters import APACHE_KAFKA
+from tests.integration.kafka_node import java, java_command, skip_unless_kafka_is_there
+
+NODE_IDS = (1, 2, 3)
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+START_SECONDS = 90.0
+STOP_SECONDS = 60.0
+SESSION_SECONDS = 3.0
+FAILING_DIRECTORIES = """
+import errno
+import pathlib
+from log_service.storage.files import RealFile
+
+def failing(call):
+    def checked(self, *arguments):
+        for parent in self.path.parents:
+            if pathlib.Path(f"{parent}.failed").exists():
+                raise OSError(errno.EIO, "the disk is gone", str(self.path))
+        return call(self, *arguments)
+    return checked
+
+RealFile.append_gathered = failing(RealFile.append_gathered)
+RealFile._sync = failing(RealFile._sync)
+"""
+"""What a node of two directories runs first: writes below a directory ``x`` fail once there is a file ``x.failed`` beside it."""
+NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+FEW_THREADS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+UNSERVED_FEATURES = ("group.version", "share.version", "streams.version", "transaction.version")
+"""What a cluster of both products may not have: tidelog does not serve it yet."""
+
+COMMON = {
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "num.partitions": "3",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "6",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "5000",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+}
+OF_KAFKA = {
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "3",
+}
+
+
+class Ways(Protocol):
+    """What stands between nodes and those that connect to them; ``tests.chaos.network`` has one that can be cut."""
+
+    def address_of(self, node_id: int, port: int) -> int:
+        """Return the port that others are told instead of a node's own."""
+
+    def open(self, node_id: int, process_id: int) -> None:
+        """A node's process has started."""
+
+    def close(self, node_id: int) -> None:
+        """A node's process has ended."""
+
+
+class Straight:
+    """No one stands between."""
+
+    def address_of(self, node_id: int, port: int) -> int:
+        return port
+
+    def open(self, node_id: int, process_id: int) -> None:
+        """Nothing to do."""
+
+    def close(self, node_id: int) -> None:
+        """Nothing to do."""
+
+
+class ClusterNodes:
+    """The nodes 1 to ``size``, of one product or of the product that ``product`` names for each.
+
+    ``properties`` are server properties over those of all tests; ``racks`` are names of racks by node. Where ``is_mixed``, now or later,
+    nodes of both products are in the cluster: the features ``unserved`` are at level 0. Where ``is_dynamic``, the one voter is found by
+    ``controller.quorum.bootstrap.servers`` (kraft.version 1); the nodes ``joining`` are controllers, too, and become voters by themselves.
+    The nodes ``late`` start when a test starts them. Where ``has_two_directories``, each node of tidelog has its logs in ``data/first`` and
+    ``data/second``, its metadata log in ``data/metadata``, and ``fail_directory`` lets one of the two fail.
+    """
+
+    def __init__(
+        self,
+        product: str | Mapping[int, str],
+        directory: Path,
+        properties: Mapping[str, str] = NO_PROPERTIES,
+        *,
+        size: int = 3,
+        voter_count: int | None = None,
+        racks: Mapping[int, str] = MappingProxyType({}),
+        is_mixed: bool = False,
+        is_dynamic: bool = False,
+        joining: Collection[int] = (),
+        has_two_directories: bool = False,
+        unserved: Sequence[str] = UNSERVED_FEATURES,
+        late: Collection[int] = (),
+        ways: Ways | None = None,
+    ) -> None:
+        self.node_ids = tuple(range(1, size + 1))
+        self.products = dict.fromkeys(self.node_ids, product) if isinstance(product, str) else dict(product)
+        self.directory = directory
+        self.voters = self.node_ids[:voter_count]
+        self._late = late
+        self._is_dynamic = is_dynamic
+        self._joining = joining
+        self._has_two_directories = has_two_directories
+        self._unserved = unserved if is_mixed else ()
+        self._ways = ways or Straight()
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        if self._has_kafka:
+            skip_unless_kafka_is_there()
+        ports = free_ports(2 * size)
+        self._own_ports = dict(zip(self.node_ids, ports[::2], strict=True))
+        controllers = dict(zip(self.node_ids, ports[1::2], strict=True))
+        self.ports = {node_id: self._ways.address_of(node_id, port) for node_id, port in self._own_ports.items()}
+        told_controllers = {node_id: self._ways.address_of(node_id, controllers[node_id]) for node_id in self.voters}
+        self.controllers = {node_id: f"127.0.0.1:{port}" for node_id, port in told_controllers.items()}
+        quorum = (
+            {"controller.quorum.bootstrap.servers": ",".join(self.controllers.values())}
+            if is_dynamic
+            else {"controller.quorum.voters": ",".join(f"{node_id}@{address}" for node_id, address in self.controllers.items())}
+        )
+        self.properties = {
+            node_id: {
+                **COMMON,
+                **(OF_KAFKA if self._has_kafka else {}),
+                **quorum,
+                **self._listeners(node_id, controllers, told_controllers),
+                "node.id": str(node_id),
+                "broker.rack": racks.get(node_id, f"rack-{node_id}"),
+                **self._directories(node_id),
+                **({"controller.quorum.auto.join.enable": "true"} if node_id in joining else {}),
+                **properties,
+            }
+            for node_id in self.node_ids
+        }
+
+    def _directories(self, node_id: int) -> dict[str, str]:
+        data = self.data(node_id)
+        if not self._has_two_directories:
+            return {"log.dirs": str(data)}
+        return {"log.dirs": f"{data / 'first'},{data / 'second'}", "metadata.log.dir": str(data / "metadata")}
+
+    def _listeners(self, node_id: int, controllers: Mapping[int, int], told_controllers: Mapping[int, int]) -> dict[str, str]:
+        bound = f"PLAINTEXT://127.0.0.1:{self._own_ports[node_id]}"
+        told = f"PLAINTEXT://127.0.0.1:{self.ports[node_id]}"
+        if node_id not in self.voters:
+            return {"process.roles": "broker", "listeners": bound, "advertised.listeners": told}
+        return {
+            "process.roles": "broker,controller",
+            "listeners": f"{bound},CONTROLLER://127.0.0.1:{controllers[node_id]}",
+            "advertised.listeners": f"{told},CONTROLLER://127.0.0.1:{told_controllers[node_id]}",
+        }
+
+    @property
+    def _has_kafka(self) -> bool:
+        return APACHE_KAFKA in self.products.values()
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for node_id, texts in self.properties.items():
+            self._file(node_id).write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
+            self._format(node_id)
+        try:
+            self.start(*(node_id for node_id in self.node_ids if node_id not in self._late))
+        except BaseException:
+            self._end_all()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._end_all()
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients connect to: all nodes that do not come late."""
+        return ",".join(f"127.0.0.1:{port}" for node_id, port in self.ports.items() if node_id not in self._late)
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The nodes that were started, and not ended since; a process may have ended by itself."""
+        return tuple(sorted(self._processes))
+
+    def data(self, node_id: int) -> Path:
+        """The log directory of a node."""
+        return self.directory / f"data{node_id}"
+
+    def log(self, node_id: int) -> str:
+        """What a node has said, over all its starts."""
+        return (self.directory / f"node{node_id}.log").read_text(errors="replace")
+
+    def segments(self, node_id: int, topic: str, partition: int = 0) -> bytes:
+        """What a node's segments of a partition hold, one after the other."""
+        return b"".join(path.read_bytes() for path in sorted((self.data(node_id) / f"{topic}-{partition}").glob("*.log")))
+
+    # What happens to nodes
+
+    def start(self, *node_ids: int) -> None:
+        """Start nodes, and wait until they are in the cluster."""
+        self.launch(*node_ids)
+        for node_id in node_ids:
+            self._wait_for_port(node_id)
+        self.wait_until_told(*self._processes)
+
+    def launch(self, *node_ids: int) -> None:
+        """Start the processes of nodes, and wait for nothing."""
+        for node_id in node_ids:
+            assert node_id not in self._processes, f"node {node_id} runs already"
+            with (self.directory / f"node{node_id}.log").open("ab") as log:
+                process = subprocess.Popen(self._command(node_id), stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=ROOT)
+            self._processes[node_id] = process
+            self._ways.open(node_id, process.pid)
+
+    def fail_directory(self, node_id: int, name: str) -> None:
+        """Let every write to one of the two log directories of a node fail from now on."""
+        (self.data(node_id) / f"{name}.failed").touch()
+
+    def wipe(self, node_id: int) -> None:
+        """Give a node that does not run an empty disk, formatted anew."""
+        assert node_id not in self._processes, f"node {node_id} runs"
+        shutil.rmtree(self.data(node_id))
+        self._format(node_id)
+
+    def kill(self, node_id: int) -> None:
+        """End a node at once: nothing more is written."""
+        self._end(node_id, signal.SIGKILL)
+
+    def stop(self, node_id: int) -> None:
+        """Stop a node in order: it gives up what it leads first."""
+        self._end(node_id, signal.SIGTERM)
+
+    def stop_together(self, *node_ids: int) -> None:
+        """Stop nodes in order, all at once."""
+        for node_id in node_ids:
+            self._processes[node_id].terminate()
+        for node_id in node_ids:
+            self._wait_for_end(node_id)
+
+    def replace(self, node_id: int, product: str) -> None:
+        """Stop a node in order, and start the other product over the same directory, with the same file."""
+        self.stop(node_id)
+        self.products[node_id] = product
+        self.start(node_id)
+
+    def pause(self, node_id: int) -> None:
+        """Stop a node's process where it is: its connections stay, and nothing is answered."""
+        self._processes[node_id].send_signal(signal.SIGSTOP)
+
+    def resume(self, node_id: int) -> None:
+        """Let a paused process go on."""
+        self._processes[node_id].send_signal(signal.SIGCONT)
+
+    def ended_by_itself(self, node_id: int) -> int | None:
+        """Forget the process of a node that has ended by itself, and return its exit code; None if it runs, or was ended."""
+        process = self._processes.get(node_id)
+        if process is None or process.poll() is None:
+            return None
+        self._forget(node_id)
+        return process.returncode
+
+    def wait_until_whole(self, *topics: str) -> None:
+        """Start what does not run, and wait until every partition of the topics is in sync on all its replicas."""
+        self.start(*(node_id for node_id in self.node_ids if node_id not in self._processes and node_id not in self._late))
+        _until(partial(self._are_in_sync, topics), "all replicas are in sync")
+
+    def wait_until_told(self, *node_ids: int) -> None:
+        """Wait until clients are told exactly these nodes, by each of them."""
+        for node_id in node_ids:
+            _until(partial(self._is_told_by, node_id, set(node_ids)), f"node {node_id} tells nodes {sorted(node_ids)}")
+
+    # What clients see
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The node that leads a partition."""
+        with BlockingAdmin(self.bootstrap) as admin:
+            return admin.describe_topics([topic])[topic].partitions[partition].leader
+
+    def coordinator_of(self, group_id: str) -> int:
+        """The node that coordinates a group, once there is one."""
+        with BlockingAdmin(self.bootstrap) as admin:
+            return admin.describe_groups([group_id])[group_id].coordinator.node_id
+
+    def controller(self, *, besides: int | None = None) -> int:
+        """The node that leads the metadata quorum, as the nodes that run say; ``besides`` is not asked, and not believed to lead."""
+        asked = self._processes.keys() - {besides}
+        running = ",".join(f"127.0.0.1:{self.ports[node_id]}" for node_id in sorted(asked))
+        found: list[int] = []
+
+        def is_known() -> bool:
+            with BlockingAdmin(running, default_api_timeout_ms=5_000) as admin:
+                found.append(admin.describe_metadata_quorum().leader_id)
+            return found[-1] in asked
+
+        _until(is_known, "a node leads the quorum")
+        return found[-1]
+
+    def replicas_of(self, topic: str) -> list[tuple[int, ...]]:
+        """The nodes that hold each partition of a topic, in order of the partitions."""
+        with BlockingAdmin(self.bootstrap) as admin:
+            return [partition.replicas for partition in admin.describe_topics([topic])[topic].partitions]
+
+    def wait_until_equal(self, *topics: str) -> None:
+        """Wait until all replicas of the topics' partitions hold the same bytes: followers fetch for a moment after the last response."""
+        for topic in topics:
+            for partition, replicas in enumerate(self.replicas_of(topic)):
+                _until(partial(self._are_equal, topic, partition, replicas), f"the replicas of {topic}-{partition} hold the same bytes")
+
+    def _are_equal(self, topic: str, partition: int, replicas: Sequence[int]) -> bool:
+        first, *others = replicas
+        held = self.segments(first, topic, partition)
+        return all(self.segments(other, topic, partition) == held for other in others)
+
+    def _are_in_sync(self, topics: Sequence[str]) -> bool:
+        with BlockingAdmin(self.bootstrap) as admin:
+            told = admin.describe_topics(list(topics)) if topics else {}
+        return all(len(each.isr) == len(each.replicas) for topic in told.values() for each in topic.partitions)
+
+    def _is_told_by(self, node_id: int, node_ids: set[int]) -> bool:
+        with BlockingAdmin(f"127.0.0.1:{self.ports[node_id]}", default_api_timeout_ms=5_000) as admin:
+            return {node.node_id for node in admin.describe_cluster().nodes} == node_ids
+
+    # Processes
+
+    def _file(self, node_id: int) -> Path:
+        return self.directory / f"node{node_id}.properties"
+
+    def _format(self, node_id: int) -> None:
+        file = str(self._file(node_id))
+        alone = ["--standalone"] if self._is_dynamic and node_id in self.voters else []
+        if node_id in self._joining:
+            alone = ["--no-initial-controllers"]
+        if self._has_kafka:
+            levels = [word for name in self._unserved for word in ("--feature", f"{name}=0")]
+            java("kafka.tools.StorageTool", "format", *alone, "-t", CLUSTER_ID, "-c", file, *levels, cwd=self.directory)
+        else:
+            command = [
+                sys.executable,
+                "-m",
+                "log_service.cli.main",
+                "storage",
+                "format",
+                *alone,
+                "--cluster-id",
+                CLUSTER_ID,
+                "--config",
+                file,
+            ]
+            done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+
+    def _command(self, node_id: int) -> list[str]:
+        if self.products[node_id] == APACHE_KAFKA:
+            java_itself, *options = java_command()
+            return [java_itself, *FEW_THREADS, *options, "kafka.Kafka", str(self._file(node_id))]
+        overrides = [f"{name}={value}" for name, value in self.properties[node_id].items()]
+        prelude = FAILING_DIRECTORIES if self._has_two_directories else ""
+        return [sys.executable, "-c", END_WITH_PARENT + prelude + SERVE, *overrides]
+
+    def _wait_for_port(self, node_id: int) -> None:
+        process = self._processes[node_id]
+
+        def is_there() -> bool:
+            assert process.poll() is None, f"node {node_id} ended with {process.returncode}: {self.log(node_id)[-2_000:]}"
+            with socket.socket() as probe:
+                probe.settimeout(0.5)
+                return probe.connect_ex(("127.0.0.1", self._own_ports[node_id])) == 0
+
+        _until(is_there, f"node {node_id} takes connections")
+
+    def _end(self, node_id: int, number: int) -> None:
+        process = self._processes[node_id]
+        process.send_signal(number)
+        if number != signal.SIGKILL:
+            process.send_signal(signal.SIGCONT)
+        self._wait_for_end(node_id)
+
+    def _wait_for_end(self, node_id: int) -> None:
+        process = self._processes[node_id]
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            self._forget(node_id)
+
+    def _forget(self, node_id: int) -> None:
+        process = self._processes.pop(node_id)
+        self._ways.close(node_id)
+        if process.stdin is not None:
+            process.stdin.close()
+
+    def _end_all(self) -> None:
+        for node_id in list(self._processes):
+            self.kill(node_id)
+
+
+def _until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        with suppress(KafkaError):
+            if is_so():
+                return
+        assert time.monotonic() < deadline, f"it never came about that {what}"
+        time.sleep(0.1)

@@ -1,0 +1,132 @@
+// Command franz_go writes or reads a topic with franz-go until its standard input ends, and tells what the cluster told it, line by line:
+//
+//	franz_go write BOOTSTRAP TOPIC PARTITIONS PAUSE_MS
+//	  S topic partition value             it is about to send a record
+//	  A topic partition offset value      the record was acknowledged
+//	franz_go read BOOTSTRAP TOPIC GROUP
+//	  N                                   partitions were assigned or revoked
+//	  R topic partition offset value      a record came
+//	  C topic partition offset            a position was committed
+//	E text                                something failed for good
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+var (
+	out  = bufio.NewWriter(os.Stdout)
+	lock sync.Mutex
+)
+
+func tell(words ...any) {
+	lock.Lock()
+	defer lock.Unlock()
+	fmt.Fprintln(out, words...)
+	out.Flush()
+}
+
+func untilEndOfInput() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	return ctx
+}
+
+func check(err error) {
+	if err != nil {
+		tell("E", err)
+		os.Exit(1)
+	}
+}
+
+func write(ctx context.Context, bootstrap, topic string, partitions int, pause time.Duration) {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
+	check(err)
+	for number := 1; ctx.Err() == nil; number++ {
+		partition := number % partitions
+		value := fmt.Sprintf("franz-go:%d:%d:", partition, number)
+		tell("S", topic, partition, value)
+		record := &kgo.Record{Topic: topic, Partition: int32(partition), Value: []byte(value)}
+		client.Produce(context.Background(), record, func(record *kgo.Record, err error) {
+			if err != nil {
+				tell("E", string(record.Value), err)
+				return
+			}
+			tell("A", record.Topic, record.Partition, record.Offset, string(record.Value))
+		})
+		time.Sleep(pause)
+	}
+	check(client.Flush(context.Background()))
+	client.Close()
+}
+
+func read(ctx context.Context, bootstrap, topic, group string) {
+	changed := func(context.Context, *kgo.Client, map[string][]int32) { tell("N") }
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
+		kgo.ConsumeTopics(topic),
+		kgo.ConsumerGroup(group),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.OnPartitionsAssigned(changed),
+		kgo.OnPartitionsRevoked(changed),
+		kgo.OnPartitionsLost(changed),
+	)
+	check(err)
+	for ctx.Err() == nil {
+		fetches := client.PollRecords(ctx, 500)
+		fetches.EachRecord(func(record *kgo.Record) {
+			tell("R", record.Topic, record.Partition, record.Offset, string(record.Value))
+		})
+		if !fetches.Empty() {
+			client.CommitOffsetsSync(context.Background(), client.UncommittedOffsets(), tellCommitted)
+		}
+		client.AllowRebalance()
+	}
+	client.CloseAllowingRebalance()
+}
+
+func tellCommitted(_ *kgo.Client, request *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
+	if err != nil {
+		return
+	}
+	for i, topic := range response.Topics {
+		for j, partition := range topic.Partitions {
+			if kerr.ErrorForCode(partition.ErrorCode) == nil {
+				tell("C", topic.Topic, partition.Partition, request.Topics[i].Partitions[j].Offset)
+			}
+		}
+	}
+}
+
+func main() {
+	ctx := untilEndOfInput()
+	if os.Args[1] == "read" {
+		read(ctx, os.Args[2], os.Args[3], os.Args[4])
+		return
+	}
+	partitions, err := strconv.Atoi(os.Args[4])
+	check(err)
+	pause, err := strconv.Atoi(os.Args[5])
+	check(err)
+	write(ctx, os.Args[2], os.Args[3], partitions, time.Duration(pause)*time.Millisecond)
+}

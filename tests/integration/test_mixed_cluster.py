@@ -1,0 +1,92 @@
+"""One cluster of both products: nodes of tidelog and of Apache Kafka, each controller and broker, behind clients that write and read.
+
+Nodes are killed, paused and replaced by the other product while an idempotent producer writes with acks=all and a group reads. In the end
+nothing that was acknowledged is missing, nothing is there twice, the group has read everything, and the segments of all replicas hold the
+same batches, byte for byte.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from log_service.client import BlockingAdmin, NewTopic
+from tests.chaos.load import ConfluentWriter, Reader, wait_for_readers
+from tests.chaos.verdicts import group_got_everything, judge, read_log
+from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG
+from tests.integration.cluster_nodes import NODE_IDS, UNSERVED_FEATURES, ClusterNodes
+from tests.integration.kafka_node import java
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+LED_BY = {f"led-by-{node_id}": node_id for node_id in NODE_IDS}
+"""Topics of one partition, by the node that comes first among their replicas."""
+TOPICS = dict.fromkeys(LED_BY, 1)
+CALM_SECONDS = 2.0
+SETTLE_SECONDS = 90.0
+LAYOUTS = {
+    "two of kafka": {1: APACHE_KAFKA, 2: APACHE_KAFKA, 3: TIDELOG},
+    "two of tidelog": {1: APACHE_KAFKA, 2: TIDELOG, 3: TIDELOG},
+}
+
+
+@contextmanager
+def under_load(nodes: ClusterNodes) -> Iterator[None]:
+    """Run a cluster under load; at its end all nodes are in sync, and what the load says is judged."""
+    with nodes:
+        with BlockingAdmin(nodes.bootstrap) as admin:
+            admin.create_topics([NewTopic(name=name, assignments={0: _replicas(first)}) for name, first in LED_BY.items()])
+        nodes.wait_until_whole(*LED_BY)
+        writer, reader = ConfluentWriter("rdkafka", nodes.bootstrap, 1, TOPICS), Reader("reader", nodes.bootstrap, TOPICS)
+        for client in (writer, reader):
+            client.start()
+        time.sleep(CALM_SECONDS)
+        yield
+        nodes.wait_until_whole(*LED_BY)
+        writer.stop()
+        log = read_log(nodes.bootstrap, TOPICS)
+        wait_for_readers(log, [reader], SETTLE_SECONDS)
+        reader.stop()
+        nodes.wait_until_whole(*LED_BY)
+        nodes.wait_until_equal(*LED_BY)
+        assert [*judge(log, [writer], [reader]), *group_got_everything(log, [reader])] == []
+        assert all(sum(topic == each for each, _, _ in writer.acknowledged) > 100 for topic in LED_BY)
+
+
+def _replicas(first: int) -> list[int]:
+    return [first, *(node_id for node_id in NODE_IDS if node_id != first)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_each_node_is_killed_and_paused_and_nothing_is_lost(layout: str, tmp_path: Path) -> None:
+    """Whoever leads the quorum, the partitions and the group is among them: every node is struck."""
+    nodes = ClusterNodes(LAYOUTS[layout], tmp_path, is_mixed=True)
+    with under_load(nodes):
+        for node_id in NODE_IDS:
+            nodes.kill(node_id)
+            time.sleep(CALM_SECONDS)
+            nodes.wait_until_whole(*LED_BY)
+        for node_id in NODE_IDS:
+            nodes.pause(node_id)
+            time.sleep(2 * CALM_SECONDS)
+            nodes.resume(node_id)
+            nodes.wait_until_whole(*LED_BY)
+
+
+def test_a_cluster_of_kafka_becomes_one_of_tidelog_and_goes_back(tmp_path: Path) -> None:
+    """What docs/migration.md says: one node after the other is replaced over its directory, with its file, while clients go on."""
+    nodes = ClusterNodes(APACHE_KAFKA, tmp_path)
+    with under_load(nodes):
+        change_features(nodes, "downgrade", *(word for name in UNSERVED_FEATURES for word in ("--feature", f"{name}=0")))
+        for product in (TIDELOG, APACHE_KAFKA):
+            for node_id in NODE_IDS:
+                nodes.replace(node_id, product)
+                nodes.wait_until_whole(*LED_BY)
+        change_features(nodes, "upgrade", "--release-version", "4.3-IV0")
+
+
+def change_features(nodes: ClusterNodes, *arguments: str) -> None:
+    """Have Kafka's own tool change the levels of features."""
+    java("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", nodes.bootstrap, *arguments, cwd=nodes.directory)
