@@ -3,6 +3,7 @@
 - ``broker_process``: the one way a broker is started, stopped and killed; ``apache_kafka`` prepares the peer's directory for it.
 - ``rounds``: the one way to measure: families of figures, in rounds, their sides taking turns.
 - ``table``: rows, goals, and how they are printed.
+- ``instructions``: what operations cost in instructions, of two checkouts side by side; ``wire`` is its client.
 - The node, beside Apache Kafka: ``produce``, ``consume``, ``latency``, ``groups``, ``footprint``, ``partitions``; our client, beside
   confluent-kafka: ``clients``.
 - The path to a table: the other modules, each saying what it measures and beside whom.

@@ -16,9 +16,7 @@ END = "<!-- The end of the table. -->\n"
 
 def table() -> str:
     """Return the table's text."""
-    return "\n".join(
-        ["", "| key | API | versions | controller, too | permissions | quota |", "|---|---|---|---|---|---|", *_rows(), "", ""]
-    )
+    return "\n".join(["", "| key | API | versions | listeners | permissions | quota |", "|---|---|---|---|---|---|", *_rows(), "", ""])
 
 
 def with_table(text: str) -> str:
@@ -30,7 +28,7 @@ def with_table(text: str) -> str:
 
 def _rows() -> Iterator[str]:
     for api in REGISTRY.values():
-        cells = (int(api.key), api.spec.name, _versions(api), _controller(api), _permissions(api), _quota(api))
+        cells = (int(api.key), api.spec.name, _versions(api), _listeners(api), _permissions(api), _quota(api))
         yield f"| {' | '.join(map(str, cells))} |"
 
 
@@ -42,8 +40,8 @@ def _versions(api: Api) -> str:
     return text if spec.advertised_min_version == spec.min_version else f"{text}, advertised from {spec.advertised_min_version}"
 
 
-def _controller(api: Api) -> str:
-    return "yes" if Side.CONTROLLER in api.sides else ""
+def _listeners(api: Api) -> str:
+    return " and ".join(side.value for side in Side if side in api.sides)
 
 
 def _permissions(api: Api) -> str:

@@ -22,9 +22,9 @@ HEAD = """# Configuration
 Written by `python -m tools.configuration_page`. `tidelog serve FILE` takes Apache Kafka's own server properties, in Java's syntax, and
 `--override key=value` over them. Every key of Apache Kafka 4.3 is known: shown by DescribeConfigs with Kafka's type, default, source,
 synonyms and update mode, and changed by IncrementalAlterConfigs with Kafka's rules (a broker's own value over the default of all brokers,
-over the file). A key that acts has a test that sees what it does; a key without meaning on one node is named in one warning when it is
-set to something else than its default; a name that nobody knows is named in another. What asks for protection that is not there (an
-authorizer, a TLS or SASL listener, a policy, several voters) ends the start with a sentence.
+over the file). A key that acts has a test that sees what it does; a key without effect here is named in one warning when it is set to
+something else than its default; a name that nobody knows is named in another. What asks for protection that is not there (an authorizer,
+a TLS or SASL listener, a policy) ends the start with a sentence.
 
 *live* keys change while the node runs, without a restart, and survive one: `tidelog configs set --cluster-default
 log.retention.ms=3600000`, or `kafka-configs`. `listener.name.NAME.max.connections` and `listener.name.NAME.max.connection.creation.rate`
@@ -33,9 +33,13 @@ hold for one listener.
 ## What differs from Apache Kafka on purpose
 
 * A connection above `max.connections` is closed at once; Kafka lets it wait.
-* `max.connections`, `max.connections.per.ip`, `num.io.threads`, the sizes of socket buffers, `offsets.topic.replication.factor`,
-  `listeners` and `log.dir` have other defaults; each says why below.
+* `max.connections`, `max.connections.per.ip`, `num.io.threads`, the sizes of socket buffers, `listeners` and `log.dir` have other defaults;
+  each says why below.
+* Where its file names no `offsets.topic.replication.factor`, a node alone makes one replica of the topic of groups, not three.
 * `listeners` cannot change while the node runs.
+* A death is seen at once (`node.death.grace.ms`); Kafka waits for the session of a broker, and for the fetch timer of a voter. Only a
+  refused connection counts, which a host sends when no process listens. A host out of reach proves nothing, and a process that hangs still
+  has its connections accepted: those are found as in Kafka. A live node that is taken for dead costs an election and no record.
 * Eligible leader replicas (KIP-966) need several nodes: `min.insync.replicas` is not copied to the default of all brokers.
 """
 
@@ -50,7 +54,7 @@ def page() -> str:
         "\n## Keys of a topic\n",
         "Each has a default in the broker's file.\n",
         *_topic_table(),
-        "\n## Known, and without meaning on one node\n",
+        "\n## Known, and without effect\n",
         *_idle(),
     ]
     return "\n".join(parts) + "\n"
