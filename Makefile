@@ -57,14 +57,14 @@ format: $(VENV)/installed-dev  ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-sim: $(VENV)/installed-dev  ## simulated nodes through faults; SEEDS=0-99, or SEEDS=7 TRACE=1 for one again
-	$(BIN)/python -m tests.sim.node_runs --seeds $(SEEDS) $(if $(TRACE),--trace)
+sim: $(VENV)/installed-dev  ## simulated nodes through faults; SEEDS=0-99, or SEEDS=7 TRACE=1 for one again; NODES=3 for clusters
+	$(BIN)/python -m tests.sim.$(if $(NODES),cluster_runs --nodes $(NODES),node_runs) --seeds $(SEEDS) $(if $(TRACE),--trace)
 
 fuzz: $(VENV)/installed-dev  ## hostile bytes at decoders, node, client and process; MINUTES=2 SEED=1
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
 
-chaos: $(VENV)/installed-dev  ## kill -9 of a loaded node, full and failing disks, files that vanish; KILLS=200 SEED=1
-	$(BIN)/python -m tests.chaos --kills $(or $(KILLS),200) --seed $(SEED)
+chaos: $(VENV)/installed-dev  ## kill -9 of a loaded node, full and failing disks, files that vanish; KILLS=200 SEED=1; NODES=3 or 5 for faults of a cluster
+	$(BIN)/python -m tests.chaos --nodes $(or $(NODES),1) --kills $(or $(KILLS),200) --seed $(SEED)
 
 kill-loop: $(VENV)/installed-dev  ## kill -9 of runs, daemon and code server; KILLS=50 SEED=1
 	KILLS=$(or $(KILLS),50) SEED=$(SEED) $(PYTEST) -n 0 --timeout 3600 tests/platform/test_kill_loop.py
