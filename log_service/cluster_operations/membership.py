@@ -20,7 +20,7 @@ def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) 
     known = _voter_ids(admin)
     if broker_id not in known:
         return []
-    _refuse_last(admin, broker_id)
+    _refuse_last(known, broker_id)
     if not _is_dynamic(admin):
         raise PlanRefused(
             f"node {broker_id} is a voter of a quorum that is fixed in the nodes' files (controller.quorum.voters): "
@@ -59,7 +59,7 @@ def refuse_voter_removal(admin: BlockingAdmin, node_id: int) -> list[int]:
     known = _voter_ids(admin)
     if node_id not in known:
         raise PlanRefused(f"node {node_id} is no voter: the voters are {', '.join(map(str, known))}")
-    _refuse_last(admin, node_id)
+    _refuse_last(known, node_id)
     _refuse_fixed_quorum(admin)
     return known
 
@@ -81,8 +81,8 @@ def _voter_ids(admin: BlockingAdmin) -> list[int]:
     return sorted({voter.node_id for voter in admin.describe_metadata_quorum().voters})
 
 
-def _refuse_last(admin: BlockingAdmin, node_id: int) -> None:
-    if _voter_ids(admin) == [node_id]:
+def _refuse_last(voter_ids: list[int], node_id: int) -> None:
+    if voter_ids == [node_id]:
         raise PlanRefused(f"node {node_id} is the last voter of the metadata quorum: add another voter first")
 
 
