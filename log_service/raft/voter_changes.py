@@ -64,8 +64,9 @@ def check_update(request: UpdateVoterRequest, leader: Leader, latest: VoterEntry
 def _voters_to_update(leader: Leader, latest: VoterEntry) -> VoterSet | Refusal:
     if latest.kraft_version > NO_RECONFIGURATION:
         return _check_no_other_change(leader, latest) or latest.voters
-    is_busy = leader.told_voters is None or leader.high_watermark == UNKNOWN_OFFSET
-    return _busy() if is_busy or leader.told_voters is None else leader.told_voters
+    if leader.told_voters is None or leader.high_watermark == UNKNOWN_OFFSET:
+        return _busy()
+    return leader.told_voters
 
 
 def check_upgrade(request: UpgradeRequest, leader: Leader, latest: VoterEntry) -> VoterSet | Refusal | None:
