@@ -21,7 +21,7 @@ from log_service.controller.rules.table import RULES, ControllerConfig, Surround
 from log_service.controller.sessions import UNKNOWN_OFFSET, BrokerSession, BrokerSessions
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.features import METADATA_VERSION, bootstrap_records, keeps_eligible_leaders, validate_levels
-from log_service.metadata.image import MetadataImage
+from log_service.metadata.image import BrokerRegistration, MetadataImage
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest
@@ -205,16 +205,17 @@ class Controller:
         broker = self.image.cluster.brokers.get(node_id)
         if broker is None or self._sessions.is_live(node_id, broker.epoch, decision.now_ms):
             return
-        self._forget(node_id, decision)
-        if not broker.is_fenced:
-            decision.records += fence_broker(self._surroundings(decision).partitions(self.image), broker)
+        self._fence(broker, decision)
 
     def declare_dead(self, node_id: NodeId, epoch: BrokerEpoch, decision: MetadataDecision) -> None:
         """End the session of a broker whose process is gone, and fence it; nothing where it has another epoch by now."""
         broker = self.image.cluster.brokers.get(node_id)
         if broker is None or broker.epoch != epoch:
             return
-        self._forget(node_id, decision)
+        self._fence(broker, decision)
+
+    def _fence(self, broker: BrokerRegistration, decision: MetadataDecision) -> None:
+        self._forget(broker.node_id, decision)
         if not broker.is_fenced:
             decision.records += fence_broker(self._surroundings(decision).partitions(self.image), broker)
 
