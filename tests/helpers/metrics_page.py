@@ -1,8 +1,9 @@
-"""A metrics page as tests read it: fetched from a broker, and parsed so strictly that a line that is not right fails."""
+"""A metrics page as tests read it: from a broker or a simulated one, and parsed so strictly that a line that is not right fails."""
 
 import http.client
 import re
 
+from log_service.common.env import Network
 from tests.helpers.broker_process import BrokerThread
 
 LINE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (-?[0-9.e+-]+|NaN|[+-]Inf)')
@@ -52,3 +53,14 @@ def ask(broker: BrokerThread, path: str = "/metrics", method: str = "GET") -> tu
     text = response.read().decode()
     connection.close()
     return response.status, text, response.headers
+
+
+async def fetch(network: Network, host: str, port: int) -> str:
+    """Return everything that a page's server sends before it closes the connection: the status line, the fields and the page."""
+    connection = await network.connect(host, port)
+    await connection.send_gathered([b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"])
+    received, buffer = b"", bytearray(100_000)
+    while count := await connection.receive_into(buffer):
+        received += buffer[:count]
+    connection.close()
+    return received.decode()

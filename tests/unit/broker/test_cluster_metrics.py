@@ -3,18 +3,14 @@
 import re
 
 from tests.helpers.cluster import Cluster, host_of, node_properties, tell_cluster
+from tests.helpers.metrics_page import fetch
 
 ACTIVE = "kafka_controller_kafkacontroller_activecontrollercount"
 STATE = re.compile(r'kafka_server_raftmetrics_current_state\{current_state="(\w+)"\} 1')
 
 
 async def page_of(cluster: Cluster, node_id: int) -> str:
-    connection = await cluster.world.client_env().network.connect(host_of(node_id), 9404)
-    await connection.send_gathered([b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"])
-    received, buffer = b"", bytearray(100_000)
-    while count := await connection.receive_into(buffer):
-        received += buffer[:count]
-    return received.decode()
+    return await fetch(cluster.world.client_env().network, host_of(node_id), 9404)
 
 
 def number(page: str, name: str) -> float:

@@ -13,6 +13,7 @@ from log_service.common.types import BrokerEpoch
 from log_service.metadata.features import unserved_levels
 from log_service.metadata.image import EMPTY_IMAGE
 from tests.helpers.cluster import Cluster, host_of, node_properties, tell_cluster
+from tests.helpers.metrics_page import fetch
 from tests.unit.broker.context import configuration
 
 
@@ -126,14 +127,10 @@ def test_a_controller_without_a_broker_has_a_metrics_page() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.leader()
         assert cluster.brokers[1].metrics_address is not None
-        stream = await cluster.world.client_env().network.connect(host_of(1), 9100)
-        await stream.send_gathered([b"GET /metrics HTTP/1.1\r\nHost: node1\r\nConnection: close\r\n\r\n"])
-        page, chunk = b"", bytearray(65_536)
         with trio.fail_after(10):
-            while count := await stream.receive_into(chunk):
-                page += bytes(chunk[:count])
-        assert page.startswith(b"HTTP/1.1 200")
-        assert b"tidelog_" in page
+            page = await fetch(cluster.world.client_env().network, host_of(1), 9100)
+        assert page.startswith("HTTP/1.1 200")
+        assert "tidelog_" in page
 
     files = {each: node_properties(each, (1, 2, 3), "controller", metrics_listener=f"{host_of(each)}:9100") for each in (1, 2, 3)}
     tell_cluster(story, {**files, 4: node_properties(4, (1, 2, 3), "broker")})

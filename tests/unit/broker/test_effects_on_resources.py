@@ -17,6 +17,7 @@ from log_service.protocol.frames import RequestHeader, encode_request
 from log_service.protocol.messages.produce import ProduceResponse
 from log_service.storage.directory_loader import DirectoryLoader
 from log_service.storage.recovery import OpenedFrom
+from tests.helpers.metrics_page import fetch
 from tests.sim import World, sim_run
 from tests.unit.broker.context import DATA, HOST, Story, batch, produce_request, running, values_of
 from tests.unit.broker.test_effects_on_brokers import configured
@@ -132,11 +133,8 @@ def test_log_cleaner_delete_retention_ms_reaches_logs_from_the_file_and_live() -
 
 def test_the_metrics_page_is_where_metrics_listener_says() -> None:
     async def story(node: Story) -> None:
-        connection = await node.world.client_env().network.connect(HOST, 9404)
-        await connection.send_gathered([b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"])
-        head = bytearray(64)
-        await connection.receive_into(head)
-        assert head.startswith(b"HTTP/1.1 200 OK")
+        page = await fetch(node.world.client_env().network, HOST, 9404)
+        assert page.startswith("HTTP/1.1 200 OK")
 
     configured(story, {"metrics.listener": f"{HOST}:9404"})
 
