@@ -30,6 +30,19 @@ PAUSE_SECONDS = 0.01
 BUILD_SECONDS = 300.0
 
 
+class _Forgetting:
+    """Makes a reader forget its positions when its partitions change."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        self._reader.forget_positions(None, revoked)
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._reader.forget_positions(None, assigned)
+
+
 class KafkaPythonWriter(Writer):
     """kafka-python's idempotent producer."""
 
@@ -75,15 +88,8 @@ class KafkaPythonReader(Reader):
             self.note_commits(positions)
 
 
-class _KafkaPythonListener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        self._reader.forget_positions(None, revoked)
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        self._reader.forget_positions(None, assigned)
+class _KafkaPythonListener(_Forgetting, kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
+    """What kafka-python takes for a listener."""
 
 
 class AiokafkaWriter(Writer):
@@ -143,15 +149,8 @@ class AiokafkaReader(Reader):
             self.note_commits(positions)
 
 
-class _AiokafkaListener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        self._reader.forget_positions(None, revoked)
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        self._reader.forget_positions(None, assigned)
+class _AiokafkaListener(_Forgetting, aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
+    """What aiokafka takes for a listener."""
 
 
 # Programs
