@@ -15,10 +15,11 @@ from uuid import UUID
 import trio
 
 from log_service.common.errors import KafkaError
+from log_service.common.features import METADATA_VERSION
 from log_service.common.types import NodeId
 from log_service.controller.channel import ControllerChannel
 from log_service.metadata.delta import MetadataDelta
-from log_service.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
+from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,

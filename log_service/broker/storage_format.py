@@ -13,16 +13,10 @@ from dataclasses import dataclass
 
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ConfigError
+from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION, METADATA_VERSION, STATIC_QUORUM
 from log_service.common.types import NodeId
 from log_service.config.views import NodeConfig
-from log_service.metadata.features import (
-    KRAFT_VERSION,
-    METADATA_VERSION,
-    METADATA_VERSION_LEVEL,
-    SUPPORTED_FEATURES,
-    first_feature_records,
-    is_supported,
-)
+from log_service.metadata.features import METADATA_VERSION_LEVEL, SUPPORTED_FEATURES, first_feature_records, is_supported
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 from log_service.raft.format import FormatPlan, NodeIdentity, format_directories, is_formatted, own_endpoint
 from log_service.raft.voters import Endpoint, Voter
@@ -30,8 +24,6 @@ from log_service.storage.partition_metadata import parse_uuid
 
 INITIAL_CONTROLLER = re.compile(r"(?P<id>\d{1,10})@(?P<host>.+):(?P<port>\d{1,5}):(?P<directory>[A-Za-z0-9_-]{22})")
 RELEASES = frozenset({"4.3", "4.3-IV0"})
-STATIC, DYNAMIC = 0, 1
-"""Levels of kraft.version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +124,11 @@ def _first_records(config: NodeConfig, options: FormatOptions) -> list[MetadataR
             lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
             raise ConfigError(f"--feature {name}={level}: this version keeps {name} from {lowest} to {highest}")
     kraft_version = levels.pop(KRAFT_VERSION, None)
-    if kraft_version == DYNAMIC and config.quorum.voters:
+    if kraft_version == DYNAMIC_QUORUM and config.quorum.voters:
         raise ConfigError(
             f"--feature {KRAFT_VERSION}=1: controller.quorum.voters fixes the voters; remove the key, or raise the level later"
         )
-    if kraft_version == STATIC and not config.quorum.voters:
+    if kraft_version == STATIC_QUORUM and not config.quorum.voters:
         raise ConfigError(f"--feature {KRAFT_VERSION}=0 needs controller.quorum.voters in the file")
     records = {METADATA_VERSION: METADATA_VERSION_LEVEL, **levels}
     return [*first_feature_records(), *(

@@ -3,9 +3,7 @@
 from log_service.client.admin.values import RaftVoter
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
-
-DYNAMIC_QUORUM = 1
-"""The level of ``kraft.version`` from which voters are added and removed while the cluster runs (KIP-853)."""
+from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION
 
 
 def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) -> list[int]:
@@ -87,7 +85,7 @@ def _refuse_last(voter_ids: list[int], node_id: int) -> None:
 
 
 def _is_dynamic(admin: BlockingAdmin) -> bool:
-    return admin.describe_features().finalized.get("kraft.version", 0) >= DYNAMIC_QUORUM
+    return admin.describe_features().finalized.get(KRAFT_VERSION, 0) >= DYNAMIC_QUORUM
 
 
 def _refuse_fixed_quorum(admin: BlockingAdmin) -> None:

@@ -12,10 +12,11 @@ from log_service.client.connections.cluster_view import PartitionView
 from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import NO_LEADER, BrokerLayout, ClusterLayout, LogDirectory, PartitionLayout
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.features import OBSERVERS
 from log_service.common.types import TopicPartition
+from log_service.config.dynamic_keys import OBSERVER
 
 MIN_ISR = "min.insync.replicas"
-OBSERVER, OBSERVERS = "tidelog.observer", "tidelog.observers"
 QUORUM_TIMEOUT_MS = 5_000
 """How long the quorum may take to tell of itself; without a leader brokers wait for one much longer."""
 NO_QUORUM = QuorumState(leader_id=NO_LEADER, leader_epoch=-1, members=())

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from uuid import UUID
 
+from log_service.common.features import METADATA_VERSION
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
 from log_service.controller.rules.brokers import BrokerState, Progress, fence_broker, heartbeat
 from log_service.controller.rules.partitions import is_active
 from log_service.controller.rules.table import RULES, ControllerConfig, Surroundings
 from log_service.controller.sessions import UNKNOWN_OFFSET, BrokerSession, BrokerSessions
 from log_service.metadata.delta import MetadataDelta
-from log_service.metadata.features import METADATA_VERSION, bootstrap_records, keeps_eligible_leaders, validate_levels
+from log_service.metadata.features import bootstrap_records, keeps_eligible_leaders, validate_levels
 from log_service.metadata.image import BrokerRegistration, MetadataImage
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest

@@ -19,12 +19,12 @@ import trio
 
 from log_service.common.env import NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
+from log_service.common.features import KRAFT_VERSION
 from log_service.common.timers import TimerQueue
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
 from log_service.controller.caller import Caller
 from log_service.controller.controller import Controller
 from log_service.controller.rules.table import ControllerConfig
-from log_service.metadata.features import KRAFT_VERSION
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.schema import Message

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
+from log_service.common.features import KRAFT_VERSION
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId, ProducerId, TopicId
 from log_service.metadata.access import AclEntry, DelegationToken, QuotaEntity, ScramCredential, ScramUser
 from log_service.metadata.access_records import acl_of, credential_of, quota_entity, token_of
 from log_service.metadata.errors import MetadataError
-from log_service.metadata.features import KRAFT_VERSION
 from log_service.metadata.image import (
     AccessImage,
     BrokerRegistration,

@@ -7,19 +7,22 @@ not listed here has level 0, which is how clients learn that it is not there.
 from collections.abc import Iterable, Mapping
 
 from log_service.common.errors import StorageError
+from log_service.common.features import (
+    DYNAMIC_QUORUM,
+    ELIGIBLE_LEADER_REPLICAS,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    OBSERVERS,
+    STATIC_QUORUM,
+    TRANSACTION_VERSION,
+)
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 
-METADATA_VERSION = "metadata.version"
-KRAFT_VERSION = "kraft.version"
-ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 METADATA_VERSION_LEVEL = 30
-TRANSACTION_VERSION = "transaction.version"
-OBSERVERS = "tidelog.observers"
-"""A feature of our own: nodes of Apache Kafka, which do not know it, are refused where it is above 0."""
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
-    KRAFT_VERSION: (0, 1),
+    KRAFT_VERSION: (STATIC_QUORUM, DYNAMIC_QUORUM),
     METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     OBSERVERS: (0, 1),
 }

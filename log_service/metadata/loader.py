@@ -10,6 +10,7 @@ record it contains.
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from log_service.common.features import DYNAMIC_QUORUM
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.errors import MetadataError
@@ -17,7 +18,7 @@ from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
 from log_service.metadata.snapshot import snapshot_records
 from log_service.protocol.stored.control_records import KRaftVersionRecord
 from log_service.protocol.stored.metadata_records import MetadataRecord
-from log_service.raft.batches import KRAFT_VERSION, MetadataBatch
+from log_service.raft.batches import MetadataBatch
 from log_service.raft.snapshots import Snapshot
 
 
@@ -55,7 +56,7 @@ class MetadataLoader:
         delta = MetadataDelta(EMPTY_IMAGE)
         _replay(delta, snapshot.records, 0, f"snapshot {snapshot.id.file_name}, record")
         if snapshot.voters:
-            delta.replay_kraft_version(KRAFT_VERSION)
+            delta.replay_kraft_version(DYNAMIC_QUORUM)
         self.last_timestamp_ms = snapshot.last_contained_timestamp_ms
         image = delta.build(offset=snapshot.id.end_offset - 1, epoch=snapshot.id.epoch)
         self._publish(delta if self.image is EMPTY_IMAGE else MetadataDelta.between(self.image, image), image)

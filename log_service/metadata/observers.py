@@ -12,8 +12,8 @@ all brokers, a partition takes the observers that have caught up while fewer of 
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from log_service.common.features import OBSERVERS
 from log_service.config.dynamic_keys import OBSERVER, OBSERVER_PROMOTION
-from log_service.metadata.features import OBSERVERS
 from log_service.metadata.image import MetadataImage, ResourceType
 
 UNDER_MIN_ISR = "under-min-isr"

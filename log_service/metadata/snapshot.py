@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from log_service.common.features import KRAFT_VERSION, METADATA_VERSION
 from log_service.common.types import ProducerId
 from log_service.metadata.access_records import acl_record, credential_record, quota_records, token_record
-from log_service.metadata.features import KRAFT_VERSION, METADATA_VERSION
 from log_service.metadata.image import BrokerRegistration, ConfigsImage, ControllerRegistration, Endpoint, MetadataImage, TopicsImage
 from log_service.metadata.partition import partition_record
 from log_service.protocol.stored.metadata_records import (

@@ -32,13 +32,12 @@ from log_service.protocol.stored.metadata_records import (
     RegisterBrokerRecord,
 )
 from log_service.protocol.stored.serde import decode_metadata_record, encode_metadata_record, highest_version
-from log_service.raft.voters import RECONFIGURATION, Endpoint, Voter, VoterChange, VoterSet
+from log_service.raft.voters import Endpoint, Voter, VoterChange, VoterSet
 from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, iterate_headers, iterate_records
 from log_service.records.builder import build_batch
 from log_service.records.control import ControlType, build_control_batch, iterate_control_records
 from log_service.records.record import Record
 
-KRAFT_VERSION = RECONFIGURATION
 RECORD_VERSIONS: Mapping[type, int] = {
     RegisterBrokerRecord: 4,
     PartitionRecord: 2,
@@ -93,7 +92,7 @@ def leader_change(node_id: NodeId, voter_ids: Sequence[NodeId], granting_ids: Se
     return ControlType.LEADER_CHANGE, LeaderChangeMessage(version=0, leader_id=node_id, voters=known, granting_voters=granting)
 
 
-def kraft_version(level: int = KRAFT_VERSION) -> tuple[ControlType, ControlValue]:
+def kraft_version(level: int) -> tuple[ControlType, ControlValue]:
     """Return the record that says whether voters are records themselves (KIP-853)."""
     return ControlType.KRAFT_VERSION, KRaftVersionRecord(version=0, kraft_version=level)
 

@@ -8,6 +8,7 @@ watermark: a leader that asks for it has lost what was committed, and this repli
 """
 
 from log_service.common.errors import ErrorCode
+from log_service.common.features import DYNAMIC_QUORUM
 from log_service.common.types import NodeId
 from log_service.raft.elections import settle
 from log_service.raft.events import AppendFetched, LogChanged, SnapshotInstalled, StoreSlice, TruncateTo
@@ -27,7 +28,6 @@ from log_service.raft.messages import (
 from log_service.raft.replica import Replica
 from log_service.raft.roles import Follower, SnapshotFetch, Unattached
 from log_service.raft.transitions import become_prospective
-from log_service.raft.voters import RECONFIGURATION
 
 JOIN_RESPONSES = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND})
 """What a leader says that has changed the voters, cannot do so yet, or need not."""
@@ -63,7 +63,7 @@ def _maybe_update_own_entry(replica: Replica, role: Follower) -> bool:
     """
     if not replica.is_due(role.update_voter_deadline_ms):
         return False
-    is_static = replica.history.latest.kraft_version < RECONFIGURATION
+    is_static = replica.history.latest.kraft_version < DYNAMIC_QUORUM
     is_wanted = bool(replica.endpoints) and not role.has_updated_voter if is_static else replica.is_own_entry_outdated()
     peer = replica.peer(role.leader_id, role.leader_endpoints)
     is_sent = is_wanted and peer is not None and replica.send(peer, UpdateVoterRequest(epoch=role.epoch, voter=replica.own_entry()))
@@ -79,7 +79,7 @@ def _maybe_join(replica: Replica, role: Follower) -> bool:
     A voter of its node id and another directory is this node before it got a new disk: that one is taken out first. Says whether a request
     was sent.
     """
-    if not replica.config.is_auto_join_enabled or not replica.endpoints or replica.history.latest.kraft_version < RECONFIGURATION:
+    if not replica.config.is_auto_join_enabled or not replica.endpoints or replica.history.latest.kraft_version < DYNAMIC_QUORUM:
         return False
     peer = replica.peer(role.leader_id, role.leader_endpoints)
     if peer is None or not replica.is_due(role.update_voter_deadline_ms):

@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from log_service.common.errors import ErrorCode
+from log_service.common.features import DYNAMIC_QUORUM
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.raft import voter_changes
 from log_service.raft.elections import settle
@@ -37,7 +38,7 @@ from log_service.raft.messages import (
 from log_service.raft.replica import Replica
 from log_service.raft.roles import Resigned
 from log_service.raft.transitions import become_unattached, resign
-from log_service.raft.voters import RECONFIGURATION, ReplicaKey, VoterSet
+from log_service.raft.voters import ReplicaKey, VoterSet
 
 # What is due
 
@@ -308,7 +309,7 @@ def handle_update_voter(replica: Replica, request: UpdateVoterRequest) -> Update
     updated = voter_changes.check_update(request, leader, replica.history.latest, replica.config.listener_name)
     if isinstance(updated, voter_changes.Refusal):
         return replica.response(UpdateVoterResponse, updated.error)
-    if replica.history.latest.kraft_version < RECONFIGURATION:
+    if replica.history.latest.kraft_version < DYNAMIC_QUORUM:
         leader.told_voters = updated
     else:
         _append_voters(replica, updated)

@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import UUID
 
 from log_service.common.env import Clock, File, Files
+from log_service.common.features import DYNAMIC_QUORUM
 from log_service.common.types import CLUSTER_METADATA_TOPIC, TopicId, TopicPartition
 from log_service.config.views import LogConfig, MetadataLogConfig
 from log_service.protocol.stored.metadata_records import MetadataRecord
@@ -28,7 +29,7 @@ from log_service.raft.batches import (
 from log_service.raft.events import AppendControl, AppendFetched, StoreSlice
 from log_service.raft.log_view import EpochEnd, SnapshotId
 from log_service.raft.snapshots import Snapshot, encode_snapshot, list_snapshots, read_snapshot, unfinished_snapshots
-from log_service.raft.voters import RECONFIGURATION, ReplicaKey, VoterChange, VoterEntry, VoterHistory, VoterSet
+from log_service.raft.voters import ReplicaKey, VoterChange, VoterEntry, VoterHistory, VoterSet
 from log_service.records.batch import CorruptBatch, is_crc_valid, iterate_headers
 from log_service.records.control import ControlType
 from log_service.storage.checkpoints import read_offsets, write_offsets
@@ -298,7 +299,7 @@ class MetadataLog:
         epoch = self.log.leader_epochs.epoch_of(end_offset - 1)
         snapshot_id = SnapshotId(end_offset, epoch if epoch >= 0 else self.last_epoch)
         now_ms = self._clock.wall_ms()
-        voters = entry.voters if entry.kraft_version >= RECONFIGURATION else ()
+        voters = entry.voters if entry.kraft_version >= DYNAMIC_QUORUM else ()
         content = encode_snapshot(
             records, epoch=snapshot_id.epoch, timestamp_ms=now_ms, last_contained_timestamp_ms=now_ms, voters=tuple(voters)
         )
@@ -349,7 +350,7 @@ def snapshot_voters(snapshot: Snapshot) -> VoterChange | None:
     if not snapshot.voters:
         return None
     voters = VoterSet(tuple(sorted(snapshot.voters, key=lambda voter: voter.node_id)))
-    return VoterChange(offset=snapshot.id.end_offset - 1, kraft_version=RECONFIGURATION, voters=voters)
+    return VoterChange(offset=snapshot.id.end_offset - 1, kraft_version=DYNAMIC_QUORUM, voters=voters)
 
 
 def log_config(config: MetadataLogConfig) -> LogConfig:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from log_service.common.env import Files
 from log_service.common.errors import StorageError
+from log_service.common.features import DYNAMIC_QUORUM
 from log_service.protocol.stored.control_records import SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
 from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.batches import (
@@ -75,7 +76,7 @@ def encode_snapshot(
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_timestamp_ms)
     opening: list[tuple[ControlType, ControlValue]] = [(ControlType.SNAPSHOT_HEADER, header)]
     if voters:
-        opening += [kraft_version(), voters_record(voters)]
+        opening += [kraft_version(DYNAMIC_QUORUM), voters_record(voters)]
     yield encode_control(opening, base_offset=0, epoch=epoch, timestamp_ms=timestamp_ms)
     offset = len(opening)
     remaining = iter(records)

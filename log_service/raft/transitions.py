@@ -8,13 +8,14 @@ Every response to a request of the role before is forgotten.
 """
 
 from log_service.common.errors import ErrorCode
+from log_service.common.features import DYNAMIC_QUORUM
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.raft.events import AppendControl
 from log_service.raft.leader import Leader
 from log_service.raft.messages import NO_LEADER, FetchResponse, VoterChangeResponse
 from log_service.raft.replica import Replica
 from log_service.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes, may_follow, remembered
-from log_service.raft.voters import RECONFIGURATION, Endpoint, ReplicaKey, VoterSet
+from log_service.raft.voters import Endpoint, ReplicaKey, VoterSet
 
 
 def become(replica: Replica, role: Role) -> None:
@@ -114,7 +115,7 @@ def become_leader(replica: Replica, candidate: Candidate) -> None:
         check_quorum_ms=replica.config.check_quorum_ms,
         now_ms=replica.now_ms,
     )
-    if replica.history.latest.kraft_version < RECONFIGURATION:
+    if replica.history.latest.kraft_version < DYNAMIC_QUORUM:
         leader.told_voters = replica.voters.with_voter(replica.own_entry())
     become(replica, leader)
     leader.note_synced(replica.synced_end_offset)
@@ -133,7 +134,7 @@ def become_leader(replica: Replica, candidate: Candidate) -> None:
 def _voters_to_write(replica: Replica) -> VoterSet | None:
     """Return the voters that a new leader writes: where the log has none yet, or its own entry is out of date."""
     latest = replica.history.latest
-    if latest.kraft_version < RECONFIGURATION:
+    if latest.kraft_version < DYNAMIC_QUORUM:
         return None
     if replica.is_own_entry_outdated():
         return latest.voters.with_voter(replica.own_entry())

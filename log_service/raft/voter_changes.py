@@ -10,9 +10,10 @@ configuration: what one of them tells of itself is kept by the leader, and is wr
 from dataclasses import dataclass
 
 from log_service.common.errors import ErrorCode
+from log_service.common.features import DYNAMIC_QUORUM, STATIC_QUORUM
 from log_service.raft.leader import Leader
 from log_service.raft.messages import UNKNOWN_OFFSET, AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest, UpgradeRequest
-from log_service.raft.voters import NO_DIRECTORY, NO_RECONFIGURATION, RECONFIGURATION, Voter, VoterEntry, VoterSet
+from log_service.raft.voters import NO_DIRECTORY, Voter, VoterEntry, VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,13 @@ def check_update(request: UpdateVoterRequest, leader: Leader, latest: VoterEntry
         return known
     if not supports(voter, latest.kraft_version):
         return Refusal(ErrorCode.INVALID_REQUEST, f"kraft.version {latest.kraft_version} is not in the voter's range")
-    if known.get(voter.node_id) is None or (latest.kraft_version > NO_RECONFIGURATION and voter.key not in known):
+    if known.get(voter.node_id) is None or (latest.kraft_version > STATIC_QUORUM and voter.key not in known):
         return Refusal(ErrorCode.VOTER_NOT_FOUND, f"node {voter.node_id} with that directory is no voter")
     return known.with_voter(voter)
 
 
 def _voters_to_update(leader: Leader, latest: VoterEntry) -> VoterSet | Refusal:
-    if latest.kraft_version > NO_RECONFIGURATION:
+    if latest.kraft_version > STATIC_QUORUM:
         return _check_no_other_change(leader, latest) or latest.voters
     if leader.told_voters is None or leader.high_watermark == UNKNOWN_OFFSET:
         return _busy()
@@ -75,10 +76,10 @@ def check_upgrade(request: UpgradeRequest, leader: Leader, latest: VoterEntry) -
     Every voter must have told this leader its directory: the voters that become records must be those that vote.
     """
     level, present = request.kraft_version, latest.kraft_version
-    if level == present or (level == RECONFIGURATION and leader.told_voters is None):
+    if level == present or (level == DYNAMIC_QUORUM and leader.told_voters is None):
         return None
-    if level != RECONFIGURATION:
-        text = f"kraft.version {present} cannot become {level}: it only goes up, and {RECONFIGURATION} is the highest"
+    if level != DYNAMIC_QUORUM:
+        text = f"kraft.version {present} cannot become {level}: it only goes up, and {DYNAMIC_QUORUM} is the highest"
         return Refusal(ErrorCode.INVALID_UPDATE_VERSION, text)
     if leader.pending is not None or leader.high_watermark == UNKNOWN_OFFSET:
         return _busy()
@@ -110,7 +111,7 @@ def _check_voter(voter: Voter, listener_name: str) -> Refusal | None:
 def _check_no_other_change(leader: Leader, latest: VoterEntry) -> Refusal | None:
     if leader.pending is not None or leader.high_watermark == UNKNOWN_OFFSET:
         return _busy()
-    if latest.kraft_version == NO_RECONFIGURATION:
+    if latest.kraft_version == STATIC_QUORUM:
         return Refusal(ErrorCode.UNSUPPORTED_VERSION, "voters are configuration at kraft.version 0; raise kraft.version first")
     return _busy() if latest.offset >= leader.high_watermark else None
 

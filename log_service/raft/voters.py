@@ -12,17 +12,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from log_service.common.features import DYNAMIC_QUORUM, STATIC_QUORUM
 from log_service.common.types import NodeId
 
 NO_DIRECTORY = UUID(int=0)
 STATIC_OFFSET = -2
 """Where the voters of the configuration begin: before the voters of a directory's first snapshot, which begin at -1."""
-
-NO_RECONFIGURATION = 0
-"""The kraft.version at which voters are configuration, equal on every node by convention."""
-
-RECONFIGURATION = 1
-"""The kraft.version from which on voters are records."""
 
 
 class ReplicaKey(NamedTuple):
@@ -47,8 +42,8 @@ class Voter:
     node_id: NodeId
     directory_id: UUID = NO_DIRECTORY
     endpoints: tuple[Endpoint, ...] = ()
-    min_kraft_version: int = NO_RECONFIGURATION
-    max_kraft_version: int = RECONFIGURATION
+    min_kraft_version: int = STATIC_QUORUM
+    max_kraft_version: int = DYNAMIC_QUORUM
 
     @property
     def key(self) -> ReplicaKey:
@@ -124,7 +119,7 @@ class VoterHistory:
     """The voter sets of a log from its newest snapshot on."""
 
     def __init__(self, static_voters: VoterSet | None = None) -> None:
-        self._entries = [VoterEntry(STATIC_OFFSET, NO_RECONFIGURATION, static_voters or VoterSet())]
+        self._entries = [VoterEntry(STATIC_OFFSET, STATIC_QUORUM, static_voters or VoterSet())]
 
     def __repr__(self) -> str:
         return f"<VoterHistory {[(entry.offset, [voter.node_id for voter in entry.voters]) for entry in self._entries]}>"

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from log_service import __version__
 from log_service.common.errors import ErrorCode
+from log_service.common.features import KRAFT_VERSION
 from log_service.common.types import CLUSTER_METADATA_TOPIC, LeaderEpoch, NodeId
 from log_service.protocol.messages import (
     add_raft_voter,
@@ -56,7 +57,6 @@ from log_service.raft.voters import NO_DIRECTORY, Endpoint, ReplicaKey, Voter
 T = TypeVar("T")
 TOPIC_ID = UUID(int=1)
 NO_ID = -1
-KRAFT_VERSION_FEATURE = "kraft.version"
 SOFTWARE_NAME = "tidelog"
 
 
@@ -559,7 +559,7 @@ def _read_voter_change(message: Any, _context: Context) -> VoterChangeResponse:
 
 
 def _read_versions(message: api_versions.ApiVersionsResponse, _context: Context) -> KRaftVersionResponse:
-    feature = next((each for each in message.supported_features if each.name == KRAFT_VERSION_FEATURE), None)
+    feature = next((each for each in message.supported_features if each.name == KRAFT_VERSION), None)
     if feature is None:
         return KRaftVersionResponse(error=ErrorCode.UNSUPPORTED_VERSION)
     return KRaftVersionResponse(min_kraft_version=feature.min_version, max_kraft_version=feature.max_version)

@@ -12,8 +12,9 @@ from zlib import crc32
 import trio
 
 from log_service.common.env import Clock
+from log_service.common.features import METADATA_VERSION
 from log_service.common.types import NodeId, TopicPartition
-from log_service.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL
+from log_service.metadata.features import METADATA_VERSION_LEVEL
 from log_service.metadata.image import MetadataImage
 from log_service.replication.fetcher import Fetcher
 from log_service.replication.links import ClusterLinks

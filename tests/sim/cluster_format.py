@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from random import Random
 from uuid import UUID
 
+from log_service.common.features import ELIGIBLE_LEADER_REPLICAS
 from log_service.common.types import NodeId
-from log_service.metadata.features import ELIGIBLE_LEADER_REPLICAS, first_feature_records
+from log_service.metadata.features import first_feature_records
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 from log_service.raft.format import FormatPlan, format_directories
 from log_service.raft.voters import Endpoint, Voter

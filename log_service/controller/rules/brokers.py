@@ -16,9 +16,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.features import METADATA_VERSION
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.rules.partitions import Partitions
-from log_service.metadata.features import METADATA_VERSION, keeps_eligible_leaders
+from log_service.metadata.features import keeps_eligible_leaders
 from log_service.metadata.image import BrokerRegistration, Endpoint, MetadataImage
 from log_service.metadata.snapshot import register_broker_record
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

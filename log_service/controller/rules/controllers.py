@@ -4,8 +4,8 @@ The active controller takes every registration that the cluster's metadata.versi
 """
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.features import METADATA_VERSION
 from log_service.common.types import NodeId
-from log_service.metadata.features import METADATA_VERSION
 from log_service.metadata.image import ControllerRegistration, Endpoint, MetadataImage
 from log_service.metadata.snapshot import register_controller_record
 from log_service.protocol.messages.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse

@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.features import ELIGIBLE_LEADER_REPLICAS, KRAFT_VERSION, METADATA_VERSION
 from log_service.config.describe import format_value
 from log_service.config.resolve import Layers, holding
 from log_service.controller.rules.partitions import MIN_ISR
-from log_service.metadata.features import ELIGIBLE_LEADER_REPLICAS, KRAFT_VERSION, METADATA_VERSION, SUPPORTED_FEATURES
+from log_service.metadata.features import SUPPORTED_FEATURES
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.protocol.messages.update_features import (
     FeatureUpdateKey,

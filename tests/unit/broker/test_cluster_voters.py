@@ -11,8 +11,8 @@ import trio
 
 from log_service.broker.broker import Broker
 from log_service.common.errors import ErrorCode
+from log_service.common.features import KRAFT_VERSION
 from log_service.common.types import NodeId
-from log_service.metadata.features import KRAFT_VERSION
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
 from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest

@@ -6,9 +6,10 @@ from uuid import UUID
 import pytest
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.features import METADATA_VERSION
 from log_service.common.types import NodeId
 from log_service.controller.rules.reassignments import list_partition_reassignments
-from log_service.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL
+from log_service.metadata.features import METADATA_VERSION_LEVEL
 from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
