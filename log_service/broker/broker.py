@@ -28,7 +28,7 @@ from log_service.broker.one_error import one_error
 from log_service.broker.peers import Peers
 from log_service.broker.pipeline import Pipeline, new_meters
 from log_service.broker.registry import REGISTRY
-from log_service.broker.rooms import Ground, Rooms, build_rooms, new_controller, new_raft, quorum_node
+from log_service.broker.rooms import NodeFoundation, Rooms, build_rooms, new_controller, new_raft, quorum_node
 from log_service.broker.timer_task import TimerTask
 from log_service.broker.warm_up import warm_up
 from log_service.common.env import Listener, NodeEnv
@@ -75,7 +75,7 @@ class Broker:
         self._listeners = Listeners(env, config.listeners, config.limits, self._budget)
         self._controller_listeners = Listeners(env, config.controller_listeners, config.limits, self._budget)
         self._metrics_listener: Listener | None = None
-        self._ground: Ground | None = None
+        self._foundation: NodeFoundation | None = None
         self._rooms: Rooms | None = None
         self._stop_requested = trio.Event()
         self._starting = trio.CancelScope()
@@ -101,10 +101,10 @@ class Broker:
         return self._raft
 
     @property
-    def ground(self) -> Ground:
+    def foundation(self) -> NodeFoundation:
         """What the rooms stand on; only once the directories are found to be this node's."""
-        assert self._ground is not None, "the node has not begun to start"
-        return self._ground
+        assert self._foundation is not None, "the node has not begun to start"
+        return self._foundation
 
     @property
     def rooms(self) -> Rooms:
@@ -200,17 +200,17 @@ class Broker:
         if self._disk_failure is not None:
             raise self._disk_failure
         await self._controller_listeners.bind()
-        ground = self._ground = self._new_ground(identity, logs)
+        foundation = self._foundation = self._new_foundation(identity, logs)
         files, directory = env.files, config.metadata_log_dir
-        controller = new_controller(ground, await files.run_in_pool(lambda: read_bootstrap_records(files, directory)))
-        await ground.raft.open()
-        await nursery.start(self._hold_background, ground, controller)
+        controller = new_controller(foundation, await files.run_in_pool(lambda: read_bootstrap_records(files, directory)))
+        await foundation.raft.open()
+        await nursery.start(self._hold_background, foundation, controller)
         nursery.start_soon(warm_up, REGISTRY)
 
-    def _new_ground(self, identity: NodeIdentity, logs: LogManager) -> Ground:
+    def _new_foundation(self, identity: NodeIdentity, logs: LogManager) -> NodeFoundation:
         raft = self._raft = new_raft(self.env, self._config, self._peers, self._controller_listeners.addresses)
         raft.subscribe(self._loader)
-        return Ground(
+        return NodeFoundation(
             env=self.env,
             config=self._config,
             static_texts=self._static_texts,
@@ -222,7 +222,9 @@ class Broker:
             peers=self._peers.pool,
         )
 
-    async def _hold_background(self, ground: Ground, controller: ControllerDriver, *, task_status: trio.TaskStatus[None]) -> None:
+    async def _hold_background(
+        self, foundation: NodeFoundation, controller: ControllerDriver, *, task_status: trio.TaskStatus[None]
+    ) -> None:
         """Start, and hold, everything that uses the logs: it has to end before they are closed.
 
         The connections are here too: they end with the first room that fails, and keep the nursery open for what they begin. So does the
@@ -231,44 +233,44 @@ class Broker:
         try:
             async with trio.open_nursery() as background:
                 self._peers.nursery = background
-                self._rooms = build_rooms(ground, controller, background)
-                await self._start_background(ground, self._rooms)
+                self._rooms = build_rooms(foundation, controller, background)
+                await self._start_background(foundation, self._rooms)
                 task_status.started()
                 await trio.sleep_forever()
         finally:
             self._background_ended.set()
 
-    async def _start_background(self, ground: Ground, rooms: Rooms) -> None:
+    async def _start_background(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         start = rooms.background.start
         rooms.background.start_soon(self._end_without_directories)
         await start(self._timer_task.run)
-        await start(ground.raft.run, self._loader.snapshot_records)
+        await start(foundation.raft.run, self._loader.snapshot_records)
         rooms.controller.watch_brokers_in(rooms.background)
-        await self._serve_controller(ground, rooms)
+        await self._serve_controller(foundation, rooms)
         if not self._config.is_broker:
-            await self._serve_metrics(ground, rooms)
+            await self._serve_metrics(foundation, rooms)
         if self._config.is_controller and not self._config.is_alone:
-            self._register_controller(ground, rooms)
+            self._register_controller(foundation, rooms)
         if self._config.is_broker:
-            await self._start_broker(ground, rooms)
+            await self._start_broker(foundation, rooms)
 
-    async def _start_broker(self, ground: Ground, rooms: Rooms) -> None:
+    async def _start_broker(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         start = rooms.background.start
         await self._listeners.bind()
         await self._bind_metrics()
-        await self._register(ground, rooms.lifecycle)
-        is_only_broker = rooms.controller.is_active and set(self.image.cluster.brokers) == {ground.node_id}
+        await self._register(foundation, rooms.lifecycle)
+        is_only_broker = rooms.controller.is_active and set(self.image.cluster.brokers) == {foundation.node_id}
         if is_only_broker:  # no other broker could be told of it, and its partitions get their leader before they are opened
             await rooms.lifecycle.unfence()
         else:
             await rooms.lifecycle.catch_up()
         await start(rooms.groups.run)
         await start(rooms.replicas.run)
-        self._publish(ground, rooms)
-        await start(ground.logs.run)
+        self._publish(foundation, rooms)
+        await start(foundation.logs.run)
         if not is_only_broker:
             await rooms.lifecycle.unfence()
-        await self._serve(ground, rooms)
+        await self._serve(foundation, rooms)
         await start(rooms.lifecycle.run)
 
     def _watch_directories(self, logs: LogManager) -> None:
@@ -296,21 +298,21 @@ class Broker:
         assert self._disk_failure is not None, "it is noted before the event is set"
         raise self._disk_failure
 
-    async def _register(self, ground: Ground, lifecycle: BrokerLifecycle) -> None:
+    async def _register(self, foundation: NodeFoundation, lifecycle: BrokerLifecycle) -> None:
         endpoints = {name: Endpoint(host=host, port=port) for name, (host, port) in self.addresses.items()}
         await lifecycle.register(
-            cluster_id=ground.identity.cluster_id,
+            cluster_id=foundation.identity.cluster_id,
             incarnation_id=random_id(self.env.rng.getrandbits),
             endpoints=endpoints,
-            log_dirs=tuple(sorted(ground.identity.directory_ids.values())),
+            log_dirs=tuple(sorted(foundation.identity.directory_ids.values())),
         )
 
-    def _register_controller(self, ground: Ground, rooms: Rooms) -> None:
+    def _register_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Have the metadata name this node's controller, with where it listens."""
         from log_service.broker.controller_registration import ControllerRegistrar  # noqa: PLC0415 - a node alone has no one to tell
 
         registrar = ControllerRegistrar(
-            node_id=ground.node_id,
+            node_id=foundation.node_id,
             incarnation_id=random_id(self.env.rng.getrandbits),
             endpoints=self._controller_listeners.addresses,
             channel=rooms.active_controller,
@@ -319,38 +321,38 @@ class Broker:
         self._loader.add_publisher(registrar)
         rooms.background.start_soon(registrar.run)
 
-    def _publish(self, ground: Ground, rooms: Rooms) -> None:
+    def _publish(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Have configuration, partitions and coordinators follow the image, and logs set aside that it does not know."""
-        logs = ground.logs
+        logs = foundation.logs
         live = LiveSettings(self._config, self._static_texts, budget=self._budget, logs=logs, files=self.env.files)
         self._loader.add_publisher(live)
-        logs.futures.settle_rivals(ground.is_known)
+        logs.futures.settle_rivals(foundation.is_known)
         self._loader.add_publisher(rooms.replicas)
         if len(logs.directories) > 1:
             self._loader.add_publisher(rooms.directory_reports)
         self._loader.add_publisher(rooms.groups)
-        logs.set_aside_strays(ground.is_known)
+        logs.set_aside_strays(foundation.is_known)
 
-    async def _serve_controller(self, ground: Ground, rooms: Rooms) -> None:
+    async def _serve_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the controller's listeners: other controllers have to reach this one before there is a leader."""
-        node = quorum_node(ground, rooms.controller, self.controller_address)
+        node = quorum_node(foundation, rooms.controller, self.controller_address)
         await self._controller_listeners.serve(self._pipeline(node, Side.CONTROLLER, rooms.background), rooms.background)
 
-    async def _serve(self, ground: Ground, rooms: Rooms) -> None:
+    async def _serve(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the broker's listeners, and those who ask for metrics."""
-        background, node = rooms.background, rooms.node(ground, self.controller_address)
+        background, node = rooms.background, rooms.node(foundation, self.controller_address)
         await self._listeners.serve(self._pipeline(node, Side.BROKER, background), background)
-        await self._serve_metrics(ground, rooms)
+        await self._serve_metrics(foundation, rooms)
 
     async def _bind_metrics(self) -> None:
         if self._config.metrics_listener is not None and self._metrics_listener is None:
             self._metrics_listener = await bind_metrics(self.env.network, *self._config.metrics_listener)
 
-    async def _serve_metrics(self, ground: Ground, rooms: Rooms) -> None:
+    async def _serve_metrics(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the metrics page, where one is configured: a controller without a broker has one, too."""
         await self._bind_metrics()
         if self._metrics_listener is not None:
-            node = rooms.node(ground, self.controller_address)
+            node = rooms.node(foundation, self.controller_address)
             servers = {server.name: server for server in self.servers}
             sources = MetricsSources(node=node, meters=self._meters, servers=servers, logs=node.logs, raft=node.raft)
             endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)))
@@ -363,35 +365,35 @@ class Broker:
 
     async def _stop(self) -> None:
         """Stop in order: others lead what this node led before clients are sent away; a node alone sends them away first."""
-        ground, rooms = self.ground, self.rooms
+        foundation, rooms = self.foundation, self.rooms
         if self._config.is_alone:
             await self._end_connections(rooms)
             await self._leave(rooms.lifecycle)
         else:
             await self._leave(rooms.lifecycle)
             await self._end_connections(rooms)
-        if not ground.raft.is_only_voter:
-            await ground.raft.hand_over(HAND_OVER_DEADLINE_MS)
+        if not foundation.raft.is_only_voter:
+            await foundation.raft.hand_over(HAND_OVER_DEADLINE_MS)
         await self._controller_listeners.drain(DRAIN_DEADLINE_MS)
         rooms.controller.resign()
         rooms.background.cancel_scope.cancel()
         await self._background_ended.wait()
         rooms.replicas.deletions.finish()
         await rooms.replicas.checkpoint_high_watermarks()
-        await ground.logs.close(broker_epoch=rooms.lifecycle.broker_epoch)
-        await ground.raft.close()
+        await foundation.logs.close(broker_epoch=rooms.lifecycle.broker_epoch)
+        await foundation.raft.close()
 
     async def _give_up_start(self) -> None:
         """Close what a start had opened when it was told to stop; no client was served.
 
         A broker that was not registered yet has done nothing: if its last stop was clean, that still holds.
         """
-        if self._rooms is None or self._ground is None:
+        if self._rooms is None or self._foundation is None:
             return
-        logs, lifecycle = self._ground.logs, self._rooms.lifecycle
+        logs, lifecycle = self._foundation.logs, self._rooms.lifecycle
         is_registered = lifecycle.broker_epoch != NOT_REGISTERED
         await logs.close(broker_epoch=lifecycle.broker_epoch if is_registered else logs.previous_broker_epoch)
-        await self._ground.raft.close()
+        await self._foundation.raft.close()
 
     async def _end_connections(self, rooms: Rooms) -> None:
         """Take no new requests from clients, and answer those that wait."""

@@ -1,7 +1,7 @@
-"""The rooms of a running node: made here, all at once, from what the node stands on.
+"""Makes the parts of a running node, its rooms, and hands each what it needs.
 
-Decides what each room is given. Nothing runs yet when ``Rooms`` is returned: the broker starts its rooms in order. ``Ground`` is what
-has to be there before: who the node is, and its logs and its metadata log, opened.
+``NodeFoundation`` is what has to be there before: who the node is, and its logs and its metadata log, opened. Nothing runs yet when
+``Rooms`` is returned: the broker starts its rooms in order.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,8 +51,8 @@ ALL_BROKERS = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What the rooms of a node stand on."""
+class NodeFoundation:
+    """What a node has before any of its rooms is made: its identity, its configuration, its opened logs, its way to the world."""
 
     env: NodeEnv
     config: NodeConfig
@@ -134,24 +134,24 @@ class Rooms:
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
 
-    def node(self, ground: Ground, controller_address: tuple[str, int] | None) -> Node:
+    def node(self, foundation: NodeFoundation, controller_address: tuple[str, int] | None) -> Node:
         """Return the rooms as handlers see them."""
         return Node(
-            config=ground.config,
-            static_texts=ground.static_texts,
-            cluster_id=ground.identity.cluster_id,
-            clock=ground.env.clock,
-            rng=ground.env.rng,
-            image=ground.image,
-            run_in_pool=ground.env.files.run_in_pool,
-            raft=ground.raft,
-            logs=ground.logs,
+            config=foundation.config,
+            static_texts=foundation.static_texts,
+            cluster_id=foundation.identity.cluster_id,
+            clock=foundation.env.clock,
+            rng=foundation.env.rng,
+            image=foundation.image,
+            run_in_pool=foundation.env.files.run_in_pool,
+            raft=foundation.raft,
+            logs=foundation.logs,
             replicas=self.replicas,
             groups=self.groups,
             controller=self.active_controller,
             fetch_sessions=self.fetch_sessions,
             producer_ids=self.producer_ids,
-            topic_creation=TopicCreation(self.active_controller, ground.config, ground.env.clock, ground.image),
+            topic_creation=TopicCreation(self.active_controller, foundation.config, foundation.env.clock, foundation.image),
             controller_address=controller_address,
         )
 
@@ -178,83 +178,83 @@ def new_raft(env: NodeEnv, config: NodeConfig, peers: Peers, own_addresses: Mapp
     )
 
 
-def quorum_node(ground: Ground, controller: ControllerDriver, controller_address: tuple[str, int] | None) -> QuorumNode:
+def quorum_node(foundation: NodeFoundation, controller: ControllerDriver, controller_address: tuple[str, int] | None) -> QuorumNode:
     """Return the node as handlers of the controller's listeners see it: a request there is for the controller of this node alone."""
     return QuorumNode(
-        config=ground.config,
-        static_texts=ground.static_texts,
-        cluster_id=ground.identity.cluster_id,
-        clock=ground.env.clock,
-        rng=ground.env.rng,
-        image=ground.image,
-        run_in_pool=ground.env.files.run_in_pool,
-        raft=ground.raft,
+        config=foundation.config,
+        static_texts=foundation.static_texts,
+        cluster_id=foundation.identity.cluster_id,
+        clock=foundation.env.clock,
+        rng=foundation.env.rng,
+        image=foundation.image,
+        run_in_pool=foundation.env.files.run_in_pool,
+        raft=foundation.raft,
         controller=controller,
         controller_address=controller_address,
     )
 
 
-def new_controller(ground: Ground, bootstrap: Sequence[MetadataRecord]) -> ControllerDriver:
+def new_controller(foundation: NodeFoundation, bootstrap: Sequence[MetadataRecord]) -> ControllerDriver:
     """Return the controller of this node. It is told of the metadata log's records, so that it is made before the log is opened.
 
     ``bootstrap`` are the first records of an empty log.
     """
     config = ControllerConfig(
-        node_id=ground.node_id,
-        cluster_id=ground.identity.cluster_id,
-        topics=ground.config.topics,
-        broker_session_timeout_ms=ground.config.broker_session_timeout_ms,
-        death_grace_ms=ground.config.death_grace_ms,
-        max_idle_interval_ms=ground.config.quorum.max_idle_interval_ms,
-        leader_balance_interval_ms=ground.config.leader_balance_interval_ms,
-        unclean_election_interval_ms=ground.config.unclean_election_interval_ms,
-        static_texts=ground.static_texts,
+        node_id=foundation.node_id,
+        cluster_id=foundation.identity.cluster_id,
+        topics=foundation.config.topics,
+        broker_session_timeout_ms=foundation.config.broker_session_timeout_ms,
+        death_grace_ms=foundation.config.death_grace_ms,
+        max_idle_interval_ms=foundation.config.quorum.max_idle_interval_ms,
+        leader_balance_interval_ms=foundation.config.leader_balance_interval_ms,
+        unclean_election_interval_ms=foundation.config.unclean_election_interval_ms,
+        static_texts=foundation.static_texts,
     )
-    return ControllerDriver(ground.env, ground.raft, ground.timers, config, image=ground.image, bootstrap=bootstrap)
+    return ControllerDriver(foundation.env, foundation.raft, foundation.timers, config, image=foundation.image, bootstrap=bootstrap)
 
 
-def build_rooms(ground: Ground, controller: ControllerDriver, background: trio.Nursery) -> Rooms:
+def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, background: trio.Nursery) -> Rooms:
     """Return all rooms of a node; what they do beside their callers runs in ``background``."""
-    env, config = ground.env, ground.config
+    env, config = foundation.env, foundation.config
     active_controller = ActiveController(
         local=controller,
-        find=ground.active_controller,
-        pool=ground.peers,
+        find=foundation.active_controller,
+        pool=foundation.peers,
         rng=env.rng,
     )
     lifecycle = BrokerLifecycle(
-        config, active_controller, ground.image, ground.directory_states, is_quorum_gone=lambda: ground.raft.is_majority_gone
+        config, active_controller, foundation.image, foundation.directory_states, is_quorum_gone=lambda: foundation.raft.is_majority_gone
     )
     groups = GroupService(
         clock=env.clock,
         rng=env.rng,
         config=config.groups,
-        timers=ground.timers,
+        timers=foundation.timers,
         run_in_pool=env.files.run_in_pool,
-        is_there=ground.is_there,
-        partition_count=ground.group_partition_count,
+        is_there=foundation.is_there,
+        partition_count=foundation.group_partition_count,
     )
     replicas = ReplicaManager(
-        node_id=ground.node_id,
+        node_id=foundation.node_id,
         clock=env.clock,
-        timers=ground.timers,
-        logs=ground.logs,
-        default_log_config_of=ground.log_defaults,
+        timers=foundation.timers,
+        logs=foundation.logs,
+        default_log_config_of=foundation.log_defaults,
         checkpoint_interval_ms=config.high_watermark_checkpoint_interval_ms,
         nursery=background,
         links=ClusterLinks(
             controller=active_controller,
-            pool=ground.peers,
+            pool=foundation.peers,
             broker_epoch=lambda: lifecycle.broker_epoch,
             listener_name=config.inter_broker_listener_name,
             config=config.replication,
         ),
     )
     directory_reports = DirectoryReports(
-        node_id=ground.node_id,
-        logs=ground.logs,
+        node_id=foundation.node_id,
+        logs=foundation.logs,
         find=replicas.partitions_by_id.get,
-        image=ground.image,
+        image=foundation.image,
         controller=active_controller,
         broker_epoch=lambda: lifecycle.broker_epoch,
         nursery=background,
@@ -271,5 +271,5 @@ def build_rooms(ground: Ground, controller: ControllerDriver, background: trio.N
         directory_reports=directory_reports,
         offsets=OffsetsLeadership(replicas, groups, Codec(config.groups.offsets_topic_compression_codec)),
         fetch_sessions=FetchSessionCache(config.fetch, env.rng),
-        producer_ids=ProducerIds(active_controller, ground.node_id, lambda: lifecycle.broker_epoch, background.start_soon),
+        producer_ids=ProducerIds(active_controller, foundation.node_id, lambda: lifecycle.broker_epoch, background.start_soon),
     )

@@ -95,7 +95,7 @@ class Auditor:
         if record is not None:
             self.violations += self._compare(record, now, incarnation)
         self.violations += check_places(self._host.disk, is_calm=False)
-        for damaged in incarnation.broker.ground.logs.damaged.values():
+        for damaged in incarnation.broker.foundation.logs.damaged.values():
             self.violations.append(Violation("recovery", f"{damaged.directory} is refused: {damaged.error}"))
         for log in logs_of(incarnation):
             self.checked_log_count += 1

@@ -51,7 +51,7 @@ def is_told(cluster: Cluster, node_id: int) -> bool:
     """Whether a node's metadata has every replica where it is, on all nodes."""
     known = registrations(cluster, node_id)
     return len(known) == PARTITIONS and all(
-        partition.log is not None and known[index].directory_of(each) == broker.ground.logs.directory_ids[partition.log.home.path]  # type: ignore[arg-type]
+        partition.log is not None and known[index].directory_of(each) == broker.foundation.logs.directory_ids[partition.log.home.path]  # type: ignore[arg-type]
         for each, broker in cluster.brokers.items()
         for index, partition in hosted(cluster, each).items()
     )

@@ -44,7 +44,7 @@ def levels(cluster: Cluster, name: str = KRAFT_VERSION) -> set[int]:
 
 
 def directory_of(broker: Broker) -> UUID:
-    (directory_id,) = broker.ground.identity.directory_ids.values()
+    (directory_id,) = broker.foundation.identity.directory_ids.values()
     return directory_id
 
 

@@ -119,7 +119,7 @@ def test_dynamic_configuration_survives_a_restart() -> None:
         async with running(world) as node:
             config = log_of(node).config
             assert (config.retention_ms, config.segment_bytes, config.max_message_bytes) == (70_000, 3_000_000, 5_000)
-            assert node.broker.ground.logs.cleaner.config.backoff_ms == 77
+            assert node.broker.foundation.logs.cleaner.config.backoff_ms == 77
             assert (await described(node, GROUP, "g"))["consumer.session.timeout.ms"] == "50000"
             assert (await described(node, METRICS, "m"))["interval.ms"] == "5000"
             assert await described(node, BROKER, "") == {"log.retention.ms": "70000"}

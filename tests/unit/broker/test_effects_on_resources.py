@@ -99,7 +99,7 @@ def test_the_cleaner_is_told_at_once_what_changes() -> None:
 
     async def main(world: World) -> None:
         async with running(world, **CLEANER) as node:
-            cleaner = node.broker.ground.logs.cleaner
+            cleaner = node.broker.foundation.logs.cleaner
             changes = {
                 "log.cleaner.threads": "2",
                 "log.cleaner.backoff.ms": "7",

@@ -57,7 +57,7 @@ async def failing_once(world: World, path: str) -> AsyncIterator[Story]:
 
 
 def fail_data(broker: Any) -> None:
-    broker.ground.logs.directories[0].fail(OSError(errno.EIO, "Input/output error"))
+    broker.foundation.logs.directories[0].fail(OSError(errno.EIO, "Input/output error"))
 
 
 def fail_metadata(broker: Any) -> None:
