@@ -315,7 +315,7 @@ class Broker:
             node_id=foundation.node_id,
             incarnation_id=random_id(self.env.rng.getrandbits),
             endpoints=self._controller_listeners.addresses,
-            channel=rooms.active_controller,
+            channel=rooms.controller_channel,
             rng=self.env.rng,
         )
         self._loader.add_publisher(registrar)

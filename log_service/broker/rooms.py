@@ -24,7 +24,7 @@ from log_service.common.timers import TimerQueue
 from log_service.common.types import GROUP_METADATA_TOPIC, NodeId, TopicPartition
 from log_service.config.resolve import log_defaults
 from log_service.config.views import LogConfig, NodeConfig
-from log_service.controller.channel import ActiveController
+from log_service.controller.channel import NodeToControllerChannel
 from log_service.controller.driver import ControllerDriver
 from log_service.controller.rules.table import ControllerConfig
 from log_service.coordinator.group_service import GroupService
@@ -109,7 +109,7 @@ class NodeFoundation:
             cordoned=frozenset(directory_id for directory_id in cordoned if directory_id is not None),
         )
 
-    def active_controller(self) -> "Endpoint | None":
+    def leader_address(self) -> "Endpoint | None":
         """Return where the leader of the quorum listens, None while there is none or it is this node."""
         found = self.raft.leader_endpoint
         if found is None:
@@ -125,7 +125,7 @@ class Rooms:
 
     background: trio.Nursery
     controller: ControllerDriver
-    active_controller: ActiveController
+    controller_channel: NodeToControllerChannel
     lifecycle: BrokerLifecycle
     groups: GroupService
     replicas: ReplicaManager
@@ -148,10 +148,10 @@ class Rooms:
             logs=foundation.logs,
             replicas=self.replicas,
             groups=self.groups,
-            controller=self.active_controller,
+            controller=self.controller_channel,
             fetch_sessions=self.fetch_sessions,
             producer_ids=self.producer_ids,
-            topic_creation=TopicCreation(self.active_controller, foundation.config, foundation.env.clock, foundation.image),
+            topic_creation=TopicCreation(self.controller_channel, foundation.config, foundation.env.clock, foundation.image),
             controller_address=controller_address,
         )
 
@@ -216,14 +216,14 @@ def new_controller(foundation: NodeFoundation, bootstrap: Sequence[MetadataRecor
 def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, background: trio.Nursery) -> Rooms:
     """Return all rooms of a node; what they do beside their callers runs in ``background``."""
     env, config = foundation.env, foundation.config
-    active_controller = ActiveController(
+    controller_channel = NodeToControllerChannel(
         local=controller,
-        find=foundation.active_controller,
+        find=foundation.leader_address,
         pool=foundation.peers,
         rng=env.rng,
     )
     lifecycle = BrokerLifecycle(
-        config, active_controller, foundation.image, foundation.directory_states, is_quorum_gone=lambda: foundation.raft.is_majority_gone
+        config, controller_channel, foundation.image, foundation.directory_states, is_quorum_gone=lambda: foundation.raft.is_majority_gone
     )
     groups = GroupService(
         clock=env.clock,
@@ -243,7 +243,7 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         checkpoint_interval_ms=config.high_watermark_checkpoint_interval_ms,
         nursery=background,
         links=ClusterLinks(
-            controller=active_controller,
+            controller=controller_channel,
             pool=foundation.peers,
             broker_epoch=lambda: lifecycle.broker_epoch,
             listener_name=config.inter_broker_listener_name,
@@ -255,7 +255,7 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         logs=foundation.logs,
         find=replicas.partitions_by_id.get,
         image=foundation.image,
-        controller=active_controller,
+        controller=controller_channel,
         broker_epoch=lambda: lifecycle.broker_epoch,
         nursery=background,
         rng=env.rng,
@@ -264,12 +264,12 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
     return Rooms(
         background=background,
         controller=controller,
-        active_controller=active_controller,
+        controller_channel=controller_channel,
         lifecycle=lifecycle,
         groups=groups,
         replicas=replicas,
         directory_reports=directory_reports,
         offsets=OffsetsLeadership(replicas, groups, Codec(config.groups.offsets_topic_compression_codec)),
         fetch_sessions=FetchSessionCache(config.fetch, env.rng),
-        producer_ids=ProducerIds(active_controller, foundation.node_id, lambda: lifecycle.broker_epoch, background.start_soon),
+        producer_ids=ProducerIds(controller_channel, foundation.node_id, lambda: lifecycle.broker_epoch, background.start_soon),
     )

@@ -87,7 +87,7 @@ class ControllerChannel(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActiveController:
+class NodeToControllerChannel:
     """The ``ControllerChannel`` of a node: ``local`` while that is active, else the node that ``find`` returns, through ``pool()``.
 
     The pool is made when it is first asked for: a quorum of one has no other node to ask, and does not import what it takes.

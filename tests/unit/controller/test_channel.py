@@ -21,7 +21,7 @@ from log_service.common.access import Principal
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId
 from log_service.controller.caller import Caller
-from log_service.controller.channel import FORWARDING, ActiveController, raise_refusal
+from log_service.controller.channel import FORWARDING, NodeToControllerChannel, raise_refusal
 from log_service.controller.envelope import envelope_of
 from log_service.metadata.image import Endpoint as MetadataEndpoint
 from log_service.protocol.api_versions import ApiKey
@@ -72,13 +72,13 @@ async def two_nodes(world: World) -> AsyncIterator[dict[str, Broker]]:
 
 
 @asynccontextmanager
-async def channel_of(world: World, local: Broker, find: Callable[[], Endpoint | None]) -> AsyncIterator[ActiveController]:
+async def channel_of(world: World, local: Broker, find: Callable[[], Endpoint | None]) -> AsyncIterator[NodeToControllerChannel]:
     env = world.client_env("channel")
     async with open_pool(env, RpcSettings(client_id="broker-2")) as pool:
-        yield ActiveController(local=local.rooms.controller, find=find, pool=lambda: pool, rng=env.rng)
+        yield NodeToControllerChannel(local=local.rooms.controller, find=find, pool=lambda: pool, rng=env.rng)
 
 
-async def create(channel: ActiveController, name: str, timeout_ms: int = 5_000, caller: Caller | None = None) -> ErrorCode:
+async def create(channel: NodeToControllerChannel, name: str, timeout_ms: int = 5_000, caller: Caller | None = None) -> ErrorCode:
     request = CreateTopicsRequest(topics=[new_topic(name, 1, 1)], timeout_ms=timeout_ms)
     response = await channel.request(request, CreateTopicsResponse, caller)
     return ErrorCode(response.topics[0].error_code)
