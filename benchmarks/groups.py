@@ -34,7 +34,7 @@ from log_service.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from log_service.rpc.connection import Endpoint, RpcConnection, RpcSettings, open_connection
+from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, open_connection
 
 CLIENT_COUNT = 1_000
 WARM_UP_S, WINDOW_S = 15.0, 10.0
@@ -124,7 +124,7 @@ class Crowd:
 
     def __init__(self, address: str, topic: str, count: int) -> None:
         host, port = address.split(":")
-        self._endpoint = Endpoint(host=host, port=int(port))
+        self._destination = Destination(host=host, port=int(port))
         self._env = real_env()
         self._topic = topic
         self._count = count
@@ -138,7 +138,7 @@ class Crowd:
 
     async def live(self, index: int) -> None:
         """Join, wait for the others, commit and heartbeat until it is over, and leave."""
-        async with open_connection(self._env, self._endpoint, RpcSettings(client_id="bench")) as connection:
+        async with open_connection(self._env, self._destination, RpcSettings(client_id="bench")) as connection:
             member = Member(connection, f"{self._topic}-{index}", self._topic)
             await member.join()
             self._joined.append(member)

@@ -35,8 +35,7 @@ from log_service.raft.driver import RaftDriver
 from log_service.raft.format import NodeIdentity
 from log_service.raft.messages import Peer
 from log_service.raft.transport import RpcTransport
-from log_service.raft.voters import Endpoint as VoterEndpoint
-from log_service.raft.voters import Voter, VoterSet
+from log_service.raft.voters import Voter, VoterEndpoint, VoterSet
 from log_service.records.compression import Codec
 from log_service.replication.links import ClusterLinks
 from log_service.replication.replica_manager import ReplicaManager
@@ -44,7 +43,7 @@ from log_service.storage.log import Log
 from log_service.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
-    from log_service.rpc.connection import Endpoint
+    from log_service.rpc.connection import Destination
     from log_service.rpc.pool import ConnectionPool
 
 ALL_BROKERS = ""
@@ -63,7 +62,7 @@ class NodeFoundation:
     raft: RaftDriver
     logs: LogManager
     peers: "Callable[[], ConnectionPool]"
-    """Returns the connections to other nodes; an ``Endpoint`` has a purpose for each use."""
+    """Returns the connections to other nodes; an ``Destination`` has a purpose for each use."""
 
     @property
     def node_id(self) -> NodeId:
@@ -109,14 +108,14 @@ class NodeFoundation:
             cordoned=frozenset(directory_id for directory_id in cordoned if directory_id is not None),
         )
 
-    def leader_address(self) -> "Endpoint | None":
+    def leader_address(self) -> "Destination | None":
         """Return where the leader of the quorum listens, None while there is none or it is this node."""
         found = self.raft.leader_endpoint
         if found is None:
             return None
-        from log_service.rpc.connection import Endpoint  # noqa: PLC0415 - a node alone asks no other node
+        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node alone asks no other node
 
-        return Endpoint(host=found.host, port=found.port, purpose="to the controller")
+        return Destination(host=found.host, port=found.port, purpose="to the controller")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

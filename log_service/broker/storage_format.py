@@ -19,7 +19,7 @@ from log_service.config.views import NodeConfig
 from log_service.metadata.features import METADATA_VERSION_LEVEL, SUPPORTED_FEATURES, first_feature_records, is_supported
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 from log_service.raft.format import FormatPlan, NodeIdentity, format_directories, is_formatted, own_endpoint
-from log_service.raft.voters import Endpoint, Voter
+from log_service.raft.voters import Voter, VoterEndpoint
 from log_service.storage.partition_metadata import parse_uuid
 
 INITIAL_CONTROLLER = re.compile(r"(?P<id>\d{1,10})@(?P<host>.+):(?P<port>\d{1,5}):(?P<directory>[A-Za-z0-9_-]{22})")
@@ -106,7 +106,7 @@ def _initial_voters(config: NodeConfig, text: str) -> tuple[Voter, ...]:
         node_id = NodeId(int(match["id"]))
         if node_id in voters:
             raise ConfigError(f"--initial-controllers names node {node_id} twice")
-        endpoint = Endpoint(config.quorum.listener_name, match["host"].removeprefix("[").removesuffix("]"), int(match["port"]))
+        endpoint = VoterEndpoint(config.quorum.listener_name, match["host"].removeprefix("[").removesuffix("]"), int(match["port"]))
         voters[node_id] = Voter(node_id=node_id, directory_id=parse_uuid(match["directory"]), endpoints=(endpoint,))
     if config.node_id not in voters:
         named = ", ".join(map(str, voters)) or "no node"

@@ -27,7 +27,7 @@ from log_service.raft.waits import not_controller
 from log_service.rpc.retry import Backoff, retry
 
 if TYPE_CHECKING:
-    from log_service.rpc.connection import Endpoint, RpcConnection
+    from log_service.rpc.connection import Destination, RpcConnection
     from log_service.rpc.pool import ConnectionPool
     from log_service.rpc.versions import SpokenVersions
 
@@ -94,7 +94,7 @@ class NodeToControllerChannel:
     """
 
     local: ControllerDriver
-    find: "Callable[[], Endpoint | None]"
+    find: "Callable[[], Destination | None]"
     pool: "Callable[[], ConnectionPool]"
     rng: Random
 
@@ -137,33 +137,35 @@ class NodeToControllerChannel:
         if found is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, NO_CONTROLLER)
         key: int = request.SCHEMA.key  # type: ignore[assignment]  # a whole message has a key
-        endpoint = replace(found, purpose=PURPOSES.get(key, FORWARDING))
+        destination = replace(found, purpose=PURPOSES.get(key, FORWARDING))
         failure: KafkaError | None = None
         response: R | None = None
         async with trio.open_nursery() as nursery:
             nursery.cancel_scope.deadline = trio.current_time() + ATTEMPT_MS.get(key, timeout_ms) / 1_000
             nursery.start_soon(self._until_moved, found, nursery.cancel_scope)
             try:
-                response = await self._exchange(endpoint, request, response_type, timeout_ms, caller)
+                response = await self._exchange(destination, request, response_type, timeout_ms, caller)
             except KafkaError as error:
                 failure = error
             nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
         if response is None:
-            self.pool().channel(endpoint).close()  # what waits there for a node that is silent would hold up what comes next
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{endpoint} did not answer as the active controller")
+            self.pool().channel(destination).close()  # what waits there for a node that is silent would hold up what comes next
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{destination} did not answer as the active controller")
         return response
 
-    async def _until_moved(self, found: "Endpoint", asking: trio.CancelScope) -> None:
+    async def _until_moved(self, found: "Destination", asking: trio.CancelScope) -> None:
         """Give up on a node that does not lead any more."""
         while self.find() == found:  # noqa: ASYNC110 - the quorum does not call
             await trio.sleep(LOOK_MS / 1_000)
         asking.cancel()
 
-    async def _exchange(self, endpoint: "Endpoint", request: Message, response_type: type[R], timeout_ms: int, caller: Caller | None) -> R:
+    async def _exchange(
+        self, destination: "Destination", request: Message, response_type: type[R], timeout_ms: int, caller: Caller | None
+    ) -> R:
         try:
-            connection = await self.pool().connect(endpoint)
+            connection = await self.pool().connect(destination)
         except KafkaError as error:
             text = f"the active controller cannot be reached: {error}"
             raise KafkaError(ErrorCode.NOT_CONTROLLER, text) from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from log_service.common.errors import KafkaError, ProtocolError, StorageError
 from log_service.common.types import Buffer, LeaderEpoch, NodeId
 from log_service.protocol.codec import decode, encode
-from log_service.protocol.stored.control_records import Endpoint as VoterEndpoint
+from log_service.protocol.stored.control_records import Endpoint as StoredEndpoint
 from log_service.protocol.stored.control_records import (
     KRaftVersionFeature,
     KRaftVersionRecord,
@@ -32,7 +32,7 @@ from log_service.protocol.stored.metadata_records import (
     RegisterBrokerRecord,
 )
 from log_service.protocol.stored.serde import decode_metadata_record, encode_metadata_record, highest_version
-from log_service.raft.voters import Endpoint, Voter, VoterChange, VoterSet
+from log_service.raft.voters import Voter, VoterChange, VoterEndpoint, VoterSet
 from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, iterate_headers, iterate_records
 from log_service.records.builder import build_batch
 from log_service.records.control import ControlType, build_control_batch, iterate_control_records
@@ -103,7 +103,7 @@ def voters_record(voters: Iterable[Voter]) -> tuple[ControlType, ControlValue]:
         VotersVoter(
             voter_id=voter.node_id,
             voter_directory_id=voter.directory_id,
-            endpoints=[VoterEndpoint(name=each.name, host=each.host, port=each.port) for each in voter.endpoints],
+            endpoints=[StoredEndpoint(name=each.name, host=each.host, port=each.port) for each in voter.endpoints],
             kraft_version_feature=KRaftVersionFeature(
                 min_supported_version=voter.min_kraft_version, max_supported_version=voter.max_kraft_version
             ),
@@ -119,7 +119,7 @@ def voters_of(record: VotersRecord) -> tuple[Voter, ...]:
         Voter(
             node_id=NodeId(voter.voter_id),
             directory_id=voter.voter_directory_id,
-            endpoints=tuple(Endpoint(each.name, each.host, each.port) for each in voter.endpoints),
+            endpoints=tuple(VoterEndpoint(each.name, each.host, each.port) for each in voter.endpoints),
             min_kraft_version=voter.kraft_version_feature.min_supported_version,
             max_kraft_version=voter.kraft_version_feature.max_supported_version,
         )

@@ -60,7 +60,7 @@ from log_service.raft.messages import (
 )
 from log_service.raft.replica import Replica
 from log_service.raft.roles import Candidate, Follower, Prospective, QuorumState, Resigned, Role, Unattached, Votes, remembered
-from log_service.raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterSet
+from log_service.raft.voters import ReplicaKey, VoterEndpoint, VoterHistory, VoterSet
 
 
 class RaftCore:
@@ -77,7 +77,7 @@ class RaftCore:
         synced_end_offset: int,
         draw: Callable[[int], int],
         bootstrap_servers: tuple[Peer, ...] = (),
-        endpoints: tuple[Endpoint, ...] = (),
+        endpoints: tuple[VoterEndpoint, ...] = (),
     ) -> None:
         """Begin with what is on disk.
 
@@ -129,7 +129,7 @@ class RaftCore:
         return self._replica.leader_id
 
     @property
-    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+    def leader_endpoints(self) -> tuple[VoterEndpoint, ...]:
         """Where the leader listens, as far as this replica knows."""
         return self._replica.leader_endpoints or self.voters.endpoints_of(self.leader_id)
 

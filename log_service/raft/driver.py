@@ -65,7 +65,7 @@ from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
 from log_service.raft.response_bytes import needs_bytes, with_bytes
 from log_service.raft.roles import NOT_VOTED, remembered
 from log_service.raft.snapshots import Snapshot
-from log_service.raft.voters import NO_DIRECTORY, Endpoint, ReplicaKey, Voter, VoterSet
+from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterEndpoint, VoterSet
 from log_service.raft.waits import CommitWaits, LogPosition, not_controller
 from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.log_directory import is_full_disk
@@ -132,7 +132,7 @@ class RaftDriver:
         transport: Transport | None = None,
         static_voters: VoterSet | None = None,
         bootstrap_servers: tuple[Peer, ...] = (),
-        endpoints: tuple[Endpoint, ...] = (),
+        endpoints: tuple[VoterEndpoint, ...] = (),
     ) -> None:
         """Without a ``transport`` this node has to be the whole quorum.
 
@@ -218,7 +218,7 @@ class RaftDriver:
         return bool(gone) and 2 * sum(voter.node_id not in gone for voter in voters) <= len(voters)
 
     @property
-    def leader_endpoint(self) -> Endpoint | None:
+    def leader_endpoint(self) -> VoterEndpoint | None:
         """Where the leader of the quorum listens for other nodes; None while no leader is known, and where it is this node."""
         if self._core is None or self.leader_id in {NO_LEADER, self._node_id}:
             return None

@@ -25,7 +25,7 @@ from log_service.raft.messages import (
 from log_service.raft.replica import Replica
 from log_service.raft.roles import Candidate, Follower, Prospective, Unattached, is_vote_granted
 from log_service.raft.transitions import become, become_candidate, become_follower, become_leader, become_prospective, become_unattached
-from log_service.raft.voters import Endpoint, ReplicaKey
+from log_service.raft.voters import ReplicaKey, VoterEndpoint
 
 # What is due
 
@@ -188,7 +188,7 @@ def successor_delay_ms(place: int, count: int, max_ms: int) -> int:
     return min(max_ms, (max_ms >> (count - 1)) << (place - 1))
 
 
-def learn_leader(replica: Replica, leader_id: NodeId, epoch: LeaderEpoch, endpoints: tuple[Endpoint, ...]) -> bool:
+def learn_leader(replica: Replica, leader_id: NodeId, epoch: LeaderEpoch, endpoints: tuple[VoterEndpoint, ...]) -> bool:
     """Believe who leads an epoch that is not below this replica's; says whether that can be.
 
     Two leaders of one epoch cannot be, nor can this node lead an epoch without knowing. Apache Kafka's process ends there; this one passes
@@ -212,7 +212,7 @@ def _is_consistent(replica: Replica, leader_id: NodeId, epoch: LeaderEpoch) -> b
     return epoch != replica.epoch or NO_LEADER in {leader_id, replica.leader_id} or leader_id == replica.leader_id
 
 
-def _knows_less(replica: Replica, endpoints: tuple[Endpoint, ...]) -> bool:
+def _knows_less(replica: Replica, endpoints: tuple[VoterEndpoint, ...]) -> bool:
     return replica.leader_id == NO_LEADER or len(endpoints) > len(replica.leader_endpoints)
 
 

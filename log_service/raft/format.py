@@ -22,7 +22,7 @@ from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.log_view import BOOTSTRAP_SNAPSHOT
 from log_service.raft.snapshots import BOOTSTRAP_FILE, encode_snapshot, read_snapshot
 from log_service.raft.snapshots import NAME as SNAPSHOT_NAME
-from log_service.raft.voters import Endpoint, Voter
+from log_service.raft.voters import Voter, VoterEndpoint
 from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.file_names import DELETE_DIRECTORY_SUFFIX, LOG_SUFFIX, STRAY_DIRECTORY_SUFFIX
 from log_service.storage.log_directory import directory_named
@@ -54,7 +54,7 @@ class FormatPlan:
 
     node_id: NodeId
     cluster_id: str | None
-    only_voter_at: Endpoint | None = None
+    only_voter_at: VoterEndpoint | None = None
     voters: tuple[Voter, ...] = ()
     is_log_elsewhere: bool = False
     bootstrap_records: Sequence[MetadataRecord]
@@ -83,10 +83,10 @@ async def identify(env: NodeEnv, config: NodeConfig, bootstrap_records: Sequence
     return await files.run_in_pool(lambda: format_directories(files, log_dirs, config.metadata_log_dir, plan))
 
 
-def own_endpoint(config: NodeConfig) -> Endpoint:
+def own_endpoint(config: NodeConfig) -> VoterEndpoint:
     """Return the advertised address at which others find this node as a voter: of its controller's listener, or of its first."""
     listener = config.controller_listener or config.listeners[0]
-    return Endpoint(listener.name, listener.advertised_host or listener.host, listener.advertised_port or listener.port)
+    return VoterEndpoint(listener.name, listener.advertised_host or listener.host, listener.advertised_port or listener.port)
 
 
 def _check_formatted(files: Files, config: NodeConfig) -> None:

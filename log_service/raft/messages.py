@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.raft.log_view import EpochEnd, SnapshotId
-from log_service.raft.voters import Endpoint, ReplicaKey, Voter
+from log_service.raft.voters import ReplicaKey, Voter, VoterEndpoint
 
 NO_LEADER = NodeId(-1)
 NO_EPOCH = LeaderEpoch(0)
@@ -49,7 +49,7 @@ class BeginQuorumEpochRequest:
     voter: ReplicaKey | None
     leader_id: NodeId
     epoch: LeaderEpoch
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class EndQuorumEpochRequest:
     leader_id: NodeId
     epoch: LeaderEpoch
     successors: tuple[ReplicaKey, ...] = ()
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ class Response:
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId = NO_LEADER
     epoch: LeaderEpoch = NO_EPOCH
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from log_service.raft.leader import Leader
 from log_service.raft.log_view import LogView
 from log_service.raft.messages import UNKNOWN_OFFSET, FetchRequest, Peer, Request, Response
 from log_service.raft.roles import Follower, Prospective, Resigned, Role, Unattached, remembered
-from log_service.raft.voters import Endpoint, ReplicaKey, Voter, VoterHistory, VoterSet
+from log_service.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterHistory, VoterSet
 
 R = TypeVar("R", bound=Response)
 
@@ -34,7 +34,7 @@ class Replica:
         synced_end_offset: int,
         draw: Callable[[int], int],
         bootstrap_servers: tuple[Peer, ...] = (),
-        endpoints: tuple[Endpoint, ...] = (),
+        endpoints: tuple[VoterEndpoint, ...] = (),
     ) -> None:
         self.own = own
         self.config = config
@@ -65,7 +65,7 @@ class Replica:
         return remembered(self.role).leader_id
 
     @property
-    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+    def leader_endpoints(self) -> tuple[VoterEndpoint, ...]:
         """The addresses of the leader, none where they are not known."""
         match self.role:
             case Leader() | Resigned():
@@ -133,7 +133,7 @@ class Replica:
         timeout_ms = self.config.election_timeout_ms
         return self.now_ms + timeout_ms + (self.draw(timeout_ms) if timeout_ms else 0)
 
-    def peer(self, node_id: NodeId, endpoints: tuple[Endpoint, ...]) -> Peer | None:
+    def peer(self, node_id: NodeId, endpoints: tuple[VoterEndpoint, ...]) -> Peer | None:
         """Return where a node is reached: at the listener that all controllers share. None where that is not known."""
         endpoint = next((each for each in endpoints if each.name == self.config.listener_name), None)
         return Peer(node_id, endpoint.host, endpoint.port) if endpoint is not None else None

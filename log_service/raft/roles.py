@@ -27,7 +27,7 @@ from log_service.common.types import LeaderEpoch, NodeId
 from log_service.raft.leader import Leader
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.messages import NO_LEADER, UNKNOWN_OFFSET
-from log_service.raft.voters import NO_DIRECTORY, Endpoint, ReplicaKey, VoterSet
+from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, VoterEndpoint, VoterSet
 
 NOT_VOTED = NodeId(-1)
 
@@ -101,7 +101,7 @@ class Prospective:
 
     epoch: LeaderEpoch
     leader_id: NodeId = NO_LEADER
-    leader_endpoints: tuple[Endpoint, ...] = ()
+    leader_endpoints: tuple[VoterEndpoint, ...] = ()
     voted: ReplicaKey | None = None
     votes: Votes
     election_deadline_ms: int
@@ -131,7 +131,7 @@ class Follower:
 
     epoch: LeaderEpoch
     leader_id: NodeId
-    leader_endpoints: tuple[Endpoint, ...]
+    leader_endpoints: tuple[VoterEndpoint, ...]
     voted: ReplicaKey | None = None
     fetch_deadline_ms: int
     update_voter_deadline_ms: int

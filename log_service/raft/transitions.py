@@ -15,7 +15,7 @@ from log_service.raft.leader import Leader
 from log_service.raft.messages import NO_LEADER, FetchResponse, VoterChangeResponse
 from log_service.raft.replica import Replica
 from log_service.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached, Votes, may_follow, remembered
-from log_service.raft.voters import Endpoint, ReplicaKey, VoterSet
+from log_service.raft.voters import ReplicaKey, VoterEndpoint, VoterSet
 
 
 def become(replica: Replica, role: Role) -> None:
@@ -47,7 +47,7 @@ def become_unattached(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId = 
     become(replica, Unattached(epoch=epoch, leader_id=leader_id, voted=voted, election_deadline_ms=deadline_ms))
 
 
-def become_follower(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, endpoints: tuple[Endpoint, ...]) -> bool:
+def become_follower(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, endpoints: tuple[VoterEndpoint, ...]) -> bool:
     """Fetch from a leader, and say so; a leader without an address is looked for first."""
     endpoints = endpoints or replica.voters.endpoints_of(leader_id)
     if not endpoints:
@@ -60,7 +60,7 @@ def become_follower(replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, end
 
 
 def new_follower(
-    replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, endpoints: tuple[Endpoint, ...], voted: ReplicaKey | None
+    replica: Replica, epoch: LeaderEpoch, leader_id: NodeId, endpoints: tuple[VoterEndpoint, ...], voted: ReplicaKey | None
 ) -> Follower:
     """Return the role of a follower that has heard of its leader and not from it."""
     deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms

@@ -18,7 +18,7 @@ from log_service.protocol.api_versions import response_class
 from log_service.raft.messages import Peer, WireMessage
 
 if TYPE_CHECKING:
-    from log_service.rpc.connection import Endpoint
+    from log_service.rpc.connection import Destination
     from log_service.rpc.pool import ConnectionPool
 
 logger = logging.getLogger(__name__)
@@ -30,11 +30,11 @@ class RpcTransport:
     def __init__(self, pool: "Callable[[], ConnectionPool]") -> None:
         self._pool = pool
         self._refusing_ids: set[NodeId] = set()
-        self._endpoints: dict[NodeId, Endpoint] = {}
-        self._told: dict[Endpoint, None] = {}
+        self._destinations: dict[NodeId, Destination] = {}
+        self._told: dict[Destination, None] = {}
 
     def __repr__(self) -> str:
-        return f"<RpcTransport {list(self._endpoints.values())}>"
+        return f"<RpcTransport {list(self._destinations.values())}>"
 
     @property
     def refusing_ids(self) -> Collection[NodeId]:
@@ -48,17 +48,17 @@ class RpcTransport:
             KafkaError: UNSUPPORTED_VERSION, the peer knows no version that can hold the request; NETWORK_EXCEPTION, REQUEST_TIMED_OUT.
             ConnectionRefusedError: no process listens at the peer's address.
         """
-        endpoint = self._endpoint_of(peer)
-        channel, is_done = self._pool().channel(endpoint), False
+        destination = self._destination_of(peer)
+        channel, is_done = self._pool().channel(destination), False
         try:
             response = await channel.request(request, response_class(request.SCHEMA.key))
             is_done = True
             self._refusing_ids.discard(peer.node_id)
             if getattr(response, "error_code", ErrorCode.NONE) == ErrorCode.INCONSISTENT_CLUSTER_ID:
-                self._tell_of_cluster(endpoint, request)
+                self._tell_of_cluster(destination, request)
         except ProtocolError as error:
             is_done = True  # nothing was sent
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{endpoint}: {error}") from error
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{destination}: {error}") from error
         except KafkaError as error:
             if channel.is_refused:
                 self._refusing_ids.add(peer.node_id)
@@ -69,22 +69,22 @@ class RpcTransport:
                 channel.close()
         return response
 
-    def _tell_of_cluster(self, endpoint: "Endpoint", request: WireMessage) -> None:
+    def _tell_of_cluster(self, destination: "Destination", request: WireMessage) -> None:
         """Tell, once for each address, that it is of another cluster: the quorum asks again for ever, and gets nowhere."""
-        if endpoint not in self._told:
-            self._told[endpoint] = None
+        if destination not in self._told:
+            self._told[destination] = None
             text = (
                 "The controller at %s:%d is of another cluster than this node, whose cluster id is %s: "
                 "correct the address in this node's file, or give the node a directory that was formatted with that cluster's id"
             )
-            logger.error(text, endpoint.host, endpoint.port, request.cluster_id)
+            logger.error(text, destination.host, destination.port, request.cluster_id)
 
-    def _endpoint_of(self, peer: Peer) -> "Endpoint":
-        from log_service.rpc.connection import Endpoint  # noqa: PLC0415 - a quorum of one asks no other node
+    def _destination_of(self, peer: Peer) -> "Destination":
+        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a quorum of one asks no other node
 
-        endpoint = Endpoint(host=peer.host, port=peer.port, purpose=f"of controller {peer.node_id}")
-        known = self._endpoints.get(peer.node_id)
-        if known is not None and known != endpoint:
+        destination = Destination(host=peer.host, port=peer.port, purpose=f"of controller {peer.node_id}")
+        known = self._destinations.get(peer.node_id)
+        if known is not None and known != destination:
             self._pool().forget(known)
-        self._endpoints[peer.node_id] = endpoint
-        return endpoint
+        self._destinations[peer.node_id] = destination
+        return destination

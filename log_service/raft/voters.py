@@ -27,7 +27,7 @@ class ReplicaKey(NamedTuple):
     directory_id: UUID = NO_DIRECTORY
 
 
-class Endpoint(NamedTuple):
+class VoterEndpoint(NamedTuple):
     """An address of a node, by the name of its listener."""
 
     name: str
@@ -41,7 +41,7 @@ class Voter:
 
     node_id: NodeId
     directory_id: UUID = NO_DIRECTORY
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[VoterEndpoint, ...] = ()
     min_kraft_version: int = STATIC_QUORUM
     max_kraft_version: int = DYNAMIC_QUORUM
 
@@ -54,7 +54,7 @@ class Voter:
         """Whether ``key`` is this voter; a voter without a directory id is matched by its node id."""
         return self.node_id == key.node_id and self.directory_id in (key.directory_id, NO_DIRECTORY)
 
-    def endpoint(self, listener_name: str) -> Endpoint | None:
+    def endpoint(self, listener_name: str) -> VoterEndpoint | None:
         """Return the address of a listener, None where the voter has no such listener."""
         return next((each for each in self.endpoints if each.name == listener_name), None)
 
@@ -83,7 +83,7 @@ class VoterSet:
         """Return the voter of a node, None where it has none."""
         return next((voter for voter in self.voters if voter.node_id == node_id), None)
 
-    def endpoints_of(self, node_id: NodeId) -> tuple[Endpoint, ...]:
+    def endpoints_of(self, node_id: NodeId) -> tuple[VoterEndpoint, ...]:
         """Return the addresses of a voter, none for any other node."""
         voter = self.get(node_id)
         return voter.endpoints if voter is not None else ()

@@ -52,7 +52,7 @@ from log_service.raft.messages import (
     VoteResponse,
     WireMessage,
 )
-from log_service.raft.voters import NO_DIRECTORY, Endpoint, ReplicaKey, Voter
+from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterEndpoint
 
 T = TypeVar("T")
 TOPIC_ID = UUID(int=1)
@@ -198,7 +198,7 @@ def _write_remove(request: RemoveVoterRequest, context: Context) -> remove_raft_
     )
 
 
-def _listeners(cls: Callable[..., T], endpoints: Sequence[Endpoint]) -> list[T]:
+def _listeners(cls: Callable[..., T], endpoints: Sequence[VoterEndpoint]) -> list[T]:
     return [cls(name=each.name, host=each.host, port=each.port) for each in endpoints]
 
 
@@ -330,8 +330,8 @@ def _read_remove(message: remove_raft_voter.RemoveRaftVoterRequest) -> RemoveVot
     return RemoveVoterRequest(voter=ReplicaKey(NodeId(message.voter_id), message.voter_directory_id))
 
 
-def _endpoints(listeners: Sequence[Any]) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(each.name, each.host, each.port) for each in listeners)
+def _endpoints(listeners: Sequence[Any]) -> tuple[VoterEndpoint, ...]:
+    return tuple(VoterEndpoint(each.name, each.host, each.port) for each in listeners)
 
 
 _REQUEST_READERS: Mapping[type, Callable[[Any], Request]] = {
@@ -424,7 +424,7 @@ def _write_fetch_snapshot_response(response: FetchSnapshotResponse, context: Con
 
 
 def _write_update_response(response: UpdateVoterResponse, context: Context) -> update_raft_voter.UpdateRaftVoterResponse:
-    endpoint = next((each for each in response.leader_endpoints if each.name == context.listener_name), Endpoint("", "", 0))
+    endpoint = next((each for each in response.leader_endpoints if each.name == context.listener_name), VoterEndpoint("", "", 0))
     leader = update_raft_voter.CurrentLeader(
         leader_id=response.leader_id, leader_epoch=response.epoch, host=endpoint.host, port=endpoint.port
     )
@@ -489,7 +489,7 @@ def _error(code: int) -> ErrorCode:
 
 def _common(partition_error: int, leader_id: int, epoch: int, endpoints: Sequence[Any], context: Context) -> dict[str, Any]:
     """Return what every response says."""
-    known = tuple(Endpoint(context.listener_name, each.host, each.port) for each in endpoints if each.node_id == leader_id)
+    known = tuple(VoterEndpoint(context.listener_name, each.host, each.port) for each in endpoints if each.node_id == leader_id)
     return {
         "error": _error(partition_error),
         "leader_id": NodeId(leader_id) if leader_id >= 0 else NO_LEADER,
@@ -545,7 +545,7 @@ def _read_fetch_snapshot_response(message: fetch_snapshot.FetchSnapshotResponse,
 
 def _read_update_response(message: update_raft_voter.UpdateRaftVoterResponse, context: Context) -> UpdateVoterResponse:
     leader = message.current_leader or update_raft_voter.CurrentLeader()
-    endpoints = (Endpoint(context.listener_name, leader.host, leader.port),) if leader.host else ()
+    endpoints = (VoterEndpoint(context.listener_name, leader.host, leader.port),) if leader.host else ()
     return UpdateVoterResponse(
         error=_error(message.error_code),
         leader_id=NodeId(leader.leader_id),

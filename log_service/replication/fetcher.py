@@ -36,7 +36,7 @@ from log_service.replication.following import FollowerSession, PartitionKey, Ses
 from log_service.replication.links import ClusterLinks
 from log_service.replication.partition import OffsetSpec, Partition
 from log_service.replication.throttles import Throttle
-from log_service.rpc.connection import Endpoint, RpcConnection
+from log_service.rpc.connection import Destination, RpcConnection
 
 if TYPE_CHECKING:
     from log_service.common.types import Buffer
@@ -110,7 +110,7 @@ class Fetcher:
         self._paused: dict[PartitionKey, int] = {}
         self._session = FollowerSession()
         self._connection_count = 0
-        self._endpoint: Endpoint | None = None
+        self._destination: Destination | None = None
         self._resume_ms = 0
         self._news = trio.Event()
         self._in_flight: tuple[trio.CancelScope, RpcConnection] | None = None
@@ -267,22 +267,22 @@ class Fetcher:
         where = self._find_leader()
         if where is None:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the metadata does not say where broker {self.leader_id} listens")
-        endpoint = Endpoint(host=where[0], port=where[1], purpose=f"replica fetch {self.index}.{self._connection_count}")
-        if self._endpoint not in (None, endpoint):
+        destination = Destination(host=where[0], port=where[1], purpose=f"replica fetch {self.index}.{self._connection_count}")
+        if self._destination not in (None, destination):
             self._give_up_connection()
-        self._endpoint = endpoint
+        self._destination = destination
         pool = self._links.pool()
-        connection = pool.connected(endpoint)
+        connection = pool.connected(destination)
         if connection is None:
             self._session.fail()
-            connection = await pool.connect(endpoint)
+            connection = await pool.connect(destination)
         return connection
 
     def _give_up_connection(self) -> None:
         """Close the connection; the next one is another, which need not wait out a pause."""
-        if self._endpoint is not None:
-            self._links.pool().forget(self._endpoint)
-            self._endpoint = None
+        if self._destination is not None:
+            self._links.pool().forget(self._destination)
+            self._destination = None
         self._connection_count += 1
         self._session.fail()
 

@@ -37,7 +37,7 @@ TIMEOUT_GRACE_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Destination:
     """Where a node is, and what the connection is for. Requests that wait long have one of their own: none waits behind them."""
 
     host: str
@@ -64,7 +64,7 @@ class RpcSettings:
 class Security(Protocol):
     """What happens to a fresh connection before the first request of its user."""
 
-    async def secure(self, endpoint: Endpoint, stream: Connection) -> Connection:
+    async def secure(self, destination: Destination, stream: Connection) -> Connection:
         """Return the stream to speak on (TLS). Raises OSError: the peer is not the node that it should be."""
 
     async def authenticate(self, connection: "RpcConnection") -> None:
@@ -74,7 +74,7 @@ class Security(Protocol):
 class Plaintext:
     """No encryption and no authentication."""
 
-    async def secure(self, endpoint: Endpoint, stream: Connection) -> Connection:  # noqa: ARG002 - one stream is as good as another
+    async def secure(self, destination: Destination, stream: Connection) -> Connection:  # noqa: ARG002 - one stream is as good as another
         """Return the stream as it is."""
         return stream
 
@@ -85,15 +85,15 @@ class Plaintext:
 class RpcConnection:
     """An open connection that knows what its peer speaks. Made by ``open_connection``."""
 
-    def __init__(self, channel: Channel, endpoint: Endpoint, settings: RpcSettings) -> None:
+    def __init__(self, channel: Channel, destination: Destination, settings: RpcSettings) -> None:
         self._channel = channel
         self._settings = settings
         self._muted_until = -inf
-        self.endpoint = endpoint
+        self.destination = destination
         self.versions = BEFORE_NEGOTIATION
 
     def __repr__(self) -> str:
-        return f"<RpcConnection {self.endpoint}{' closed' if self.is_closed else ''}>"
+        return f"<RpcConnection {self.destination}{' closed' if self.is_closed else ''}>"
 
     @property
     def is_closed(self) -> bool:
@@ -151,7 +151,7 @@ class RpcConnection:
             response = self._decoded(ApiVersionsResponse, 0 if is_refused else version, frame)
             if not is_refused:
                 break
-        raise_for(response.error_code, "", f"ApiVersions of {self.endpoint}")
+        raise_for(response.error_code, "", f"ApiVersions of {self.destination}")
         self.versions = SpokenVersions.of(response)
 
     async def request(self, request: Message, response_type: type[R], *, max_version: int | None = None, waits_ms: int = 0) -> R:
@@ -193,7 +193,7 @@ class RpcConnection:
         try:
             return await self._channel.request(chunks, timeout_ms=timeout_ms)
         except TimeoutError as error:
-            text = f"{self.endpoint} did not respond within {timeout_ms} ms"
+            text = f"{self.destination} did not respond within {timeout_ms} ms"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from error
         except (OSError, ProtocolError) as error:
             raise self._lost(error) from error
@@ -209,17 +209,17 @@ class RpcConnection:
             return decode(response_type, version, frame, position)[0]
         except ProtocolError as error:
             self._channel.close()
-            text = f"{self.endpoint} sent what is no {response_type.__name__}: {error}"
+            text = f"{self.destination} sent what is no {response_type.__name__}: {error}"
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from error
 
     def _lost(self, error: Exception) -> KafkaError:
-        text = error.strerror if isinstance(error, OSError) else f"the connection to {self.endpoint} is gone: {error}"
+        text = error.strerror if isinstance(error, OSError) else f"the connection to {self.destination} is gone: {error}"
         return KafkaError(ErrorCode.NETWORK_EXCEPTION, text or str(error))
 
 
 @asynccontextmanager
 async def open_connection(
-    env: Env, endpoint: Endpoint, settings: RpcSettings, security: Security | None = None
+    env: Env, destination: Destination, settings: RpcSettings, security: Security | None = None
 ) -> AsyncIterator[RpcConnection]:
     """Connect, secure, authenticate, negotiate, and keep the connection for the length of the block.
 
@@ -231,15 +231,15 @@ async def open_connection(
     security = security or Plaintext()
     async with open_channel(
         env,
-        endpoint.host,
-        endpoint.port,
-        secure=partial(security.secure, endpoint),
+        destination.host,
+        destination.port,
+        secure=partial(security.secure, destination),
         connect_timeout_ms=settings.connect_timeout_ms,
         max_frame_bytes=settings.max_response_bytes,
         idle_timeout_ms=settings.idle_timeout_ms,
         max_requests_in_flight=settings.max_requests_in_flight,
     ) as channel:
-        connection = RpcConnection(channel, endpoint, settings)
+        connection = RpcConnection(channel, destination, settings)
         await security.authenticate(connection)
         await connection.negotiate()
         yield connection

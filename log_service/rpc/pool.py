@@ -1,10 +1,10 @@
-"""Requests to any node by its endpoint: one connection per endpoint, opened when it is first needed, and again after it broke.
+"""Requests to any node by its destination: one connection per destination, opened when it is first needed, and again after it broke.
 
 Decides when a node that failed is tried again (a pause that doubles, ``retry.Backoff``), and that a node which takes connections and closes
 them is not asked in a tight loop. Decides nothing about requests: a request that failed is not sent again, because only its sender knows
 whether it may be.
 
-Invariants: at most one connection per endpoint; all tasks that ask while it is being opened wait for the same attempt, and have an error
+Invariants: at most one connection per destination; all tasks that ask while it is being opened wait for the same attempt, and have an error
 when that attempt fails; a connection is never handed out once it is closed. The connections live in the nursery that was handed in, and end
 with it.
 """
@@ -22,7 +22,7 @@ from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.common.quiet_log import QuietLogger
 from log_service.protocol.schema import Message
-from log_service.rpc.connection import Endpoint, RpcConnection, RpcSettings, Security, open_connection
+from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, Security, open_connection
 
 R = TypeVar("R", bound=Message)
 
@@ -40,13 +40,13 @@ class _Opening:
 
 
 class NodeChannel:
-    """The way to one endpoint; ``opened_total`` and ``failed_total`` count attempts to connect.
+    """The way to one destination; ``opened_total`` and ``failed_total`` count attempts to connect.
 
     ``is_refused`` says that no process listened there at the last attempt.
     """
 
-    def __init__(self, env: Env, endpoint: Endpoint, settings: RpcSettings, nursery: trio.Nursery, security: Security | None) -> None:
-        self.endpoint = endpoint
+    def __init__(self, env: Env, destination: Destination, settings: RpcSettings, nursery: trio.Nursery, security: Security | None) -> None:
+        self.destination = destination
         self.opened_total = 0
         self.failed_total = 0
         self.is_refused = False
@@ -64,7 +64,7 @@ class NodeChannel:
 
     def __repr__(self) -> str:
         state = "open" if self.connection is not None else "opening" if self._opening is not None else "closed"
-        return f"<NodeChannel {self.endpoint} {state} failures={self._failed_count}>"
+        return f"<NodeChannel {self.destination} {state} failures={self._failed_count}>"
 
     @property
     def connection(self) -> RpcConnection | None:
@@ -123,7 +123,7 @@ class NodeChannel:
         try:
             with opening.scope:
                 await self._pause()
-                async with open_connection(self._env, self.endpoint, self._settings, self._security) as connection:
+                async with open_connection(self._env, self.destination, self._settings, self._security) as connection:
                     self._opened(opening, connection)
                     await connection.wait_closed()
         except (OSError, OverflowError, ProtocolError, KafkaError) as error:
@@ -145,9 +145,9 @@ class NodeChannel:
         self.is_refused = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
         self._delay(self._failed_count)
         self._failed_count += 1
-        text = f"cannot reach a broker at {self.endpoint}: {_reason(error)}"
+        text = f"cannot reach a broker at {self.destination}: {_reason(error)}"
         opening.error = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
-        self._quiet.warning(self.endpoint, "%s", text)
+        self._quiet.warning(self.destination, "%s", text)
 
     def _closed(self, opening: _Opening) -> None:
         """Keep what the connection counted, and say why it is gone where that was not our own doing."""
@@ -160,7 +160,7 @@ class NodeChannel:
         if self._connection is connection:
             self._connection = None
         if connection.failure is not None:
-            self._quiet.info((self.endpoint, "gone"), "the connection to %s is gone: %s", self.endpoint, connection.failure)
+            self._quiet.info((self.destination, "gone"), "the connection to %s is gone: %s", self.destination, connection.failure)
 
     def _settle(self, opening: _Opening) -> None:
         if self._opening is opening:
@@ -177,14 +177,14 @@ class NodeChannel:
 
 
 class ConnectionPool:
-    """The ways to all endpoints that were asked for. A channel stays known when its connection closes: it remembers its failures."""
+    """The ways to all destinations that were asked for. A channel stays known when its connection closes: it remembers its failures."""
 
     def __init__(self, env: Env, settings: RpcSettings, nursery: trio.Nursery, security: Security | None = None) -> None:
         self._env = env
         self._settings = settings
         self._nursery = nursery
         self._security = security
-        self._channels: dict[Endpoint, NodeChannel] = {}
+        self._channels: dict[Destination, NodeChannel] = {}
         self._forgotten = [0, 0, 0, 0]  # what channels had counted that are forgotten: opened, failed, received, sent
 
     def __repr__(self) -> str:
@@ -215,48 +215,48 @@ class ConnectionPool:
         """Bytes that left on all connections so far."""
         return self._forgotten[3] + sum(channel.bytes_sent for channel in self._channels.values())
 
-    def channel(self, endpoint: Endpoint) -> NodeChannel:
-        """Return the way to an endpoint; nothing is opened."""
-        channel = self._channels.get(endpoint)
+    def channel(self, destination: Destination) -> NodeChannel:
+        """Return the way to a destination; nothing is opened."""
+        channel = self._channels.get(destination)
         if channel is None:
-            channel = self._channels[endpoint] = NodeChannel(self._env, endpoint, self._settings, self._nursery, self._security)
+            channel = self._channels[destination] = NodeChannel(self._env, destination, self._settings, self._nursery, self._security)
         return channel
 
-    def connected(self, endpoint: Endpoint) -> RpcConnection | None:
-        """Return the connection to an endpoint if one is open."""
-        channel = self._channels.get(endpoint)
+    def connected(self, destination: Destination) -> RpcConnection | None:
+        """Return the connection to a destination if one is open."""
+        channel = self._channels.get(destination)
         return None if channel is None else channel.connection
 
-    async def connect(self, endpoint: Endpoint) -> RpcConnection:
-        """Return the connection to an endpoint. Raises as ``NodeChannel.connect``."""
-        return await self.channel(endpoint).connect()
+    async def connect(self, destination: Destination) -> RpcConnection:
+        """Return the connection to a destination. Raises as ``NodeChannel.connect``."""
+        return await self.channel(destination).connect()
 
     async def request(
-        self, endpoint: Endpoint, request: Message, response_type: type[R], *, max_version: int | None = None, waits_ms: int = 0
+        self, destination: Destination, request: Message, response_type: type[R], *, max_version: int | None = None, waits_ms: int = 0
     ) -> R:
-        """Send a request to an endpoint and return its response. Raises as ``NodeChannel.request``."""
-        return await self.channel(endpoint).request(request, response_type, max_version=max_version, waits_ms=waits_ms)
+        """Send a request to a destination and return its response. Raises as ``NodeChannel.request``."""
+        return await self.channel(destination).request(request, response_type, max_version=max_version, waits_ms=waits_ms)
 
-    def is_failing(self, endpoint: Endpoint) -> bool:
-        """Whether the last attempt to connect to an endpoint failed."""
-        channel = self._channels.get(endpoint)
+    def is_failing(self, destination: Destination) -> bool:
+        """Whether the last attempt to connect to a destination failed."""
+        channel = self._channels.get(destination)
         return channel is not None and channel.is_failing
 
-    def forget(self, endpoint: Endpoint) -> None:
-        """Close the connection to an endpoint where no node is expected any more; what was counted of it stays counted.
+    def forget(self, destination: Destination) -> None:
+        """Close the connection to a destination where no node is expected any more; what was counted of it stays counted.
 
         Requests that wait for a response from there get NETWORK_EXCEPTION at once.
         """
-        channel = self._channels.pop(endpoint, None)
+        channel = self._channels.pop(destination, None)
         if channel is not None:
             counts = (channel.opened_total, channel.failed_total, channel.bytes_received, channel.bytes_sent)
             self._forgotten = [before + count for before, count in zip(self._forgotten, counts, strict=True)]
             channel.close()
 
     def forget_address(self, host: str, port: int) -> None:
-        """Forget all endpoints of an address, whatever the purpose of their connections."""
-        for endpoint in [each for each in self._channels if (each.host, each.port) == (host, port)]:
-            self.forget(endpoint)
+        """Forget all destinations of an address, whatever the purpose of their connections."""
+        for destination in [each for each in self._channels if (each.host, each.port) == (host, port)]:
+            self.forget(destination)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ import trio
 from log_service.client.connections.env import real_env
 from log_service.common.errors import KafkaError
 from log_service.config.client import ClientConfig
-from log_service.rpc.connection import Endpoint, RpcSettings, open_connection
+from log_service.rpc.connection import Destination, RpcSettings, open_connection
 from log_service.supervisor.spec import HeartbeatReadiness, Http2Readiness, HttpReadiness, KafkaReadiness, Readiness, TcpReadiness
 
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -52,7 +52,7 @@ async def _speaks_kafka(bootstrap_servers: str) -> bool:
     for host, port in ClientConfig.of(bootstrap_servers, {}).bootstrap_servers:
         with trio.move_on_after(PROBE_DEADLINE_S):
             try:
-                async with open_connection(real_env(), Endpoint(host=host, port=port), settings):
+                async with open_connection(real_env(), Destination(host=host, port=port), settings):
                     return True
             except (OSError, KafkaError):
                 continue

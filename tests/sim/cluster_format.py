@@ -13,7 +13,7 @@ from log_service.common.types import NodeId
 from log_service.metadata.features import first_feature_records
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 from log_service.raft.format import FormatPlan, format_directories
-from log_service.raft.voters import Endpoint, Voter
+from log_service.raft.voters import Voter, VoterEndpoint
 from tests.sim.clock import EPOCH_MS
 from tests.sim.cluster_plan import CLUSTER_ID, CONTROLLER_PORT, ClusterPlan
 from tests.sim.node_plan import NodePlan
@@ -36,7 +36,7 @@ def format_cluster(world: World, plan: ClusterPlan) -> None:
 
 def voter_of(node: NodePlan, directory_id: UUID) -> Voter:
     """Return a controller as the voters name it."""
-    endpoint = Endpoint("CONTROLLER", node.name, CONTROLLER_PORT)
+    endpoint = VoterEndpoint("CONTROLLER", node.name, CONTROLLER_PORT)
     return Voter(node_id=NodeId(node.config.node_id), directory_id=directory_id, endpoints=(endpoint,))
 
 

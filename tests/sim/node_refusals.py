@@ -79,7 +79,7 @@ def refusals_noted(histories: Mapping[str, History]) -> Iterator[None]:
         for part in () if HOST.get() else refusals(response):  # what nodes tell each other is theirs to judge
             text = getattr(part, "error_message", None) or repr(part)
             code = ErrorCode.of(part.error_code)
-            histories[self.endpoint.host].add(Refused(api_key=request.SCHEMA.key or 0, code=code, text=text[:200]))
+            histories[self.destination.host].add(Refused(api_key=request.SCHEMA.key or 0, code=code, text=text[:200]))
         return response
 
     with mock.patch.object(RpcConnection, "request", request):

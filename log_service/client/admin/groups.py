@@ -258,7 +258,7 @@ def _commit_partition(number: int, offset: OffsetAndMetadata) -> OffsetCommitReq
 
 
 def _node_of(cluster: ClusterMetadata, connection: RpcConnection) -> Node:
-    address = connection.endpoint
+    address = connection.destination
     for node in cluster.view.nodes.values():
         if (node.host, node.port) == (address.host, address.port):
             return node

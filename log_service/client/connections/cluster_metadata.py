@@ -31,7 +31,7 @@ from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from log_service.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from log_service.protocol.schema import Message
-from log_service.rpc.connection import Endpoint, RpcConnection, RpcSettings, raise_for
+from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, raise_for
 from log_service.rpc.pool import ConnectionPool
 from log_service.rpc.retry import Backoff, first_success, retry
 
@@ -160,24 +160,24 @@ class ClusterMetadata:
 
         first = self._connected()
         finds: list[Callable[[], Awaitable[RpcConnection]]] = [partial(_given, connection) for connection in first]
-        asked = {connection.endpoint for connection in first}
+        asked = {connection.destination for connection in first}
         finds += [partial(self.pool.connect, address) for address in self._addresses() if address not in asked]
         stagger_ms = RESPONSE_STAGGER_MS if first else CONNECT_STAGGER_MS
         return await first_success([partial(ask, find) for find in finds], stagger_ms=stagger_ms)
 
     def _connected(self) -> list[RpcConnection]:
         """Return the open connections to brokers, that with the fewest requests in flight first, equal ones in random order."""
-        addresses = [Endpoint(host=node.host, port=node.port) for node in self.view.nodes.values()]
+        addresses = [Destination(host=node.host, port=node.port) for node in self.view.nodes.values()]
         connected = [connection for address in addresses if (connection := self.pool.connected(address)) is not None]
         shuffled = self.env.rng.sample(connected, len(connected)) if len(connected) > 1 else connected
         return sorted(shuffled, key=lambda connection: connection.in_flight_count)
 
-    def _addresses(self) -> list[Endpoint]:
+    def _addresses(self) -> list[Destination]:
         """Return whom to try: known brokers, then bootstrap servers; each kind in random order, those that failed last at its end."""
-        known = [Endpoint(host=node.host, port=node.port) for node in self.view.nodes.values()]
-        servers: list[Endpoint] = []
+        known = [Destination(host=node.host, port=node.port) for node in self.view.nodes.values()]
+        servers: list[Destination] = []
         if not known or self.config.metadata_recovery_strategy == REBOOTSTRAP:
-            addresses = (Endpoint(host=host, port=port) for host, port in self.config.bootstrap_servers)
+            addresses = (Destination(host=host, port=port) for host, port in self.config.bootstrap_servers)
             servers = [address for address in addresses if address not in known]
         return [address for kind in (known, servers) for address in sorted(self.env.rng.sample(kind, len(kind)), key=self.pool.is_failing)]
 
@@ -190,7 +190,7 @@ class ClusterMetadata:
         known = self.view.nodes.get(node_id)
         if known is None:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster's metadata")
-        return await self.pool.connect(Endpoint(host=known.host, port=known.port, purpose=purpose))
+        return await self.pool.connect(Destination(host=known.host, port=known.port, purpose=purpose))
 
     async def controller(self) -> RpcConnection:
         """Return a connection to the broker that clients are told is the controller, or to any broker, which forwards.

@@ -22,7 +22,7 @@ from log_service.protocol.messages.describe_quorum import (
     ResponsePartitionData,
 )
 from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from log_service.raft.voters import Endpoint, Voter
+from log_service.raft.voters import Voter, VoterEndpoint
 from tests.helpers.cluster import CONTROLLER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.unit.broker.context import RawClient, Story, tell
 
@@ -40,7 +40,7 @@ async def described(cluster: Cluster, node_id: int, port: int = 9092) -> Respons
 
 
 def voter(node_id: int) -> Voter:
-    return Voter(node_id=node_id, directory_id=IDS[node_id], endpoints=(Endpoint("CONTROLLER", host_of(node_id), CONTROLLER_PORT),))  # type: ignore[arg-type]
+    return Voter(node_id=node_id, directory_id=IDS[node_id], endpoints=(VoterEndpoint("CONTROLLER", host_of(node_id), CONTROLLER_PORT),))  # type: ignore[arg-type]
 
 
 def dynamic(node_id: int, roles: str = "broker,controller", **properties: str) -> dict[str, str]:

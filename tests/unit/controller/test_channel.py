@@ -23,7 +23,7 @@ from log_service.common.types import NodeId
 from log_service.controller.caller import Caller
 from log_service.controller.channel import FORWARDING, NodeToControllerChannel, raise_refusal
 from log_service.controller.envelope import envelope_of
-from log_service.metadata.image import Endpoint as MetadataEndpoint
+from log_service.metadata.image import Endpoint
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from log_service.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -38,7 +38,7 @@ from log_service.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from log_service.rpc.connection import Endpoint, RpcSettings
+from log_service.rpc.connection import Destination, RpcSettings
 from log_service.rpc.pool import open_pool
 from tests.sim import World, sim_run
 from tests.unit.broker.context import configuration
@@ -48,8 +48,8 @@ NAMES = ("one", "two")
 CONTROLLER_PORT = 9093
 
 
-def controller_of(name: str) -> Endpoint:
-    return Endpoint(host=name, port=CONTROLLER_PORT)
+def controller_of(name: str) -> Destination:
+    return Destination(host=name, port=CONTROLLER_PORT)
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ async def two_nodes(world: World) -> AsyncIterator[dict[str, Broker]]:
 
 
 @asynccontextmanager
-async def channel_of(world: World, local: Broker, find: Callable[[], Endpoint | None]) -> AsyncIterator[NodeToControllerChannel]:
+async def channel_of(world: World, local: Broker, find: Callable[[], Destination | None]) -> AsyncIterator[NodeToControllerChannel]:
     env = world.client_env("channel")
     async with open_pool(env, RpcSettings(client_id="broker-2")) as pool:
         yield NodeToControllerChannel(local=local.rooms.controller, find=find, pool=lambda: pool, rng=env.rng)
@@ -136,7 +136,7 @@ def test_a_node_that_leads_no_more_says_so_and_the_leader_is_looked_for_again() 
         nodes["two"].rooms.controller.resign()
         found = ((0.5, None), (1.0, controller_of("nowhere")), (1.5, controller_of("two")))
 
-        def find() -> Endpoint | None:
+        def find() -> Destination | None:
             return next((endpoint for until_s, endpoint in found if trio.current_time() - started_s < until_s), controller_of("one"))
 
         started_s = trio.current_time()
@@ -242,7 +242,7 @@ def test_a_broker_joins_the_cluster_of_another_nodes_controller() -> None:
             one = nodes["one"]
             config = replace(nodes["two"]._config, node_id=2, rack="south")
             lifecycle = BrokerLifecycle(config, channel, lambda: one.image)
-            endpoints = {"PLAINTEXT": MetadataEndpoint(host="two", port=9092)}
+            endpoints = {"PLAINTEXT": Endpoint(host="two", port=9092)}
             cluster_id = "cluster-of-the-story-00"
             await lifecycle.register(cluster_id=cluster_id, incarnation_id=UUID(int=2), endpoints=endpoints, log_dirs=(UUID(int=200),))
             await lifecycle.unfence()

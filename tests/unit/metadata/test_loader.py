@@ -34,7 +34,7 @@ from log_service.protocol.stored.metadata_records import (
 from log_service.raft.batches import MetadataBatch
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.snapshots import Snapshot
-from log_service.raft.voters import Endpoint, Voter
+from log_service.raft.voters import Voter, VoterEndpoint
 from tests.unit.metadata.records import DIRECTORY, acl, broker, credential, image_of, quota, token, topic, topic_id
 
 
@@ -129,7 +129,7 @@ def test_an_aborted_metadata_transaction_never_happened() -> None:
 
 def test_a_snapshot_begins_anew() -> None:
     loader = MetadataLoader()
-    voter = Voter(node_id=1, directory_id=DIRECTORY, endpoints=(Endpoint("C", "h", 1),))  # type: ignore[arg-type]
+    voter = Voter(node_id=1, directory_id=DIRECTORY, endpoints=(VoterEndpoint("C", "h", 1),))  # type: ignore[arg-type]
     records = tuple(snapshot_records(image_of(broker(), *topic("orders", 1))))
     loader.on_snapshot(Snapshot(SnapshotId(40, 3), records, (voter,), 77))
     assert (loader.image.offset, loader.image.epoch, loader.last_timestamp_ms) == (39, 3, 77)

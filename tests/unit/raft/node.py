@@ -17,7 +17,7 @@ from log_service.raft.batches import MetadataBatch
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import FormatPlan, NodeIdentity, format_directories
 from log_service.raft.snapshots import Snapshot
-from log_service.raft.voters import Endpoint
+from log_service.raft.voters import VoterEndpoint
 from tests.sim.clock import EPOCH_MS, VirtualClock
 from tests.sim.files import MemoryFiles
 from tests.sim.network import MemoryNetwork
@@ -85,7 +85,7 @@ class Machine:
         return FormatPlan(
             node_id=NodeId(node_id),
             cluster_id=cluster_id,
-            only_voter_at=Endpoint("CONTROLLER", "127.0.0.1", 9093),
+            only_voter_at=VoterEndpoint("CONTROLLER", "127.0.0.1", 9093),
             bootstrap_records=list(first_feature_records() if records is None else records),
             new_bits=self.rng.getrandbits,
             now_ms=EPOCH_MS,

@@ -42,7 +42,7 @@ from log_service.raft.messages import (
     Response,
 )
 from log_service.raft.roles import QuorumState
-from log_service.raft.voters import Endpoint, ReplicaKey, Voter, VoterChange, VoterHistory, VoterSet
+from log_service.raft.voters import ReplicaKey, Voter, VoterChange, VoterEndpoint, VoterHistory, VoterSet
 
 LISTENER = "CONTROLLER"
 CONFIG = QuorumConfig(fetch_max_bytes=4, snapshot_max_bytes=3)
@@ -73,8 +73,8 @@ def directory(number: int) -> UUID:
     return UUID(int=1_000 + number)
 
 
-def endpoint(node_id: int) -> Endpoint:
-    return Endpoint(LISTENER, f"node{node_id}", 9093)
+def endpoint(node_id: int) -> VoterEndpoint:
+    return VoterEndpoint(LISTENER, f"node{node_id}", 9093)
 
 
 def voter(node_id: int, directory_number: int | None = None) -> Voter:

@@ -9,7 +9,7 @@ from log_service.protocol.stored.metadata_records import FeatureLevelRecord
 from log_service.raft.format import format_directories, random_id, read_bootstrap_records
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.snapshots import read_snapshot
-from log_service.raft.voters import Endpoint
+from log_service.raft.voters import VoterEndpoint
 from log_service.storage.meta_properties import read_meta_properties
 from log_service.storage.partition_metadata import format_uuid
 from tests.unit.raft.node import DIRECTORY, METADATA, Machine
@@ -35,7 +35,7 @@ def test_the_first_snapshot_names_this_node_as_the_only_voter() -> None:
     first = SnapshotId(0, 0)
     (voter,) = read_snapshot(machine.files, METADATA / first.file_name, first).voters
     assert (voter.node_id, voter.directory_id) == (1, identity.directory_ids[DIRECTORY])
-    assert voter.endpoints == (Endpoint("CONTROLLER", "127.0.0.1", 9093),)
+    assert voter.endpoints == (VoterEndpoint("CONTROLLER", "127.0.0.1", 9093),)
 
 
 def test_the_first_records_of_the_cluster_wait_in_the_bootstrap_file() -> None:

@@ -18,7 +18,7 @@ from log_service.raft.driver import RaftDriver
 from log_service.raft.log_view import BOOTSTRAP_SNAPSHOT
 from log_service.raft.messages import Peer, WireMessage
 from log_service.raft.snapshots import encode_snapshot
-from log_service.raft.voters import Endpoint, Voter
+from log_service.raft.voters import Voter, VoterEndpoint
 from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.meta_properties import MetaProperties, write_meta_properties
 from tests.sim.disk import Crashed
@@ -36,7 +36,7 @@ def config(value: str) -> ConfigRecord:
 
 def voters() -> tuple[Voter, ...]:
     return tuple(
-        Voter(node_id=NodeId(each), directory_id=UUID(int=1_000 + each), endpoints=(Endpoint(LISTENER, f"node{each}", 9093),))
+        Voter(node_id=NodeId(each), directory_id=UUID(int=1_000 + each), endpoints=(VoterEndpoint(LISTENER, f"node{each}", 9093),))
         for each in (1, 2, 3)
     )
 
@@ -110,7 +110,7 @@ class Quorum:
                 DIRECTORY,
                 node_id=NodeId(node_id),
                 transport=self.network.of(name),
-                endpoints=(Endpoint(LISTENER, name, 9093),),
+                endpoints=(VoterEndpoint(LISTENER, name, 9093),),
             )
             self.replayed[node_id] = Replayed()
             driver.subscribe(self.replayed[node_id])

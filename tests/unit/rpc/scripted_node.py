@@ -15,13 +15,13 @@ from log_service.protocol.messages.api_versions import ApiVersion, ApiVersionsRe
 from log_service.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from log_service.protocol.messages.vote import VoteResponse
 from log_service.protocol.schema import Message
-from log_service.rpc.connection import Endpoint, RpcConnection, RpcSettings, open_connection
+from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, open_connection
 from log_service.rpc.pool import ConnectionPool, open_pool
 from tests.sim.world import World, sim_run
 from tests.unit.network.harness import Peer
 
 HOST, PORT = "node-2", 9093
-ENDPOINT = Endpoint(host=HOST, port=PORT)
+DESTINATION = Destination(host=HOST, port=PORT)
 RANGES = {ApiKey.API_VERSIONS: (0, 4), ApiKey.VOTE: (0, 2), ApiKey.BEGIN_QUORUM_EPOCH: (0, 1)}
 HANG_UP = b"hang up"
 SILENCE = b""
@@ -120,7 +120,7 @@ def tell(story: Callable[[World, ScriptedNode], Awaitable[None]], seed: int = 1)
 
 def tell_with_connection(story: Callable[[RpcConnection, ScriptedNode], Awaitable[None]], **settings: Any) -> None:
     async def connected(world: World, node: ScriptedNode) -> None:
-        async with open_connection(world.client_env(), ENDPOINT, RpcSettings(client_id="raft-client-1", **settings)) as connection:
+        async with open_connection(world.client_env(), DESTINATION, RpcSettings(client_id="raft-client-1", **settings)) as connection:
             await story(connection, node)
 
     tell(connected)

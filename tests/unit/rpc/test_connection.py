@@ -13,9 +13,9 @@ from log_service.protocol.frames import RequestHeader
 from log_service.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from log_service.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from log_service.protocol.messages.vote import VoteRequest, VoteResponse
-from log_service.rpc.connection import Endpoint, RpcConnection, RpcSettings, open_connection
+from log_service.rpc.connection import Destination, RpcConnection, RpcSettings, open_connection
 from tests.sim.world import World
-from tests.unit.rpc.scripted_node import ENDPOINT, HANG_UP, SILENCE, Reply, ScriptedNode, tell, tell_with_connection
+from tests.unit.rpc.scripted_node import DESTINATION, HANG_UP, SILENCE, Reply, ScriptedNode, tell, tell_with_connection
 
 
 def test_versions_are_negotiated_first_and_a_request_goes_out_in_the_highest_common_one() -> None:
@@ -36,7 +36,7 @@ def test_versions_are_negotiated_first_and_a_request_goes_out_in_the_highest_com
 def test_a_peer_that_does_not_know_our_question_is_asked_the_oldest_one() -> None:
     async def story(world: World, node: ScriptedNode) -> None:
         node.is_old = True
-        async with open_connection(world.client_env(), ENDPOINT, RpcSettings(client_id="c")) as connection:
+        async with open_connection(world.client_env(), DESTINATION, RpcSettings(client_id="c")) as connection:
             assert connection.version_of(ApiKey.VOTE) == 2
         assert [header.api_version for header, _ in node.requests] == [3, 0]
 
@@ -137,7 +137,7 @@ def test_a_hostile_peer_gets_a_closed_connection_and_its_user_a_clear_error(repl
         connections: list[RpcConnection] = []
 
         async def ask() -> None:
-            async with open_connection(world.client_env(), ENDPOINT, settings) as connection:
+            async with open_connection(world.client_env(), DESTINATION, settings) as connection:
                 connections.append(connection)
                 try:
                     await connection.request(VoteRequest(), VoteResponse)
@@ -157,7 +157,7 @@ def test_silence_between_connecting_and_the_first_response_ends_by_the_deadline(
     async def story(world: World, node: ScriptedNode) -> None:
         node.replies[ApiKey.API_VERSIONS] = lambda _: SILENCE
         with pytest.raises(KafkaError, match="did not respond within 700 ms"):
-            async with open_connection(world.client_env(), ENDPOINT, RpcSettings(client_id="c", request_timeout_ms=700)):
+            async with open_connection(world.client_env(), DESTINATION, RpcSettings(client_id="c", request_timeout_ms=700)):
                 pass
 
     tell(story)
@@ -172,8 +172,8 @@ class Watched:
         self._stalls = stalls
         self._refuses = refuses
 
-    async def secure(self, endpoint: Endpoint, stream: Connection) -> Connection:
-        self.seen.append(f"secure {endpoint}")
+    async def secure(self, destination: Destination, stream: Connection) -> Connection:
+        self.seen.append(f"secure {destination}")
         self.stream = stream
         if self._stalls:
             await trio.sleep_forever()
@@ -189,7 +189,7 @@ class Watched:
 def test_a_connection_is_secured_then_authenticated_then_negotiated() -> None:
     async def story(world: World, node: ScriptedNode) -> None:
         security = Watched()
-        async with open_connection(world.client_env(), ENDPOINT, RpcSettings(client_id="c"), security) as connection:
+        async with open_connection(world.client_env(), DESTINATION, RpcSettings(client_id="c"), security) as connection:
             assert security.seen == ["secure node-2:9093", "authenticate"]
             assert node.count(ApiKey.API_VERSIONS) == 2, "one of the authentication's own, one after it"
             await connection.request(BeginQuorumEpochRequest(), BeginQuorumEpochResponse)
@@ -200,7 +200,7 @@ def test_a_connection_is_secured_then_authenticated_then_negotiated() -> None:
 def test_a_peer_that_refuses_who_we_are_is_told_with_its_own_code() -> None:
     async def story(world: World, node: ScriptedNode) -> None:
         with pytest.raises(KafkaError, match="wrong password") as caught:
-            async with open_connection(world.client_env(), ENDPOINT, RpcSettings(client_id="c"), Watched(refuses=True)):
+            async with open_connection(world.client_env(), DESTINATION, RpcSettings(client_id="c"), Watched(refuses=True)):
                 pass
         assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
@@ -211,7 +211,7 @@ def test_a_stalled_handshake_ends_by_the_deadline_of_connecting_and_leaves_no_st
     async def story(world: World, node: ScriptedNode) -> None:
         security = Watched(stalls=True)
         with pytest.raises(TimeoutError, match="within 3000 ms"):
-            async with open_connection(world.client_env(), ENDPOINT, RpcSettings(client_id="c", connect_timeout_ms=3_000), security):
+            async with open_connection(world.client_env(), DESTINATION, RpcSettings(client_id="c", connect_timeout_ms=3_000), security):
                 pass
         assert trio.current_time() == pytest.approx(3)
         assert security.stream is not None

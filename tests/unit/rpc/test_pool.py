@@ -1,4 +1,4 @@
-"""One connection per endpoint: opened once for all who ask, opened again after it broke, never in a tight loop."""
+"""One connection per destination: opened once for all who ask, opened again after it broke, never in a tight loop."""
 
 from itertools import pairwise
 from random import Random
@@ -10,18 +10,18 @@ import trio
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.vote import NodeEndpoint, VoteRequest, VoteResponse
-from log_service.rpc.connection import Endpoint, RpcSettings
+from log_service.rpc.connection import Destination, RpcSettings
 from log_service.rpc.pool import ConnectionPool
 from log_service.rpc.retry import Backoff
 from tests.sim.world import World
-from tests.unit.rpc.scripted_node import ENDPOINT, HANG_UP, HOST, SILENCE, ScriptedNode, tell, tell_with_pool
+from tests.unit.rpc.scripted_node import DESTINATION, HANG_UP, HOST, SILENCE, ScriptedNode, tell, tell_with_pool
 
-NOWHERE = Endpoint(host="nowhere", port=9093)
+NOWHERE = Destination(host="nowhere", port=9093)
 RAFT: dict[str, Any] = {"request_timeout_ms": 2_000, "reconnect_backoff": Backoff(first_ms=50, max_ms=500), "max_requests_in_flight": 1}
 
 
-async def vote(pool: ConnectionPool, endpoint: Endpoint = ENDPOINT) -> None:
-    await pool.request(endpoint, VoteRequest(), VoteResponse)
+async def vote(pool: ConnectionPool, destination: Destination = DESTINATION) -> None:
+    await pool.request(destination, VoteRequest(), VoteResponse)
 
 
 def test_requests_share_a_connection_and_purposes_do_not() -> None:
@@ -31,7 +31,7 @@ def test_requests_share_a_connection_and_purposes_do_not() -> None:
                 nursery.start_soon(vote, pool)
         await vote(pool)
         assert (len(node.accepted_at), node.count(ApiKey.VOTE)) == (1, 6)
-        await vote(pool, Endpoint(host=HOST, port=9093, purpose="fetch"))
+        await vote(pool, Destination(host=HOST, port=9093, purpose="fetch"))
         assert (len(node.accepted_at), pool.open_count, pool.opened_total) == (2, 2, 2)
         assert min(pool.bytes_received, pool.bytes_sent) > 100
 
@@ -47,7 +47,7 @@ def test_a_connection_that_broke_is_opened_and_negotiated_again() -> None:
         node.ranges[ApiKey.VOTE] = (0, 1)
         await vote(pool)
         assert node.requests[-1][0].api_version == 1
-        assert pool.connected(ENDPOINT) is not None
+        assert pool.connected(DESTINATION) is not None
         assert (pool.opened_total, pool.failed_total) == (2, 0)
         assert pool.bytes_received > received
 
@@ -138,7 +138,7 @@ def test_closing_ends_an_attempt_that_is_under_way_for_all_who_wait() -> None:
             for _ in range(3):
                 nursery.start_soon(ask)
             await trio.sleep(1)
-            pool.channel(ENDPOINT).close()
+            pool.channel(DESTINATION).close()
         assert trio.current_time() == pytest.approx(1)
         node.replies[ApiKey.API_VERSIONS] = lambda _: node.api_versions()
         await vote(pool)
@@ -149,11 +149,11 @@ def test_closing_ends_an_attempt_that_is_under_way_for_all_who_wait() -> None:
 def test_a_forgotten_address_is_closed_and_what_it_counted_stays_counted() -> None:
     async def story(pool: ConnectionPool, world: World, node: ScriptedNode) -> None:
         await vote(pool)
-        connection = pool.connected(ENDPOINT)
+        connection = pool.connected(DESTINATION)
         assert connection is not None
-        pool.forget_address(ENDPOINT.host, ENDPOINT.port)
+        pool.forget_address(DESTINATION.host, DESTINATION.port)
         assert connection.is_closed
-        assert (pool.connected(ENDPOINT), pool.open_count) == (None, 0)
+        assert (pool.connected(DESTINATION), pool.open_count) == (None, 0)
         await vote(pool)
         assert (pool.opened_total, pool.open_count) == (2, 1)
 
@@ -193,7 +193,7 @@ def test_every_response_belongs_to_its_request_in_any_weather(seed: int) -> None
             await trio.sleep(world.rng.random() * 20)
             started = trio.current_time()
             try:
-                response = await pool.request(ENDPOINT, VoteRequest(voter_id=number), VoteResponse)
+                response = await pool.request(DESTINATION, VoteRequest(voter_id=number), VoteResponse)
             except KafkaError as error:
                 failed_with.add(error.code)
             else:
