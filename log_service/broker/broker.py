@@ -18,7 +18,7 @@ import trio
 
 from log_service.broker.call import Side
 from log_service.broker.lifecycle import NOT_REGISTERED, BrokerLifecycle
-from log_service.broker.listeners import Listeners
+from log_service.broker.listeners import ListenerGroup
 from log_service.broker.live import LiveSettings
 from log_service.broker.metrics.endpoint import MetricsEndpoint, bind_metrics
 from log_service.broker.metrics.page import page
@@ -72,8 +72,8 @@ class Broker:
         self._raft: RaftDriver | None = None
         self._logs: LogManager | None = None
         self._budget = ServerBudget(config.limits)
-        self._listeners = Listeners(env, config.listeners, config.limits, self._budget)
-        self._controller_listeners = Listeners(env, config.controller_listeners, config.limits, self._budget)
+        self._listeners = ListenerGroup(env, config.listeners, config.limits, self._budget)
+        self._controller_listeners = ListenerGroup(env, config.controller_listeners, config.limits, self._budget)
         self._metrics_listener: Listener | None = None
         self._foundation: NodeFoundation | None = None
         self._rooms: Rooms | None = None

@@ -13,7 +13,7 @@ from log_service.config.views import ListenerConfig, NetworkLimits
 from log_service.network.server import FrameHandler, Server, ServerBudget
 
 
-class Listeners:
+class ListenerGroup:
     """What listens on ``configs``; ``budget`` is the node's. ``servers`` are there once they are served."""
 
     def __init__(self, env: NodeEnv, configs: Sequence[ListenerConfig], limits: NetworkLimits, budget: ServerBudget) -> None:
@@ -25,7 +25,7 @@ class Listeners:
         self._bound: list[Listener] = []
 
     def __repr__(self) -> str:
-        return f"<Listeners {[config.name for config in self._configs]} bound={len(self._bound)} served={len(self.servers)}>"
+        return f"<ListenerGroup {[config.name for config in self._configs]} bound={len(self._bound)} served={len(self.servers)}>"
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:

@@ -30,7 +30,7 @@ from log_service.cluster_operations.moving import moves_under_way, remove_thrott
 from log_service.cluster_operations.reading import read_layout
 from log_service.cluster_operations.waiting import wait_until_fenced
 from log_service.cluster_plans import plans
-from log_service.cluster_plans.execution import Progress
+from log_service.cluster_plans.execution import PlanProgress
 from log_service.cluster_plans.layout import BrokerLayout, ClusterLayout, PlanRefused
 from log_service.cluster_plans.plan import Move
 from log_service.cluster_plans.reassignment_file import plan_of, read
@@ -291,7 +291,7 @@ def follow(admin: BlockingAdmin, moving: Sequence[tuple[Move, int]]) -> int:
         seen |= {move.where: move.copied_bytes for move, _ in moving}
         under_way = sum(move.copied_bytes for move, _ in moving)
         line.show(
-            Progress(
+            PlanProgress(
                 complete=len(seen) - len(moving),
                 moving=len(moving),
                 waiting=0,

@@ -14,7 +14,7 @@ import click
 from log_service.cli.output import counted, print_json, print_rows, sized
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.moving import Mover
-from log_service.cluster_plans.execution import DEFAULT_LIMIT, Progress
+from log_service.cluster_plans.execution import DEFAULT_LIMIT, PlanProgress
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 from log_service.cluster_plans.plan import Plan
 from log_service.cluster_plans.plans import lack_of_room
@@ -243,7 +243,7 @@ class ProgressLine:
         self._told_at = time.monotonic()
         self._told = ""
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: PlanProgress) -> None:
         """Tell it."""
         share = progress.copied_bytes / progress.total_bytes if progress.total_bytes else progress.complete / max(progress.total, 1)
         copied = f"{sized(progress.copied_bytes)} of {sized(progress.total_bytes)}"

@@ -12,7 +12,7 @@ from log_service.cluster_plans.execution import (
     DEFAULT_LIMIT,
     THROTTLED_RATES,
     THROTTLED_REPLICAS,
-    Progress,
+    PlanProgress,
     next_moves,
     progress_of,
     throttled_rates,
@@ -64,7 +64,7 @@ class Mover:
         if changes:
             self._admin.alter_configs(changes)
 
-    def step(self) -> Progress:
+    def step(self) -> PlanProgress:
         """Look which moves are complete, begin the next ones, and return how far the plan is.
 
         Raises:

@@ -67,7 +67,7 @@ def throttled_rates(moves: Iterable[Move], throttle_bytes: int) -> dict[int, dic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class PlanProgress:
     """How far a plan is. ``copied_bytes`` counts complete moves in full, and of those under way what has arrived."""
 
     complete: int
@@ -84,10 +84,10 @@ class Progress:
 
 def progress_of(
     moves: Sequence[Move], complete: Collection[Move], moving: Collection[Move], sizes: Mapping[tuple[Move, int], int]
-) -> Progress:
+) -> PlanProgress:
     """Return how far moves are; ``sizes`` is what has arrived of a move on a broker that gets a replica."""
     arrived = sum(min(sizes.get((move, broker), 0), move.size_bytes) for move in moving for broker in move.adding)
-    return Progress(
+    return PlanProgress(
         complete=len(complete),
         moving=len(moving),
         waiting=len(moves) - len(complete) - len(moving),

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from log_service.common.features import METADATA_VERSION
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
-from log_service.controller.rules.brokers import BrokerState, Progress, fence_broker, heartbeat
+from log_service.controller.rules.brokers import BrokerState, MetadataProgress, fence_broker, heartbeat
 from log_service.controller.rules.partitions import is_active
 from log_service.controller.rules.table import RULES, ControllerConfig, Surroundings
 from log_service.controller.sessions import UNKNOWN_OFFSET, BrokerSession, BrokerSessions
@@ -167,7 +167,7 @@ class Controller:
         """
         image, node_id, epoch = self.image, NodeId(request.broker_id), BrokerEpoch(request.broker_epoch)
         session = self._sessions.get(node_id, epoch)
-        progress = Progress(
+        progress = MetadataProgress(
             registered_at=self._registered_at.get(node_id, self._first_offset),
             lowest_active=self._sessions.lowest_offset(
                 (broker.node_id, broker.epoch) for broker in image.cluster.brokers.values() if not broker.is_fenced

@@ -59,7 +59,7 @@ from log_service.raft.messages import (
     VoteResponse,
 )
 from log_service.raft.replica import Replica
-from log_service.raft.roles import Candidate, Follower, Prospective, QuorumState, Resigned, Role, Unattached, Votes, remembered
+from log_service.raft.roles import Candidate, ElectionState, Follower, Prospective, Resigned, Role, Unattached, Votes, remembered
 from log_service.raft.voters import ReplicaKey, VoterEndpoint, VoterHistory, VoterSet
 
 
@@ -73,7 +73,7 @@ class RaftCore:
         config: QuorumConfig,
         log: LogView,
         history: VoterHistory,
-        state: QuorumState | None,
+        state: ElectionState | None,
         synced_end_offset: int,
         draw: Callable[[int], int],
         bootstrap_servers: tuple[Peer, ...] = (),
@@ -325,7 +325,7 @@ class RaftCore:
 
     def _first_role(self) -> Role:
         replica = self._replica
-        state = self._stored or QuorumState(leader_id=NO_LEADER, leader_epoch=NO_EPOCH)
+        state = self._stored or ElectionState(leader_id=NO_LEADER, leader_epoch=NO_EPOCH)
         epoch, deadline_ms = state.leader_epoch, replica.election_deadline_ms()
         endpoints = replica.voters.endpoints_of(state.leader_id)
         if epoch < replica.log.last_epoch:

@@ -7,7 +7,7 @@ epoch. Knows no request: ``driver`` asks, a handler writes the response.
 from dataclasses import dataclass
 
 from log_service.common.types import LeaderEpoch, NodeId
-from log_service.raft.leader import NEVER_MS, Leader, Progress
+from log_service.raft.leader import NEVER_MS, Leader, ReplicaProgress
 from log_service.raft.voters import ReplicaKey, VoterSet
 
 UNKNOWN_TIME_MS = -1
@@ -41,7 +41,7 @@ def describe(leader: Leader, end_offset: int, *, now_ms: int, wall_ms: int) -> Q
     def wall(at_ms: int) -> int:
         return UNKNOWN_TIME_MS if at_ms <= NEVER_MS else wall_ms - (now_ms - at_ms)
 
-    def described(progress: Progress) -> ReplicaDescription:
+    def described(progress: ReplicaProgress) -> ReplicaDescription:
         if progress.key.node_id == leader.own.node_id:
             return ReplicaDescription(key=leader.own, end_offset=end_offset, last_fetch_ms=wall_ms, last_caught_up_ms=wall_ms)
         return ReplicaDescription(

@@ -13,7 +13,7 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.messages import Peer, Request, Response
-from log_service.raft.roles import QuorumState
+from log_service.raft.roles import ElectionState
 from log_service.raft.voters import VoterChange, VoterSet
 
 # Events
@@ -174,7 +174,7 @@ class Effects:
     when to step ``Ticked`` at the latest. ``failure`` says why the process must end: going on would lose what is committed.
     """
 
-    persist: QuorumState | None = None
+    persist: ElectionState | None = None
     log_change: TruncateTo | AppendFetched | AppendControl | StoreSlice | None = None
     replies: list[tuple[Hashable, Response]] = field(default_factory=list)
     sends: list[Send] = field(default_factory=list)

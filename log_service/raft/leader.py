@@ -24,7 +24,7 @@ MAX_PARKED_OBSERVERS = 1_000
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class ReplicaProgress:
     """How far a replica has come. ``end_offset`` is -1 before its first valid fetch."""
 
     key: ReplicaKey
@@ -108,8 +108,8 @@ class Leader:
         self.counts_itself = False  # whether it is a voter
         self.is_alone = False  # whether it is the only one
         self._synced_end_offset = UNKNOWN_OFFSET
-        self._voters: dict[NodeId, Progress] = {}
-        self._observers: dict[ReplicaKey, Progress] = {}
+        self._voters: dict[NodeId, ReplicaProgress] = {}
+        self._observers: dict[ReplicaKey, ReplicaProgress] = {}
         self._fetched_ids: dict[NodeId, None] = {}
         self.set_voters(voters)
 
@@ -132,7 +132,7 @@ class Leader:
             before = by_id.get(voter.node_id)
             if progress is None and before is not None and before.key.directory_id == NO_DIRECTORY:
                 progress = known.pop(before.key, None)
-            self._voters[voter.node_id] = progress or Progress(key=voter.key)
+            self._voters[voter.node_id] = progress or ReplicaProgress(key=voter.key)
             self._voters[voter.node_id].key = voter.key
         self._observers = {key: progress for key, progress in known.items() if key != self.own}
 
@@ -146,20 +146,20 @@ class Leader:
         others = [fetch for fetch in self.parked if not self.is_voter(fetch.request.replica)]
         return others[0] if len(others) > MAX_PARKED_OBSERVERS else None
 
-    def progress_of(self, key: ReplicaKey) -> Progress | None:
+    def progress_of(self, key: ReplicaKey) -> ReplicaProgress | None:
         """Return how far a replica has come, None where it never fetched and is no voter."""
         voter = self.voters.get(key.node_id)
         if voter is not None and voter.matches(key):
             return self._voters[key.node_id]
         return self._observers.get(key)
 
-    def voter_progress(self) -> list[Progress]:
+    def voter_progress(self) -> list[ReplicaProgress]:
         """Return how far the voters have come; the leader's own entry has what it has synced."""
         if self.counts_itself:
             self._voters[self.own.node_id].end_offset = self._synced_end_offset
         return list(self._voters.values())
 
-    def observer_progress(self, now_ms: int) -> list[Progress]:
+    def observer_progress(self, now_ms: int) -> list[ReplicaProgress]:
         """Return how far the observers have come that were heard of lately."""
         return [each for each in self._observers.values() if now_ms - each.last_fetch_ms < OBSERVER_SESSION_MS]
 
@@ -173,7 +173,7 @@ class Leader:
         progress = self.progress_of(key)
         if progress is None:
             self._forget_silent_observers(now_ms)
-            progress = self._observers[key] = Progress(key=key)
+            progress = self._observers[key] = ReplicaProgress(key=key)
         progress.note_fetch(fetch_offset, leader_end_offset, now_ms)
         self.note_heard(key, now_ms)
         return self._advance()

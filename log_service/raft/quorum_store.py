@@ -10,7 +10,7 @@ from pathlib import Path
 from log_service.common.env import Files
 from log_service.common.errors import StorageError
 from log_service.common.types import LeaderEpoch, NodeId
-from log_service.raft.roles import QuorumState
+from log_service.raft.roles import ElectionState
 from log_service.raft.voters import NO_DIRECTORY
 from log_service.storage.partition_metadata import format_uuid, parse_uuid
 
@@ -18,7 +18,7 @@ FILE_NAME = "quorum-state"
 DATA_VERSION = 1
 
 
-def read_quorum_state(files: Files, directory: Path) -> QuorumState | None:
+def read_quorum_state(files: Files, directory: Path) -> ElectionState | None:
     """Return what the file says, None where there is none.
 
     Raises:
@@ -32,7 +32,7 @@ def read_quorum_state(files: Files, directory: Path) -> QuorumState | None:
     try:
         fields = json.loads(content)
         version = int(fields["data_version"])
-        state = QuorumState(
+        state = ElectionState(
             leader_id=NodeId(int(fields["leaderId"])),
             leader_epoch=LeaderEpoch(int(fields["leaderEpoch"])),
             voted_id=NodeId(int(fields["votedId"])),
@@ -45,7 +45,7 @@ def read_quorum_state(files: Files, directory: Path) -> QuorumState | None:
     return state
 
 
-def write_quorum_state(files: Files, directory: Path, state: QuorumState) -> None:
+def write_quorum_state(files: Files, directory: Path, state: ElectionState) -> None:
     """Replace the file durably."""
     fields = {
         "leaderId": state.leader_id,

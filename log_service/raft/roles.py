@@ -32,7 +32,7 @@ from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, VoterEndpoint, Vot
 NOT_VOTED = NodeId(-1)
 
 
-class QuorumState(NamedTuple):
+class ElectionState(NamedTuple):
     """What a replica remembers about elections: the newest epoch it knows, its leader, and its own vote there; -1 is none.
 
     A tuple, because each step makes one to see whether anything has changed.
@@ -183,21 +183,21 @@ def may_follow(old: Role, new: Role) -> bool:
     return new.epoch > old.epoch and type(new) in NEXT_EPOCH[type(old)]
 
 
-def remembered(role: Role) -> QuorumState:
+def remembered(role: Role) -> ElectionState:
     """Return what a restart must know of a role."""
     match role:
         case Leader() | Resigned():
-            return QuorumState(leader_id=role.own.node_id, leader_epoch=role.epoch)
+            return ElectionState(leader_id=role.own.node_id, leader_epoch=role.epoch)
         case Candidate():
             return _state(role.epoch, NO_LEADER, role.own)
         case _:
             return _state(role.epoch, role.leader_id, role.voted)
 
 
-def _state(epoch: LeaderEpoch, leader_id: NodeId, voted: ReplicaKey | None) -> QuorumState:
+def _state(epoch: LeaderEpoch, leader_id: NodeId, voted: ReplicaKey | None) -> ElectionState:
     if voted is None:
-        return QuorumState(leader_id=leader_id, leader_epoch=epoch)
-    return QuorumState(leader_id=leader_id, leader_epoch=epoch, voted_id=voted.node_id, voted_directory_id=voted.directory_id)
+        return ElectionState(leader_id=leader_id, leader_epoch=epoch)
+    return ElectionState(leader_id=leader_id, leader_epoch=epoch, voted_id=voted.node_id, voted_directory_id=voted.directory_id)
 
 
 def is_vote_granted(role: Role, candidate: ReplicaKey, *, is_up_to_date: bool, is_pre_vote: bool) -> bool:

@@ -27,7 +27,7 @@ from log_service.metadata.partition import PartitionRegistration
 from log_service.raft import core, elections, leadership, roles, voter_changes
 from log_service.raft.leader import Leader
 from log_service.raft.metadata_log import MetadataLog
-from log_service.raft.roles import QuorumState, Role
+from log_service.raft.roles import ElectionState, Role
 from log_service.replication import partition_state
 from log_service.replication.fetcher import Fetcher
 from log_service.replication.partition import Partition
@@ -141,7 +141,7 @@ def _lead_on(self: PartitionState, registration: PartitionRegistration, **option
     return change & ~Change.LOST if was_leader else change
 
 
-def _forget_the_vote(role: Role) -> QuorumState:
+def _forget_the_vote(role: Role) -> ElectionState:
     return _remembered(role)._replace(voted_id=roles.NOT_VOTED)
 
 

@@ -156,7 +156,7 @@ class BrokerState(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class MetadataProgress:
     """How far brokers are in the metadata log: where the sender's registration lies, and how far the furthest behind of the active ones is.
 
     ``leaves_at`` is the offset that those have to reach before the sender may stop, None where it is not leaving.
@@ -175,7 +175,7 @@ class HeartbeatDecision(NamedTuple):
     state: BrokerState
 
 
-def heartbeat(partitions: Partitions, request: BrokerHeartbeatRequest, progress: Progress) -> HeartbeatDecision:
+def heartbeat(partitions: Partitions, request: BrokerHeartbeatRequest, progress: MetadataProgress) -> HeartbeatDecision:
     """Return what a heartbeat changes, and what to tell the broker: it may serve when it is not fenced.
 
     Raises:
@@ -195,14 +195,14 @@ def heartbeat(partitions: Partitions, request: BrokerHeartbeatRequest, progress:
     return HeartbeatDecision(records, response, state)
 
 
-def _present_state(broker: BrokerRegistration, progress: Progress) -> BrokerState:
+def _present_state(broker: BrokerRegistration, progress: MetadataProgress) -> BrokerState:
     if broker.is_fenced:
         return BrokerState.FENCED
     return BrokerState.UNFENCED if progress.leaves_at is None else BrokerState.LEAVING
 
 
 def _next_state(
-    present: BrokerState, partitions: Partitions, request: BrokerHeartbeatRequest, progress: Progress, *, is_caught_up: bool
+    present: BrokerState, partitions: Partitions, request: BrokerHeartbeatRequest, progress: MetadataProgress, *, is_caught_up: bool
 ) -> BrokerState:
     node_id = NodeId(request.broker_id)
     if present is BrokerState.FENCED:

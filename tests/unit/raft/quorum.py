@@ -41,7 +41,7 @@ from log_service.raft.messages import (
     Request,
     Response,
 )
-from log_service.raft.roles import QuorumState
+from log_service.raft.roles import ElectionState
 from log_service.raft.voters import ReplicaKey, Voter, VoterChange, VoterEndpoint, VoterHistory, VoterSet
 
 LISTENER = "CONTROLLER"
@@ -164,7 +164,7 @@ class Disk:
 
     directory_id: UUID
     log: MemoryLog = field(default_factory=MemoryLog)
-    state: QuorumState | None = None
+    state: ElectionState | None = None
 
     def crash(self, rng: Random) -> None:
         """Lose some of what was not synced."""

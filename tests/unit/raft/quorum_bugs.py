@@ -7,7 +7,7 @@ from log_service.raft import leadership, roles, transitions, voter_changes
 from log_service.raft.core import RaftCore
 from log_service.raft.leader import Leader
 from log_service.raft.replica import Replica
-from log_service.raft.roles import QuorumState, Role
+from log_service.raft.roles import ElectionState, Role
 from tests.unit.raft.quorum import MemoryLog
 
 _become_follower = transitions.become_follower
@@ -38,7 +38,7 @@ def note_log_as_synced(replica: Replica, leader: Leader, *, has_voters: bool) ->
 _note_log = leadership.note_log
 
 
-def _forget_the_vote(role: Role) -> QuorumState:
+def _forget_the_vote(role: Role) -> ElectionState:
     return _remembered(role)._replace(voted_id=roles.NOT_VOTED)
 
 

@@ -8,11 +8,11 @@ import pytest
 from log_service.common.errors import StorageError
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
-from log_service.raft.roles import QuorumState
+from log_service.raft.roles import ElectionState
 from tests.sim.files import MemoryFiles
 
 HOME = Path("/log")
-STATE = QuorumState(leader_id=NodeId(1), leader_epoch=LeaderEpoch(3))
+STATE = ElectionState(leader_id=NodeId(1), leader_epoch=LeaderEpoch(3))
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_the_quorum_state_is_written_as_kafka_writes_it(files: MemoryFiles) -> N
 
 
 def test_a_vote_is_remembered_with_its_directory(files: MemoryFiles) -> None:
-    voted = QuorumState(leader_id=NodeId(-1), leader_epoch=LeaderEpoch(4), voted_id=NodeId(2), voted_directory_id=UUID(int=7))
+    voted = ElectionState(leader_id=NodeId(-1), leader_epoch=LeaderEpoch(4), voted_id=NodeId(2), voted_directory_id=UUID(int=7))
     write_quorum_state(files, HOME, voted)
     assert read_quorum_state(files, HOME) == voted
 
