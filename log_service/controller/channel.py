@@ -23,7 +23,7 @@ from log_service.controller.caller import Caller
 from log_service.controller.driver import ControllerDriver, out_of_time
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.schema import Message
-from log_service.raft.waits import not_controller
+from log_service.raft.errors import not_controller
 from log_service.rpc.retry import Backoff, retry
 
 if TYPE_CHECKING:

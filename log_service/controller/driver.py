@@ -38,9 +38,9 @@ from log_service.protocol.stored.metadata_records import (
 )
 from log_service.raft.batches import MetadataBatch
 from log_service.raft.driver import RaftDriver
+from log_service.raft.errors import not_controller
 from log_service.raft.format import random_id
 from log_service.raft.snapshots import Snapshot
-from log_service.raft.waits import not_controller
 from log_service.state_machine.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -106,10 +106,10 @@ class ControllerDriver:
             StorageError: the cluster cannot be served by this version.
             KafkaError: the log refuses.
         """
-        position = self._raft.end_position
-        core = Controller(self._config, self._image(), position.epoch, lambda: random_id(self._env.rng.getrandbits))
-        log = _MetadataLog(self._raft, position.epoch)
-        runtime = Runtime(core, log, clock=self._env.clock, timers=self._timers, appended_end=position.end_offset, split=_batches)
+        epoch, end_offset = self._raft.epoch, self._raft.log_end_offset
+        core = Controller(self._config, self._image(), epoch, lambda: random_id(self._env.rng.getrandbits))
+        log = _MetadataLog(self._raft, epoch)
+        runtime = Runtime(core, log, clock=self._env.clock, timers=self._timers, appended_end=end_offset, split=_batches)
         self._core, self._runtime = core, runtime
         runtime.tell(partial(core.activate, self._bootstrap))
         self._watch_brokers()
@@ -337,7 +337,7 @@ class _MetadataLog:
     def append(self, records: Sequence[MetadataRecord], _wall_ms: int) -> int:
         if self._raft.epoch != self._epoch:
             raise not_controller()
-        return self._raft.append(records).end_offset
+        return self._raft.append(records)
 
 
 def _batches(records: Sequence[MetadataRecord]) -> Iterable[Sequence[MetadataRecord]]:

@@ -1,15 +1,14 @@
 """Runs the metadata log of this node: performs what the rules of the quorum decide, and hands out what is committed.
 
 Decides when bytes are written and synced, and in which order effects are performed. Who leads and what is committed is decided by
-``raft.core``; what the records mean is for the listeners. Waits only in ``open``, ``run``, ``wait_for``, ``handle``, ``write_snapshot``,
+``raft.core``; what the records mean is for the listeners. Waits only in ``open``, ``run``, ``handle``, ``upgrade``, ``write_snapshot``,
 ``hand_over`` and ``close``; ``append`` reaches the page cache and returns.
 
 Invariants: one task at a time steps the rules, and performs the effects of one event before it takes the next; what a replica must remember
 is durable before any message that follows from it; a batch is handed to listeners once, in order, and only when it is committed. An error
 of the disk is final: ``run`` raises, and the node cancels every caller that waits for an append (a full disk is none: it costs the append,
-or puts a snapshot off). A wait belongs to an epoch and ends with it: a record of another leader never ends the wait for a record of this
-node. Records that were appended and never committed may be gone after a restart, or may be committed by another leader: no caller was told
-either way.
+or puts a snapshot off). Records that were appended and never committed may be gone after a restart, or may be committed by another leader:
+no caller was told either way.
 """
 
 import logging
@@ -30,6 +29,7 @@ from log_service.protocol.stored.metadata_records import MetadataRecord
 from log_service.raft.batches import MetadataBatch, encode_records, voter_changes
 from log_service.raft.core import RaftCore
 from log_service.raft.describe import QuorumDescription, describe
+from log_service.raft.errors import not_controller
 from log_service.raft.events import (
     AppendControl,
     AppendFetched,
@@ -66,7 +66,6 @@ from log_service.raft.response_bytes import needs_bytes, with_bytes
 from log_service.raft.roles import NOT_VOTED, remembered
 from log_service.raft.snapshots import Snapshot
 from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterEndpoint, VoterSet
-from log_service.raft.waits import CommitWaits, LogPosition, not_controller
 from log_service.storage.durable_directory import make_durable_directory
 from log_service.storage.log_directory import is_full_disk
 from log_service.storage.meta_properties import read_meta_properties
@@ -158,7 +157,6 @@ class RaftDriver:
         self._cluster_id: str | None = None
         self._listeners: list[MetadataListener] = []
         self._uncommitted: deque[MetadataBatch] = deque()
-        self._waits = CommitWaits()
         self._inbox: deque[Event] = deque()
         self._is_draining = False
         self._has_event = trio.Event()
@@ -195,11 +193,6 @@ class RaftDriver:
     def is_leader(self) -> bool:
         """Whether this node leads the quorum, so that it may append."""
         return self.leader_id == self._node_id
-
-    @property
-    def end_position(self) -> LogPosition:
-        """The end of the log as this node sees it in its present epoch."""
-        return LogPosition(epoch=self.epoch, end_offset=self.log_end_offset)
 
     @property
     def listener_name(self) -> str:
@@ -343,8 +336,11 @@ class RaftDriver:
 
     # What callers ask
 
-    def append(self, records: Sequence[MetadataRecord]) -> LogPosition:
-        """Append one decision's records as one batch and return the position behind them; they are committed later.
+    def append(self, records: Sequence[MetadataRecord]) -> int:
+        """Append one decision's records as one batch and return the offset behind them; they are committed later, or never.
+
+        They are committed once ``high_watermark`` has reached that offset in the same ``epoch``: a leader of a later epoch may have
+        another record there.
 
         Raises:
             KafkaError: NOT_CONTROLLER, this node does not lead the quorum; RECORD_LIST_TOO_LARGE, they do not fit into one batch;
@@ -376,19 +372,7 @@ class RaftDriver:
         if self._opened().is_fetch_parked:
             self._post(LogChanged())
         self._appended.set()
-        return self.end_position
-
-    async def wait_for(self, position: LogPosition) -> None:
-        """Wait until everything below ``position`` is committed and handed to the listeners.
-
-        Raises:
-            KafkaError: NOT_CONTROLLER, this node no longer leads in the epoch of ``position``. What was appended there may still be
-                committed, or another leader's records may have replaced it.
-        """
-        if not self.is_leader or position.epoch != self.epoch:
-            raise not_controller()
-        if position.end_offset > self.high_watermark:
-            await self._waits.wait_for(position)
+        return self.log_end_offset
 
     async def handle(self, message: WireMessage, *, listener_name: str) -> WireMessage:
         """Respond to a peer's message: Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, or a change of voters.
@@ -658,7 +642,7 @@ class RaftDriver:
         self._post(RequestFailed(peer_id=peer_id, request_id=request_id, request=send.request, error=error, is_refused=is_refused))
 
     def _hand_out(self, high_watermark: int) -> None:
-        """Give what is committed to the listeners, and end the waits for it."""
+        """Give what is committed to the listeners."""
         self.high_watermark = max(self.high_watermark, high_watermark)
         committed: list[MetadataBatch] = []
         while self._uncommitted and self._uncommitted[0].last_offset < self.high_watermark:
@@ -668,16 +652,14 @@ class RaftDriver:
         self._bytes_since_snapshot += sum(batch.size_bytes for batch in committed)
         for listener in self._listeners:
             listener.on_batches(committed)
-        self._waits.end_by_commit(self.high_watermark)
         if self._is_snapshot_due():
             self._snapshot_due.set()
 
     def _change_leader(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:
-        """Note who leads, end every wait of an epoch that this node led, and tell the listeners."""
+        """Note who leads, and tell the listeners."""
         if (leader_id, epoch) == (self.leader_id, self.epoch):
             return
         self.leader_id, self.epoch = leader_id, epoch
-        self._waits.end_by_epoch()
         self._leader_changed.set()
         self._leader_changed = trio.Event()
         if leader_id != NO_LEADER and not self.is_only_voter:

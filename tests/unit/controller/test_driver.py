@@ -34,7 +34,7 @@ from log_service.protocol.messages.incremental_alter_configs import (
 from log_service.raft.driver import RaftDriver
 from log_service.raft.format import read_bootstrap_records
 from tests.unit.controller.context import new_topic
-from tests.unit.raft.node import DIRECTORY, NODE, Machine
+from tests.unit.raft.node import DIRECTORY, NODE, Machine, until_committed
 
 
 class Process:
@@ -259,7 +259,7 @@ def test_a_silent_broker_is_fenced_by_the_nodes_timers() -> None:
         async with started(Machine()) as process:
             await trio.sleep(9)
             process.timers.fire_due(process.env.clock.monotonic_ms())
-            await process.raft.wait_for(process.raft.end_position)
+            await until_committed(process.raft, process.raft.log_end_offset)
             assert process.image.cluster.brokers[NODE].is_fenced
             assert await process.beat() is False
 
@@ -274,7 +274,7 @@ def test_fencing_is_tried_again_when_the_disk_was_full() -> None:
             process.timers.fire_due(process.env.clock.monotonic_ms())
             await trio.sleep(1)
             process.timers.fire_due(process.env.clock.monotonic_ms())
-            await process.raft.wait_for(process.raft.end_position)
+            await until_committed(process.raft, process.raft.log_end_offset)
             assert process.image.cluster.brokers[NODE].is_fenced
 
     run(main)

@@ -105,3 +105,16 @@ class Machine:
                 await nursery.start(raft.run)
             yield raft, replayed
             nursery.cancel_scope.cancel()
+
+
+async def commit(raft: RaftDriver, *records: MetadataRecord) -> None:
+    """Append records as one batch, and wait until they are committed."""
+    await until_committed(raft, raft.append(records))
+
+
+async def until_committed(raft: RaftDriver, end_offset: int) -> None:
+    """Wait until all that this leader has appended up to an offset is committed."""
+    epoch = raft.epoch
+    while raft.high_watermark < end_offset:
+        assert (raft.epoch, raft.is_leader) == (epoch, True), "the epoch is over"
+        await trio.sleep(0.001)

@@ -9,16 +9,14 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
-from log_service.common.types import LeaderEpoch
 from log_service.config.views import MetadataLogConfig
 from log_service.protocol.stored.control_records import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
 from log_service.protocol.stored.metadata_records import ConfigRecord, MetadataRecord
 from log_service.raft.log_view import SnapshotId
 from log_service.raft.quorum_store import read_quorum_state
 from log_service.raft.snapshots import list_snapshots
-from log_service.raft.waits import LogPosition
 from log_service.storage.meta_properties import MetaProperties, write_meta_properties
-from tests.unit.raft.node import DIRECTORY, METADATA, Machine
+from tests.unit.raft.node import DIRECTORY, METADATA, Machine, commit, until_committed
 
 
 def config(value: str) -> ConfigRecord:
@@ -84,13 +82,13 @@ def test_appended_records_are_handed_out_once_they_are_durable() -> None:
         async with machine.started() as (raft, replayed):
             machine.files.sync_seconds = (5.0, 5.0)
             started_s = trio.current_time()
-            position = raft.append([config("1"), config("2")])
+            end_offset = raft.append([config("1"), config("2")])
             assert raft.high_watermark == 3
             assert replayed.records == []
-            await raft.wait_for(position)
+            await until_committed(raft, end_offset)
             assert trio.current_time() - started_s >= 5
             assert replayed.records == [config("1"), config("2")]
-            assert (position, raft.high_watermark) == (LogPosition(epoch=LeaderEpoch(1), end_offset=5), 5)
+            assert (end_offset, raft.epoch, raft.high_watermark) == (5, 1, 5)
 
     run(main)
 
@@ -105,55 +103,17 @@ def test_appends_that_wait_share_one_sync() -> None:
             for value in range(50):
                 raft.append([config(str(value))])
             before = machine.files.sync_count
-            await raft.wait_for(raft.end_position)
+            await until_committed(raft, raft.log_end_offset)
             assert machine.files.sync_count - before <= 4
             assert [record.value for record in replayed.records if isinstance(record, ConfigRecord)][-50:] == [str(n) for n in range(50)]
 
     run(main)
 
 
-def test_waiting_for_what_is_committed_already_does_not_wait() -> None:
+def test_listeners_hear_when_leadership_ends() -> None:
     async def main() -> None:
-        async with formatted().started(is_running=False) as (raft, _):
-            with trio.fail_after(0):
-                await raft.wait_for(LogPosition(epoch=LeaderEpoch(1), end_offset=3))
-
-    run(main)
-
-
-def test_a_record_of_another_epoch_does_not_end_a_wait() -> None:
-    async def main() -> None:
-        machine = formatted()
-        async with machine.started() as (raft, _):
-            position = raft.append([config("replaced")])
-        machine.files.crash()
-        async with machine.started() as (raft, _):
-            await raft.wait_for(raft.append([config("another")]))
-            assert raft.high_watermark >= position.end_offset
-            with pytest.raises(KafkaError) as raised:
-                await raft.wait_for(position)
-            assert raised.value.code is ErrorCode.NOT_CONTROLLER
-
-    run(main)
-
-
-def test_a_wait_ends_when_leadership_ends() -> None:
-    async def main() -> None:
-        machine = formatted()
-        async with machine.started() as (raft, replayed), trio.open_nursery() as nursery:
-            machine.files.sync_seconds = (60.0, 60.0)
-            position = raft.append([config("1")])
-            codes: list[ErrorCode] = []
-
-            async def wait() -> None:
-                with pytest.raises(KafkaError) as raised:
-                    await raft.wait_for(position)
-                codes.append(raised.value.code)
-
-            nursery.start_soon(wait)
-            await wait_all_tasks_blocked()
+        async with formatted().started() as (raft, replayed):
             await raft.close()
-            assert codes == [ErrorCode.NOT_CONTROLLER]
             assert replayed.leaders == [(-1, 1), (1, 1), (-1, 1)]
 
     run(main)
@@ -180,7 +140,7 @@ def test_what_was_committed_survives_any_crash() -> None:
                 committed = list(replayed.records)
                 for step in range(start):
                     records = [config(f"{start}.{step}")]
-                    await raft.wait_for(raft.append(records))
+                    await commit(raft, *records)
                     committed += records
                 machine.files.sync_seconds = (9.0, 9.0)
                 raft.append([config("no caller was told")])
@@ -213,7 +173,7 @@ def test_a_full_disk_costs_the_append_and_nothing_else() -> None:
             machine.files.fail_next("append", error=errno.ENOSPC)
             with pytest.raises(KafkaError, match="make room"):
                 raft.append([config("1")])
-            await raft.wait_for(raft.append([config("2")]))
+            await commit(raft, config("2"))
             assert replayed.records == [config("2")]
 
     run(main)
@@ -248,7 +208,7 @@ def test_damage_below_what_was_synced_is_refused_and_left_alone() -> None:
         machine = formatted()
         async with machine.started() as (raft, _):
             for value in range(5):
-                await raft.wait_for(raft.append([config(str(value))]))
+                await commit(raft, config(str(value)))
             await raft.close()
         segment = machine.files.open(METADATA / "00000000000000000000.log")
         segment.write_at(300, b"\xff\xff\xff")
@@ -264,10 +224,10 @@ def test_a_snapshot_replaces_the_log_before_it() -> None:
     async def main() -> None:
         machine = formatted()
         async with machine.started() as (raft, _):
-            await raft.wait_for(raft.append([config("1")]))
+            await commit(raft, config("1"))
             snapshot = await raft.write_snapshot([config("1")])
             assert snapshot == SnapshotId(4, 1)
-            await raft.wait_for(raft.append([config("2")]))
+            await commit(raft, config("2"))
         async with machine.started() as (raft, replayed):
             (loaded,) = replayed.snapshots
             assert (loaded.id, loaded.records) == (snapshot, (config("1"),))
@@ -283,7 +243,7 @@ def test_two_snapshots_are_kept_and_the_log_begins_at_the_older() -> None:
         machine = formatted()
         async with machine.started() as (raft, _):
             for value in range(4):
-                await raft.wait_for(raft.append([config(str(value))]))
+                await commit(raft, config(str(value)))
                 await raft.write_snapshot([config(str(value))])
         assert list_snapshots(machine.files, METADATA) == [SnapshotId(6, 1), SnapshotId(7, 1)]
         logs = [name for name in machine.files.list_directory(METADATA) if name.endswith(".log")]
@@ -301,7 +261,7 @@ def test_a_snapshot_is_written_by_itself_when_the_log_has_grown() -> None:
         async with machine.started(is_running=False) as (raft, replayed), trio.open_nursery() as nursery:
             await nursery.start(raft.run, lambda: list(replayed.records[-1:]))
             for value in range(30):
-                await raft.wait_for(raft.append([config(str(value))]))
+                await commit(raft, config(str(value)))
             nursery.cancel_scope.cancel()
         assert len(list_snapshots(machine.files, METADATA)) == 2
         async with machine.started() as (_, replayed):
@@ -318,10 +278,10 @@ def test_a_snapshot_waits_while_its_source_has_none_to_give() -> None:
             given: list[list[MetadataRecord] | None] = [None]
             await nursery.start(raft.run, lambda: given[0])
             for value in range(30):
-                await raft.wait_for(raft.append([config(str(value))]))
+                await commit(raft, config(str(value)))
             assert list_snapshots(machine.files, METADATA) == [SnapshotId(0, 0)]
             given[0] = [config("last")]
-            await raft.wait_for(raft.append([config("last")]))
+            await commit(raft, config("last"))
             await wait_all_tasks_blocked()
             assert list_snapshots(machine.files, METADATA)[-1] > SnapshotId(0, 0)
             nursery.cancel_scope.cancel()
@@ -337,7 +297,7 @@ def test_a_full_disk_puts_a_snapshot_off(place: str) -> None:
             await nursery.start(raft.run, lambda: list(replayed.records[-1:]))
             machine.files.fail_next("open", error=errno.ENOSPC, containing=place)
             for value in range(60):
-                await raft.wait_for(raft.append([config(str(value))]))
+                await commit(raft, config(str(value)))
             assert len(list_snapshots(machine.files, METADATA)) == 2
             assert not [name for name in machine.files.list_directory(METADATA) if name.endswith(".tmp")]
             nursery.cancel_scope.cancel()
@@ -353,7 +313,7 @@ def test_what_a_crash_left_of_a_snapshot_goes_with_the_next_one() -> None:
         async with machine.started() as (raft, _):
             unfinished = METADATA / "00000000000000000002-0000000001.checkpoint.tmp"
             machine.files.write_atomically(unfinished, b"half")
-            await raft.wait_for(raft.append([config("1")]))
+            await commit(raft, config("1"))
             await raft.write_snapshot([config("1")])
             assert not machine.files.exists(unfinished)
 
@@ -388,7 +348,7 @@ def test_a_directory_without_voters_can_still_be_led() -> None:
         machine = Machine()
         machine.files.make_directory(DIRECTORY)
         async with machine.started() as (raft, _):
-            await raft.wait_for(raft.append([config("1")]))
+            await commit(raft, config("1"))
             assert (raft.voters, raft.high_watermark) == ((), 2)
 
     run(main)
@@ -410,7 +370,7 @@ def test_an_idle_quorum_of_one_is_never_woken() -> None:
     async def main() -> None:
         machine = formatted()
         async with machine.started() as (raft, _):
-            await raft.wait_for(raft.append([config("1")]))
+            await commit(raft, config("1"))
             await wait_all_tasks_blocked()
             assert raft._deadline_ms is None
 
@@ -460,7 +420,7 @@ async def work(machine: Machine, committed: list[MetadataRecord], epochs: list[i
             epochs.append(raft.epoch)
             for step in range(4):
                 record = config(f"{start}.{step}")
-                await raft.wait_for(raft.append([record]))
+                await commit(raft, record)
                 committed.append(record)
             await raft.write_snapshot(list(committed))
             if start == 1:
