@@ -11,7 +11,7 @@ The rules, without input or output:
 
 The shell:
 
-- ``driver``: performs what the rules ask for, appends, syncs in groups, hands out what is committed.
+- ``driver``: performs what the rules ask for, appends, syncs in groups, hands out what is committed; ``peer_requests``: what it sends.
 - ``metadata_log``: the log's directory. ``response_bytes``: what other replicas get of it.
 - ``batches``: metadata records and control records to batches and back.
 - ``snapshots``: ``<offset>-<epoch>.checkpoint`` files. ``quorum_store``: the file ``quorum-state``.

@@ -13,7 +13,7 @@ no caller was told either way.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +22,6 @@ import trio
 
 from log_service.common.env import DirectoryLock, NodeEnv
 from log_service.common.errors import ErrorCode, KafkaError, StorageError
-from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import LeaderEpoch, NodeId
 from log_service.config.views import MetadataLogConfig, QuorumConfig
 from log_service.protocol.stored.metadata_records import MetadataRecord
@@ -37,10 +36,7 @@ from log_service.raft.events import (
     Event,
     LogChanged,
     RequestArrived,
-    RequestFailed,
     ResignAsked,
-    ResponseArrived,
-    Send,
     ShutdownBegan,
     SnapshotInstalled,
     Started,
@@ -61,6 +57,7 @@ from log_service.raft.messages import (
     WireMessage,
 )
 from log_service.raft.metadata_log import MetadataLog, read_history, snapshot_voters
+from log_service.raft.peer_requests import PeerRequests, Transport
 from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
 from log_service.raft.response_bytes import needs_bytes, with_bytes
 from log_service.raft.roles import NOT_VOTED, remembered
@@ -89,23 +86,6 @@ class MetadataListener(Protocol):
         """Learn who leads the quorum in which epoch; -1 while no leader is known.
 
         This node learns that it leads once it was handed everything that the epochs before have committed.
-        """
-
-
-class Transport(Protocol):
-    """How requests reach the other replicas."""
-
-    @property
-    def refusing_ids(self) -> Collection[NodeId]:
-        """The nodes at whose addresses no process listened when they were last asked."""
-
-    async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
-        """Send a message, in the highest version that the peer knows, and return its response.
-
-        Raises:
-            ConnectionRefusedError: no process listens at the peer's address.
-            OSError: the peer cannot be reached.
-            KafkaError: UNSUPPORTED_VERSION, the peer knows no version that can hold the request; any other code, it did not respond.
         """
 
 
@@ -146,7 +126,7 @@ class RaftDriver:
         self._node_id = node_id
         self._config = config or MetadataLogConfig()
         self._quorum = quorum or QuorumConfig()
-        self._transport = transport
+        self._requests = PeerRequests(transport, self._quorum, env.clock, self._post)
         self._static_voters = VoterSet((Voter(node_id=node_id),)) if static_voters is None else static_voters
         self._bootstrap_servers = bootstrap_servers
         self._endpoints = endpoints
@@ -167,7 +147,6 @@ class RaftDriver:
         self._nursery: trio.Nursery | None = None
         self._bytes_since_snapshot = 0
         self._last_snapshot_ms = 0
-        self._quiet = QuietLogger(logger, env.clock.monotonic_ms)
 
     def __repr__(self) -> str:
         return f"<RaftDriver node={self._node_id} {self.role_name} epoch={self.epoch} hw={self.high_watermark} end={self.log_end_offset}>"
@@ -207,7 +186,7 @@ class RaftDriver:
     @property
     def is_majority_gone(self) -> bool:
         """Whether so many voters refused connections when they were last asked that the others are no majority."""
-        gone, voters = self._transport.refusing_ids if self._transport is not None else (), self._core.voters if self._core else ()
+        gone, voters = self._requests.refusing_ids, self._core.voters if self._core else ()
         return bool(gone) and 2 * sum(voter.node_id not in gone for voter in voters) <= len(voters)
 
     @property
@@ -246,7 +225,7 @@ class RaftDriver:
             await self._perform(effects)
             await self._drain()
             self._appended.set()  # what the last process wrote may not be durable yet
-            if self._transport is None or self._opened().is_only_voter:
+            if not self._requests.has_transport or self._opened().is_only_voter:
                 await self._lead_alone()
         except (OSError, KafkaError) as error:
             raise StorageError(f"the metadata log in {self._log.path} cannot be used: {error}") from error
@@ -563,7 +542,7 @@ class RaftDriver:
             reply_to.response = response
             reply_to.arrived.set()
         for send in effects.sends:
-            self._start_send(send)
+            self._requests.start(send, self._cluster_id, self._nursery)
         if effects.high_watermark is not None:
             self._hand_out(effects.high_watermark)
         if effects.leader is not None and effects.leader[0] == self._node_id:
@@ -605,41 +584,6 @@ class RaftDriver:
         for listener in self._listeners:
             listener.on_snapshot(snapshot)
         self._inbox.appendleft(SnapshotInstalled(snapshot_id=snapshot.id, change=snapshot_voters(snapshot)))
-
-    def _start_send(self, send: Send) -> None:
-        if self._nursery is not None:
-            self._nursery.start_soon(self._send, send)
-        else:  # before ``run``: it is tried again
-            self._fail(send, ErrorCode.NETWORK_EXCEPTION)
-
-    async def _send(self, send: Send) -> None:
-        if self._transport is None:
-            self._fail(send, ErrorCode.NETWORK_EXCEPTION)
-            return
-        from log_service.raft import wire  # noqa: PLC0415 - as in ``handle``
-
-        context = wire.Context(self._cluster_id, self._quorum.listener_name, self._quorum.request_timeout_ms)
-        error, is_refused = ErrorCode.REQUEST_TIMED_OUT, False
-        with trio.move_on_after(self._quorum.request_timeout_ms / 1_000):
-            try:
-                message = await self._transport.send(send.peer, wire.write_request(send.request, context))
-                response = wire.read_response(message, context)
-            except wire.RefusedError as refused:
-                error = refused.code
-            except KafkaError as failed:
-                error = failed.code
-            except OSError as failed:
-                error, is_refused = ErrorCode.NETWORK_EXCEPTION, isinstance(failed, ConnectionRefusedError)
-            else:
-                if isinstance(response, VoterChangeResponse) and response.error is not ErrorCode.NONE:
-                    self._quiet.warning(response.error, "This controller is no voter yet: %s", response.message or response.error.name)
-                self._post(ResponseArrived(peer_id=send.peer.node_id, request_id=send.request_id, response=response))
-                return
-        self._fail(send, error, is_refused=is_refused)
-
-    def _fail(self, send: Send, error: ErrorCode, *, is_refused: bool = False) -> None:
-        peer_id, request_id = send.peer.node_id, send.request_id
-        self._post(RequestFailed(peer_id=peer_id, request_id=request_id, request=send.request, error=error, is_refused=is_refused))
 
     def _hand_out(self, high_watermark: int) -> None:
         """Give what is committed to the listeners."""

@@ -1,0 +1,91 @@
+"""Sends the requests that the rules ask for, and hands each response back to them as an event.
+
+Decides what a failure is called and when a request's time is over. A request ends in exactly one event: its response, or that it failed.
+What is sent to whom, and when again, is decided by ``raft.core``.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+import trio
+
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.quiet_log import QuietLogger
+from log_service.common.types import NodeId
+from log_service.config.views import QuorumConfig
+from log_service.raft.events import Event, RequestFailed, ResponseArrived, Send
+from log_service.raft.messages import Peer, VoterChangeResponse, WireMessage
+
+logger = logging.getLogger(__name__)
+
+
+class Transport(Protocol):
+    """How requests reach the other replicas."""
+
+    @property
+    def refusing_ids(self) -> Collection[NodeId]:
+        """The nodes at whose addresses no process listened when they were last asked."""
+
+    async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
+        """Send a message, in the highest version that the peer knows, and return its response.
+
+        Raises:
+            ConnectionRefusedError: no process listens at the peer's address.
+            OSError: the peer cannot be reached.
+            KafkaError: UNSUPPORTED_VERSION, the peer knows no version that can hold the request; any other code, it did not respond.
+        """
+
+
+class PeerRequests:
+    """The requests of one replica. ``transport`` is None where the replica is the whole quorum; ``post`` takes the events."""
+
+    def __init__(self, transport: Transport | None, quorum: QuorumConfig, clock: Clock, post: Callable[[Event], None]) -> None:
+        self._transport = transport
+        self._quorum = quorum
+        self._post = post
+        self._quiet = QuietLogger(logger, clock.monotonic_ms)
+
+    @property
+    def has_transport(self) -> bool:
+        """Whether other replicas can be reached at all."""
+        return self._transport is not None
+
+    @property
+    def refusing_ids(self) -> Collection[NodeId]:
+        """The nodes at whose addresses no process listened when they were last asked."""
+        return self._transport.refusing_ids if self._transport is not None else ()
+
+    def start(self, send: Send, cluster_id: str | None, nursery: trio.Nursery | None) -> None:
+        """Send a request in ``nursery``; without one, before the replica runs, it fails at once, and the rules try it again."""
+        if nursery is None or self._transport is None:
+            self._fail(send, ErrorCode.NETWORK_EXCEPTION)
+        else:
+            nursery.start_soon(self._send, self._transport, send, cluster_id)
+
+    async def _send(self, transport: Transport, send: Send, cluster_id: str | None) -> None:
+        from log_service.raft import wire  # noqa: PLC0415 - brings the messages of nine APIs, which a quorum of one does not need
+
+        context = wire.Context(cluster_id, self._quorum.listener_name, self._quorum.request_timeout_ms)
+        error, is_refused = ErrorCode.REQUEST_TIMED_OUT, False
+        with trio.move_on_after(self._quorum.request_timeout_ms / 1_000):
+            try:
+                message = await transport.send(send.peer, wire.write_request(send.request, context))
+                response = wire.read_response(message, context)
+            except wire.RefusedError as refused:
+                error = refused.code
+            except KafkaError as failed:
+                error = failed.code
+            except OSError as failed:
+                error, is_refused = ErrorCode.NETWORK_EXCEPTION, isinstance(failed, ConnectionRefusedError)
+            else:
+                if isinstance(response, VoterChangeResponse) and response.error is not ErrorCode.NONE:
+                    self._quiet.warning(response.error, "This controller is no voter yet: %s", response.message or response.error.name)
+                self._post(ResponseArrived(peer_id=send.peer.node_id, request_id=send.request_id, response=response))
+                return
+        self._fail(send, error, is_refused=is_refused)
+
+    def _fail(self, send: Send, error: ErrorCode, *, is_refused: bool = False) -> None:
+        peer_id, request_id = send.peer.node_id, send.request_id
+        self._post(RequestFailed(peer_id=peer_id, request_id=request_id, request=send.request, error=error, is_refused=is_refused))
