@@ -51,6 +51,8 @@ THROTTLED_PAUSE_MS = 100
 """How long a throttled partition is left out before the rate is looked at again."""
 UNTOLD_REFUSALS = 4
 """So many refusals in a row are no news: a leader hears of a new partition, or of its election, a moment later than a follower."""
+STALE_TOLD_AFTER_MS = 10_000
+"""Every election leaves followers behind their leader's epoch for a moment. One that still is after so long gets no metadata."""
 APPENDED_PER_TURN_BYTES = 1 << 20
 """After so many bytes of a response other tasks get their turn."""
 
@@ -108,6 +110,7 @@ class Fetcher:
         self._changed: dict[PartitionKey, None] = {}
         self._gone: dict[PartitionKey, None] = {}
         self._paused: dict[PartitionKey, int] = {}
+        self._stale: dict[PartitionKey, int] = {}
         self._session = FollowerSession()
         self._connection_count = 0
         self._destination: Destination | None = None
@@ -136,6 +139,7 @@ class Fetcher:
         key = _key(partition)
         self._followed[key] = followed = Followed(partition)
         self._paused.pop(key, None)
+        self._stale.pop(key, None)
         try:
             self._begin(partition)
         except KafkaError as error:
@@ -155,6 +159,7 @@ class Fetcher:
             del self._followed[key]
             self._rest(key)
             self._paused.pop(key, None)
+            self._stale.pop(key, None)
             self._news.set()
 
     def wake(self) -> None:
@@ -210,6 +215,7 @@ class Fetcher:
                 self._news = trio.Event()
                 self._resume_paused()
                 self._hold_back_throttled()
+                self._tell_stale()
                 if self._active and self._resume_ms <= self._clock.monotonic_ms():
                     await self._fetch()
                 else:
@@ -235,8 +241,20 @@ class Fetcher:
                 self._rest(key)
                 self._paused[key] = now_ms + THROTTLED_PAUSE_MS
 
+    def _tell_stale(self) -> None:
+        """Say once of each partition that the metadata of its leader epoch does not come."""
+        if self._stale:
+            now_ms = self._clock.monotonic_ms()
+            for key in [key for key, until_ms in self._stale.items() if until_ms <= now_ms]:
+                del self._stale[key]
+                where = self._followed[key].partition.topic_partition
+                text = (
+                    "%s has waited %d s for the metadata of a later leader epoch, which broker %s has: it is not fetched until that comes"
+                )
+                logger.warning(text, where, STALE_TOLD_AFTER_MS // 1_000, self.leader_id)
+
     async def _wait_for_news(self) -> None:
-        until_ms = [*self._paused.values(), *([self._resume_ms] if self._active else [])]
+        until_ms = [*self._paused.values(), *self._stale.values(), *([self._resume_ms] if self._active else [])]
         if not until_ms:
             await self._news.wait()
             return
@@ -406,8 +424,7 @@ class Fetcher:
             lost.append(followed)
         elif step is Step.STOP:
             self._rest(_key(followed.partition))
-            where = followed.partition.topic_partition
-            logger.info("%s waits for the metadata of a later leader epoch, which broker %s has", where, self.leader_id)
+            self._stale[_key(followed.partition)] = self._clock.monotonic_ms() + STALE_TOLD_AFTER_MS
         else:
             self._pause(followed, step)
             if followed.failure_count > UNTOLD_REFUSALS:

@@ -1,5 +1,6 @@
 """Followers of a running cluster: they copy their leader byte for byte, join and leave the in-sync replicas, and mend their logs."""
 
+import logging
 from uuid import UUID
 
 import pytest
@@ -329,6 +330,29 @@ def test_a_replica_that_is_left_alone_fetches_no_more() -> None:
         await trio.sleep(10)
         assert cluster.node(2).pool.open_count == 0
         assert cluster.world.step_count - began < 1_000
+
+    tell_cluster(story, count=2)
+
+
+def test_a_follower_that_gets_no_metadata_of_a_later_epoch_says_so_once_and_only_when_that_lasts(caplog: pytest.LogCaptureFixture) -> None:
+    """Every election leaves followers behind for a moment, and that is no news."""
+    caplog.set_level(logging.INFO)
+
+    def told() -> list[str]:
+        return [each for each in caplog.messages if "later leader epoch" in each]
+
+    async def story(cluster: ReplicaCluster) -> None:
+        cluster.create_topic(replicas=(1, 2))
+        await cluster.node(1).produce("a", batch(b"one"))
+        for is_long in (False, True):
+            cluster.node(2).is_deaf = True
+            cluster.change(leader=1)
+            await trio.sleep(60 if is_long else 5)
+            cluster.tell(2)
+            await cluster.node(1).produce("a", batch(b"more"))
+            await trio.sleep(60)
+            assert len(told()) == is_long, told()
+        assert told()[0].startswith("a-0 has waited 10 s for the metadata of a later leader epoch, which broker 1 has")
 
     tell_cluster(story, count=2)
 
