@@ -206,10 +206,10 @@ def plan_topics(
         raise click.UsageError("say what they are to have: --replication-factor or --brokers")
     brokers = _broker_ids(broker_list) if broker_list else []
     with open_admin(bootstrap_servers) as admin, told_refusals():
-        targets = read(_text_of(path), str(path)) if path is not None else {}
+        file = read(_text_of(path), str(path)) if path is not None else None
         layout = read_layout(admin)
-        if path is not None:
-            plan = plan_of(targets, layout, str(path), throttle_bytes=throttle_bytes)
+        if file is not None:
+            plan = plan_of(file, layout, throttle_bytes=throttle_bytes)
         else:
             wanted = matching_topics(admin, names, is_internal_included=True)
             plan = plans.change_topics(

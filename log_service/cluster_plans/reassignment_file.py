@@ -1,12 +1,14 @@
 """Plans in the JSON file of Kafka's own tool, ``kafka-reassign-partitions``: written, read, and checked against a cluster.
 
 The format is ``{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]}``. Every
-mistake is told with the field that it is in, such as ``partitions[3].replicas[1]``; one mistake and nothing of the file is used.
+mistake is told with the field that it is in, such as ``partitions[3].replicas[1]``; one mistake and nothing of the file is used. All of
+them are told at once: what is wrong with the file, and what the cluster does not have.
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
 
 from log_service.cluster_plans.layout import NO_LEADER, ClusterLayout, PartitionLayout, PlanRefused
 from log_service.cluster_plans.plan import Move, Plan
@@ -14,7 +16,7 @@ from log_service.common.types import TopicPartition
 
 VERSION = 1
 ANY_DIRECTORY = "any"
-MAX_MISTAKES = 10
+MAX_MISTAKES = 50
 MAX_BROKER_ID = 2**31 - 1
 FIELDS = ("version", "partitions")
 PARTITION_FIELDS = ("topic", "partition", "replicas", "log_dirs")
@@ -59,11 +61,46 @@ def _written(targets: Targets) -> str:
     return f'{{"version": {VERSION}, "partitions": [{listed}\n]}}\n'
 
 
-def read(text: str, name: str) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return where a file wants the replicas of which partitions.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of a file, as far as it can be understood: ``brokers`` are ids with their places in its list of replicas."""
+
+    place: str
+    topic: str | None = None
+    partition: int | None = None
+    brokers: tuple[tuple[int, int], ...] = ()
+    mistakes: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> TopicPartition | None:
+        """The partition, where the entry names one."""
+        return None if self.topic is None or self.partition is None else TopicPartition(self.topic, self.partition)
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """The ids of the brokers in their order."""
+        return tuple(broker for _, broker in self.brokers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFile:
+    """What a file says, and the mistakes that show without the cluster: those of its entries, and those outside of them."""
+
+    name: str
+    entries: tuple[Entry, ...] = ()
+    mistakes: tuple[str, ...] = ()
+
+    @property
+    def targets(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """Where the file wants the replicas of which partitions."""
+        return {entry.where: entry.replicas for entry in self.entries if entry.where is not None}
+
+
+def read(text: str, name: str) -> PlanFile:
+    """Return what a file says. Its mistakes are told by ``plan_of``, together with those that only the cluster shows.
 
     Raises:
-        PlanFileMistakes: the text is not JSON, or a field is missing, unknown, twice there or of the wrong type.
+        PlanFileMistakes: the text is not JSON.
     """
     try:
         content = json.loads(text, object_pairs_hook=_Fields)
@@ -71,11 +108,18 @@ def read(text: str, name: str) -> dict[TopicPartition, tuple[int, ...]]:
         raise PlanFileMistakes(name, [f"line {error.lineno}, column {error.colno}: {error.msg}"]) from error
     except RecursionError as error:
         raise PlanFileMistakes(name, ["its lists are nested too deeply"]) from error
-    targets: dict[TopicPartition, tuple[int, ...]] = {}
-    mistakes = list(_mistakes(content, targets))
-    if mistakes:
-        raise PlanFileMistakes(name, mistakes)
-    return targets
+    if not isinstance(content, _Fields):
+        return PlanFile(name=name, mistakes=('it is to be an object: {"version": 1, "partitions": [...]}',))
+    mistakes = [*_wrong_fields(content, FIELDS, "")]
+    if "version" in content and (content["version"] != VERSION or isinstance(content["version"], bool)):
+        mistakes.append(f"version: {_shown(content['version'])} is not {VERSION}")
+    partitions = content.get("partitions")
+    if not isinstance(partitions, list):
+        mistakes.append(
+            "partitions: the list of partitions is missing" if partitions is None else f"partitions: {_shown(partitions)} is no list"
+        )
+        partitions = []
+    return PlanFile(name=name, entries=tuple(_entries(partitions)), mistakes=tuple(mistakes))
 
 
 class _Fields(dict[str, Any]):
@@ -87,32 +131,27 @@ class _Fields(dict[str, Any]):
         self.twice = sorted({name for name in names if names.count(name) > 1}) if len(names) > len(self) else []
 
 
-def _mistakes(content: object, targets: dict[TopicPartition, tuple[int, ...]]) -> Iterator[str]:
-    """Yield what is wrong with a file, and note in ``targets`` what is right."""
-    if not isinstance(content, _Fields):
-        yield 'it is to be an object: {"version": 1, "partitions": [...]}'
-        return
-    yield from _wrong_fields(content, FIELDS, "")
-    if "version" in content and (content["version"] != VERSION or isinstance(content["version"], bool)):
-        yield f"version: {_shown(content['version'])} is not {VERSION}"
-    partitions = content.get("partitions")
-    if not isinstance(partitions, list):
-        yield "partitions: the list of partitions is missing" if partitions is None else f"partitions: {_shown(partitions)} is no list"
-        return
-    for index, entry in enumerate(partitions):
-        yield from _partition_mistakes(entry, f"partitions[{index}]", targets)
+def _entries(partitions: Sequence[object]) -> Iterator[Entry]:
+    places: dict[TopicPartition, str] = {}
+    for index, written_entry in enumerate(partitions):
+        entry = _entry(written_entry, f"partitions[{index}]")
+        if entry.where is not None:
+            first = places.setdefault(entry.where, entry.place)
+            if first != entry.place:
+                entry = replace(entry, mistakes=(*entry.mistakes, f"{entry.place}: {entry.where} is there already, in {first}"))
+        yield entry
 
 
-def _partition_mistakes(entry: object, place: str, targets: dict[TopicPartition, tuple[int, ...]]) -> Iterator[str]:
+def _entry(entry: object, place: str) -> Entry:
     if not isinstance(entry, _Fields):
-        yield f'{place}: {_shown(entry)} is not {{"topic": ..., "partition": ..., "replicas": [...]}}'
-        return
+        return Entry(place=place, mistakes=(f'{place}: {_shown(entry)} is not {{"topic": ..., "partition": ..., "replicas": [...]}}',))
     found = [
         *_wrong_fields(entry, PARTITION_FIELDS, f"{place}."),
         *(f"{place}.{field}: it is missing" for field in PARTITION_FIELDS[:3] if field not in entry),
     ]
     topic, partition, replicas = entry.get("topic"), entry.get("partition"), entry.get("replicas")
-    if "topic" in entry and (not isinstance(topic, str) or not topic):
+    is_topic = isinstance(topic, str) and bool(topic)
+    if "topic" in entry and not is_topic:
         found.append(f"{place}.topic: {_shown(topic)} is no topic's name")
     if "partition" in entry and not _is_number(partition):
         found.append(f"{place}.partition: {_shown(partition)} is no partition's number")
@@ -120,12 +159,14 @@ def _partition_mistakes(entry: object, place: str, targets: dict[TopicPartition,
         found += _replica_mistakes(replicas, f"{place}.replicas")
     if "log_dirs" in entry:
         found += _directory_mistakes(entry["log_dirs"], replicas, f"{place}.log_dirs")
-    if not found:
-        where = TopicPartition(str(topic), int(partition or 0))
-        if where in targets:
-            found.append(f"{place}: {where} was there before")
-        targets[where] = tuple(replicas or ())
-    yield from found
+    listed = replicas if isinstance(replicas, list) else []
+    return Entry(
+        place=place,
+        topic=topic if is_topic else None,
+        partition=partition if _is_number(partition) else None,
+        brokers=tuple((at, broker) for at, broker in enumerate(listed) if _is_number(broker)),
+        mistakes=tuple(found),
+    )
 
 
 def _wrong_fields(entry: _Fields, known: tuple[str, ...], place: str) -> Iterator[str]:
@@ -158,7 +199,7 @@ def _directory_mistakes(directories: object, replicas: object, place: str) -> It
             yield f'{place}[{index}]: {_shown(directory)} is not "any": the broker chooses the directory'
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_BROKER_ID
 
 
@@ -167,43 +208,49 @@ def _shown(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def plan_of(targets: Targets, layout: ClusterLayout, name: str, *, throttle_bytes: int | None = None) -> Plan:
+def plan_of(file: PlanFile, layout: ClusterLayout, *, throttle_bytes: int | None = None) -> Plan:
     """Return the plan that brings the partitions of a file to where it wants them.
 
     Raises:
-        PlanFileMistakes: a topic, partition or broker is not there, a broker is fenced, or a partition moves already.
+        PlanFileMistakes: a field is missing, unknown, twice there or of the wrong type; a topic, partition or broker is not there, a
+            broker is fenced, or a partition moves already. All mistakes are told at once, entry by entry.
     """
     by_name = {partition.where: partition for partition in layout.partitions}
-    brokers = {broker.broker_id: broker for broker in layout.brokers}
-    mistakes = []
-    for index, (where, replicas) in enumerate(targets.items()):
-        place = f"partitions[{index}]"
-        partition = by_name.get(where)
-        if partition is None:
-            mistakes.append(_missing(where, layout, place))
-            continue
-        if partition.is_moving:
-            mistakes.append(f"{place}: {where} is already on the way to other brokers; see: tidelog cluster watch")
-        if partition.leader == NO_LEADER and set(replicas) - set(partition.replicas):
-            mistakes.append(f"{place}: {where} has no leader, so nothing can be copied from it")
-        for at, broker in enumerate(replicas):
-            if broker not in brokers:
-                known = ", ".join(map(str, sorted(brokers)))
-                mistakes.append(f"{place}.replicas[{at}]: there is no broker {broker}; there are {known}")
-            elif brokers[broker].is_fenced and broker not in partition.replicas:
-                mistakes.append(f"{place}.replicas[{at}]: broker {broker} is fenced, which is to say down or not ready")
+    mistakes = [*file.mistakes]
+    for entry in file.entries:
+        mistakes += [*entry.mistakes, *_misfits(entry, by_name, layout)]
     if mistakes:
-        raise PlanFileMistakes(name, mistakes)
-    moves = [_move(by_name[where], replicas) for where, replicas in targets.items() if by_name[where].replicas != replicas]
+        raise PlanFileMistakes(file.name, mistakes)
+    moves = [_move(by_name[where], replicas) for where, replicas in file.targets.items() if by_name[where].replicas != replicas]
     elections = [move.where for move in moves if move.source != move.after[0] and move.source in move.after]
     return Plan(moves=tuple(moves), elections=tuple(elections), throttle_bytes=throttle_bytes)
 
 
-def _missing(where: TopicPartition, layout: ClusterLayout, place: str) -> str:
-    count = sum(partition.where.topic == where.topic for partition in layout.partitions)
+def _misfits(entry: Entry, by_name: Mapping[TopicPartition, PartitionLayout], layout: ClusterLayout) -> Iterator[str]:
+    """Yield what of an entry the cluster does not have, or cannot do."""
+    partition = by_name.get(entry.where) if entry.where is not None else None
+    if partition is None:
+        yield from _missing(entry, layout)
+    elif partition.is_moving:
+        yield f"{entry.place}: {entry.where} is already on the way to other brokers; see: tidelog cluster watch"
+    if partition is not None and partition.leader == NO_LEADER and set(entry.replicas) - set(partition.replicas):
+        yield f"{entry.place}: {entry.where} has no leader, so nothing can be copied from it"
+    brokers = {broker.broker_id: broker for broker in layout.brokers}
+    for at, broker in entry.brokers:
+        if broker not in brokers:
+            yield f"{entry.place}.replicas[{at}]: there is no broker {broker}; there are {', '.join(map(str, sorted(brokers)))}"
+        elif brokers[broker].is_fenced and (partition is None or broker not in partition.replicas):
+            yield f"{entry.place}.replicas[{at}]: broker {broker} is fenced, which is to say down or not ready"
+
+
+def _missing(entry: Entry, layout: ClusterLayout) -> Iterator[str]:
+    if entry.topic is None:
+        return
+    count = sum(partition.where.topic == entry.topic for partition in layout.partitions)
     if not count:
-        return f"{place}.topic: there is no topic {where.topic}"
-    return f"{place}.partition: {where.topic} has {count} partitions, numbered from 0: there is no {where.partition}"
+        yield f"{entry.place}.topic: there is no topic {entry.topic}"
+    elif entry.partition is not None:
+        yield f"{entry.place}.partition: {entry.topic} has {count} partitions, numbered from 0: there is no {entry.partition}"
 
 
 def _move(partition: PartitionLayout, replicas: tuple[int, ...]) -> Move:

@@ -7,16 +7,15 @@ from hypothesis import given
 
 from log_service.cluster_plans.layout import BrokerLayout, ClusterLayout
 from log_service.cluster_plans.plans import rebalance
-from log_service.cluster_plans.reassignment_file import PlanFileMistakes, plan_of, read, written, written_back
-from log_service.common.types import TopicPartition
+from log_service.cluster_plans.reassignment_file import PlanFile, PlanFileMistakes, plan_of, read, written, written_back
 from tests.unit.cluster_plans.layouts import broker, counted, layout, layouts, partition
 
 
 @given(layouts())
 def test_a_written_plan_is_read_back_as_the_same_moves(cluster: ClusterLayout) -> None:
     plan = rebalance(cluster)
-    assert plan_of(read(written(plan), "plan.json"), cluster, "plan.json").moves == tuple(sorted(plan.moves, key=lambda move: move.where))
-    assert read(written_back(plan), "back.json") == {move.where: move.before for move in plan.moves}
+    assert plan_of(read(written(plan), "plan.json"), cluster).moves == tuple(sorted(plan.moves, key=lambda move: move.where))
+    assert read(written_back(plan), "back.json").targets == {move.where: move.before for move in plan.moves}
 
 
 def test_the_file_is_kafkas() -> None:
@@ -25,6 +24,9 @@ def test_the_file_is_kafkas() -> None:
         "version": 1,
         "partitions": [{"topic": "t", "partition": 0, "replicas": [2, 1], "log_dirs": ["any", "any"]}],
     }
+
+
+CLUSTER = layout([broker(number) for number in (1, 2)], [partition("t", 0, [1])])
 
 
 def entry(**fields: object) -> str:
@@ -60,33 +62,33 @@ def entry(**fields: object) -> str:
 )
 def test_a_mistake_is_told_by_its_field(text: str, mistake: str) -> None:
     with pytest.raises(PlanFileMistakes) as refused:
-        read(text, "plan.json")
+        plan_of(read(text, "plan.json"), CLUSTER)
     assert refused.value.mistakes == (mistake,)
     assert str(refused.value).startswith("plan.json is not a plan that can be carried out; nothing was changed:\n  ")
 
 
-def test_a_partition_is_there_once_and_all_mistakes_are_told_up_to_ten() -> None:
-    twice = {"topic": "t", "partition": 0, "replicas": [1]}
-    with pytest.raises(PlanFileMistakes, match=r"partitions\[1\]: t-0 was there before"):
-        read(json.dumps({"version": 1, "partitions": [twice, twice]}), "plan.json")
+def file_of(*entries: object, **fields: object) -> PlanFile:
+    return read(json.dumps({"version": 1, "partitions": entries} | fields), "plan.json")
+
+
+def wanted(topic: str, partition_id: int, *brokers: int) -> dict[str, object]:
+    return {"topic": topic, "partition": partition_id, "replicas": brokers}
+
+
+def test_a_partition_is_there_once_and_all_mistakes_are_told_up_to_a_bound() -> None:
+    with pytest.raises(PlanFileMistakes, match=r"partitions\[1\]: t-0 is there already, in partitions\[0\]"):
+        plan_of(file_of(wanted("t", 0, 1), wanted("t", 0, 1)), CLUSTER)
     with pytest.raises(PlanFileMistakes, match="and 5 more") as refused:
-        read(json.dumps({"version": 1, "partitions": [None] * 15}), "plan.json")
-    assert len(refused.value.mistakes) == 15
+        plan_of(file_of(*[None] * 55), CLUSTER)
+    assert len(refused.value.mistakes) == 55
 
 
 def test_what_the_cluster_does_not_have_is_told_by_its_field_too() -> None:
     brokers: list[BrokerLayout] = [broker(1), broker(2), broker(3, is_fenced=True)]
     cluster = layout(brokers, [partition("t", 0, [1]), partition("t", 1, [3], leader=-1), partition("t", 2, [3, 1], leader=1)])
-    targets = {
-        TopicPartition("t", 0): (1, 9),
-        TopicPartition("t", 1): (1,),
-        TopicPartition("t", 2): (3, 1),
-        TopicPartition("t", 5): (1,),
-        TopicPartition("u", 0): (1,),
-        TopicPartition("t", 3): (1,),
-    }
+    entries = [wanted("t", 0, 1, 9), wanted("t", 1, 1), wanted("t", 2, 3, 1), wanted("t", 5, 1), wanted("u", 0, 1), wanted("t", 3, 1)]
     with pytest.raises(PlanFileMistakes) as refused:
-        plan_of(targets, cluster, "plan.json")
+        plan_of(file_of(*entries), cluster)
     assert refused.value.mistakes == (
         "partitions[0].replicas[1]: there is no broker 9; there are 1, 2, 3",
         "partitions[1]: t-1 has no leader, so nothing can be copied from it",
@@ -95,4 +97,23 @@ def test_what_the_cluster_does_not_have_is_told_by_its_field_too() -> None:
         "partitions[5].partition: t has 3 partitions, numbered from 0: there is no 3",
     )
     with pytest.raises(PlanFileMistakes, match=r"partitions\[0\].replicas\[1\]: broker 3 is fenced"):
-        plan_of({TopicPartition("t", 0): (1, 3)}, cluster, "plan.json")
+        plan_of(file_of(wanted("t", 0, 1, 3)), cluster)
+
+
+def test_mistakes_of_the_file_and_what_the_cluster_does_not_have_are_told_at_once_entry_by_entry() -> None:
+    """Who mends a file mends it once."""
+    entries = [wanted("u", 0, 1), {"topic": "u", "partition": "0", "replicas": [7, "x"]}, None, {"replicas": [8]}]
+    with pytest.raises(PlanFileMistakes) as refused:
+        plan_of(file_of(*entries, version=3), CLUSTER)
+    assert refused.value.mistakes == (
+        "version: 3 is not 1",
+        "partitions[0].topic: there is no topic u",
+        'partitions[1].partition: "0" is no partition\'s number',
+        'partitions[1].replicas[1]: "x" is no broker id',
+        "partitions[1].topic: there is no topic u",
+        "partitions[1].replicas[0]: there is no broker 7; there are 1, 2",
+        'partitions[2]: null is not {"topic": ..., "partition": ..., "replicas": [...]}',
+        "partitions[3].topic: it is missing",
+        "partitions[3].partition: it is missing",
+        "partitions[3].replicas[0]: there is no broker 8; there are 1, 2",
+    )
