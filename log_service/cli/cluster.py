@@ -11,6 +11,7 @@ import click
 from log_service.cli import cluster_moves, cluster_roll, cluster_status, cluster_voters
 from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
+from log_service.cli.node_ids import NODE_ID, node_ids_of
 from log_service.cli.output import (
     bootstrap_option,
     confirm,
@@ -26,12 +27,14 @@ from log_service.cli.output import (
 from log_service.cli.plan_view import told_refusals
 from log_service.client.admin.values import ElectionType, FeatureUpdate, ItemsFailed, LogDirDescription, QuorumReplica, UpgradeType
 from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.membership import no_such_brokers, refuse_unknown_brokers
 from log_service.cluster_operations.reading import read_state
+from log_service.cluster_plans.layout import PlanRefused
 from log_service.cluster_plans.leaving import refuse_to_forget, what_is_on
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 
-broker_option = click.option("--broker", "node_id", type=click.IntRange(min=0), metavar="ID", help="Ask this broker.")
+broker_option = click.option("--broker", "node_id", type=NODE_ID, metavar="ID", help="Ask this broker.")
 
 
 @click.group()
@@ -143,9 +146,12 @@ def levels_of(updates: Sequence[str], upgrade_type: UpgradeType) -> dict[str, Fe
 
 def require_broker(admin: BlockingAdmin, node_id: int | None) -> None:
     """Refuse a broker that the cluster does not have."""
-    known = [node.node_id for node in admin.describe_cluster().nodes] if node_id is not None else []
-    if node_id is not None and node_id not in known:
-        raise click.ClickException(f"there is no broker {node_id}; there are {', '.join(map(str, known))}")
+    if node_id is None:
+        return
+    known = sorted(node.node_id for node in admin.describe_cluster().nodes)
+    if node_id not in known:
+        with told_refusals():
+            raise PlanRefused(no_such_brokers(admin, [node_id], known))
 
 
 @cluster.command(short_help="Show the metadata quorum.")
@@ -305,7 +311,7 @@ def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, 
     if (targets is not None or cancel) and not partitions:
         raise click.UsageError("say what to move: TOPIC or TOPIC:0,2-4")
     refuse_both({"--to": targets is not None, "--cancel": cancel})
-    brokers = brokers_of(targets) if targets is not None else None
+    brokers = node_ids_of(targets, "--to") if targets is not None else None
     with open_admin(bootstrap_servers) as admin:
         wanted = partitions_named(admin, partitions, "TOPIC") if partitions else None
         if wanted is not None and (brokers is not None or cancel):
@@ -324,20 +330,8 @@ def reassign(*, partitions: tuple[str, ...], targets: str | None, cancel: bool, 
     print_rows(rows, ["topic", "partition", "replicas", "adding", "removing"], as_json=as_json, empty="nothing moves")
 
 
-def brokers_of(text: str) -> list[int]:
-    """Return node ids that are written with commas between them.
-
-    Raises:
-        BadParameter: one is no number.
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise click.BadParameter(f"{text!r} is not a list of node ids like 1,2,3", param_hint="--to")
-    return [int(part) for part in parts]
-
-
 @cluster.command(short_help="Forget a broker that is gone for good.")
-@click.argument("node_id", type=click.IntRange(min=0))
+@click.argument("node_id", type=NODE_ID)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 @bootstrap_option
@@ -348,6 +342,7 @@ def unregister(*, node_id: int, yes: bool, as_json: bool, bootstrap_servers: str
     """
     with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = read_state(admin).layout
+        refuse_unknown_brokers(admin, layout, [node_id])
         refuse_to_forget(layout, node_id)
         if not yes:
             question = f"Broker {node_id} is down. It has {what_is_on(layout, node_id)}. Forget it?"

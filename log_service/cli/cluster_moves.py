@@ -22,10 +22,11 @@ from log_service.cli.installation_nodes import (
     stop_node,
 )
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
+from log_service.cli.node_ids import NODE_ID, node_ids_of
 from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, sized, tell
 from log_service.cli.plan_view import POLL_SECONDS, ProgressLine, plan_options, present, told_refusals
 from log_service.client.blocking.admin import BlockingAdmin
-from log_service.cluster_operations.membership import refuse_removal, remove_voter
+from log_service.cluster_operations.membership import refuse_removal, refuse_unknown_brokers, remove_voter
 from log_service.cluster_operations.moving import moves_under_way, remove_throttles, take_back, throttled_brokers, throttled_topics
 from log_service.cluster_operations.reading import read_layout
 from log_service.cluster_operations.waiting import wait_until_fenced
@@ -56,7 +57,7 @@ def rebalance(*, by_bytes: bool, throttle_bytes: int | None, as_json: bool, boot
 
 
 @click.command(short_help="Give new brokers their share.")
-@click.argument("broker_ids", nargs=-1, type=click.IntRange(min=0), metavar="[ID...]")
+@click.argument("broker_ids", nargs=-1, type=NODE_ID, metavar="[ID...]")
 @click.option(
     "--internal-factor", type=click.IntRange(min=0), default=INTERNAL_FACTOR, show_default=True, metavar="N",
     help="Replicas that __consumer_offsets and the like get at least, where there are as many brokers; 0 leaves them.",
@@ -82,6 +83,7 @@ def add(
         raise click.UsageError("--start starts a broker with the next id: it excludes ID")
     with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = read_layout(admin)
+        refuse_unknown_brokers(admin, layout, broker_ids)
         if start:
             nodes = required_cluster(data)
             if how["execute"] and not how["dry_run"]:
@@ -106,7 +108,7 @@ def with_one_more(layout: ClusterLayout, nodes: ClusterSpec) -> ClusterLayout:
 
 
 @click.command(short_help="Empty brokers, which stay members.")
-@click.argument("broker_ids", nargs=-1, required=True, type=click.IntRange(min=0), metavar="ID...")
+@click.argument("broker_ids", nargs=-1, required=True, type=NODE_ID, metavar="ID...")
 @plan_options
 @json_option
 @bootstrap_option
@@ -114,12 +116,13 @@ def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: b
     """Plan the way of all replicas off brokers ID to the others. A broker that is down is emptied, too: from the replicas that are left."""
     with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = read_layout(admin)
+        refuse_unknown_brokers(admin, layout, broker_ids)
         plan = plans.drain(layout, broker_ids, throttle_bytes=throttle_bytes)
         present(admin, layout, plan, as_json=as_json, nothing="nothing is there to move: they are empty", **how)
 
 
 @click.command(short_help="Empty a broker and have the cluster forget it.")
-@click.argument("broker_id", type=click.IntRange(min=0), metavar="ID")
+@click.argument("broker_id", type=NODE_ID, metavar="ID")
 @data_option
 @plan_options
 @json_option
@@ -204,25 +207,19 @@ def plan_topics(
         raise click.UsageError("--file says where the replicas go: it excludes --replication-factor and --brokers")
     if names and not replication_factor and not broker_list:
         raise click.UsageError("say what they are to have: --replication-factor or --brokers")
-    brokers = _broker_ids(broker_list) if broker_list else []
+    brokers = node_ids_of(broker_list, "--brokers") if broker_list else []
     with open_admin(bootstrap_servers) as admin, told_refusals():
         file = read(_text_of(path), str(path)) if path is not None else None
         layout = read_layout(admin)
         if file is not None:
             plan = plan_of(file, layout, throttle_bytes=throttle_bytes)
         else:
+            refuse_unknown_brokers(admin, layout, brokers)
             wanted = matching_topics(admin, names, is_internal_included=True)
             plan = plans.change_topics(
                 layout, wanted, replication_factor=replication_factor, brokers=brokers, throttle_bytes=throttle_bytes
             )
         present(admin, layout, plan, as_json=as_json, nothing="the replicas are like that already", **how)
-
-
-def _broker_ids(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise click.BadParameter(f"{text!r} is not a list of broker ids like 1,2,3", param_hint="--brokers")
-    return [int(part) for part in parts]
 
 
 def _text_of(path: Path) -> str:

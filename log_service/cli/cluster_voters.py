@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from log_service.cli.connection import open_admin
+from log_service.cli.node_ids import NODE_ID
 from log_service.cli.output import bootstrap_option, json_option, tell
 from log_service.cli.plan_view import told_refusals
 from log_service.client.admin.values import RaftVoter
@@ -48,7 +49,7 @@ def add(*, properties: Path, execute: bool, as_json: bool, bootstrap_servers: st
 
 
 @voters.command("remove", short_help="Take a voter out of the quorum.")
-@click.argument("node_id", type=click.IntRange(min=0), metavar="ID")
+@click.argument("node_id", type=NODE_ID, metavar="ID")
 @execute_option
 @json_option
 @bootstrap_option

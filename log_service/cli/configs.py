@@ -11,6 +11,7 @@ import click
 
 from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
+from log_service.cli.node_ids import NODE_ID
 from log_service.cli.output import bootstrap_option, counted, json_option, key_values, print_rows, tell
 from log_service.client.admin.values import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ResourceType
 from log_service.client.blocking.admin import BlockingAdmin
@@ -39,7 +40,7 @@ def resource_options(command: Callable[..., None]) -> Callable[..., None]:
     options = (
         click.option("-t", "--topic", "topic_names", multiple=True, metavar="NAME", shell_complete=complete_topics,
                      help="A topic, or a pattern like 'orders-*'."),
-        click.option("--broker", "broker_ids", type=click.IntRange(min=0), multiple=True, metavar="ID", help="A broker by its node id."),
+        click.option("--broker", "broker_ids", type=NODE_ID, multiple=True, metavar="ID", help="A broker by its node id."),
         click.option("--cluster-default", "is_cluster", is_flag=True, help="What holds for every broker that says nothing else."),
         click.option("-g", "--group", "group_ids", multiple=True, metavar="ID", shell_complete=complete_groups, help="A group."),
     )  # fmt: skip

@@ -1,9 +1,39 @@
 """What has to hold before a broker leaves, and its way out of the metadata quorum."""
 
+from collections.abc import Sequence
+
 from log_service.client.admin.values import RaftVoter
 from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.reading import QUORUM_TIMEOUT_MS, read_quorum
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
+from log_service.common.errors import KafkaError
 from log_service.common.features import DYNAMIC_QUORUM, KRAFT_VERSION
+
+
+def refuse_unknown_brokers(admin: BlockingAdmin, layout: ClusterLayout, broker_ids: Sequence[int]) -> None:
+    """Refuse ids of brokers that are not registered, all of them at once.
+
+    Raises:
+        PlanRefused: some are not.
+    """
+    known = [broker.broker_id for broker in layout.brokers]
+    unknown = [each for each in dict.fromkeys(broker_ids) if each not in known]
+    if unknown:
+        raise PlanRefused(no_such_brokers(admin, unknown, known))
+
+
+def no_such_brokers(admin: BlockingAdmin, unknown: Sequence[int], known: Sequence[int]) -> str:
+    """Say which ids are of no broker, which of them are those of controllers, and which brokers there are."""
+    try:
+        members = {each.node_id: each.is_voter for each in read_quorum(admin, QUORUM_TIMEOUT_MS).members}
+    except KafkaError:
+        members = {}
+    controllers = [each for each in unknown if members.get(each)]
+    strange = [each for each in unknown if each not in controllers]
+    told = [f"node {each} is a controller and no broker, so it has no replicas" for each in controllers]
+    if strange:
+        told.append(f"there is no broker {strange[0]}" if len(strange) == 1 else f"there are no brokers {', '.join(map(str, strange))}")
+    return f"{'; '.join(told)}; there are {', '.join(map(str, known)) or 'none'}"
 
 
 def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) -> list[int]:
@@ -12,7 +42,7 @@ def refuse_removal(admin: BlockingAdmin, layout: ClusterLayout, broker_id: int) 
     Raises:
         PlanRefused: the broker is unknown, the last one, the last voter, or a voter that only the nodes' files can take out.
     """
-    layout.broker(broker_id)
+    refuse_unknown_brokers(admin, layout, [broker_id])
     if len(layout.brokers) == 1:
         raise PlanRefused(f"broker {broker_id} is the last one: without it there is no cluster")
     known = _voter_ids(admin)

@@ -1,0 +1,41 @@
+"""Node ids on the command line: one, several, or a list with commas, each refused with a sentence where it is none."""
+
+import click
+
+MAX_NODE_ID = 2**31 - 1
+
+
+class NodeIdParameter(click.ParamType[int]):
+    """The id of a broker or controller."""
+
+    name = "id"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the id of what was typed."""
+        if isinstance(value, int):
+            return value
+        text = str(value).strip()
+        if not is_node_id(text):
+            self.fail(f"{text!r} is no node id, which is a whole number from 0 on, such as 1", param, ctx)
+        return int(text)
+
+
+NODE_ID = NodeIdParameter()
+
+
+def is_node_id(text: str) -> bool:
+    """Whether a text is a node id as Kafka has them: 32 bits, not negative."""
+    return text.isascii() and text.isdecimal() and int(text) <= MAX_NODE_ID
+
+
+def node_ids_of(text: str, option: str) -> list[int]:
+    """Return node ids that are written with commas between them.
+
+    Raises:
+        BadParameter: one is no node id.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    wrong = [part for part in parts if not is_node_id(part)]
+    if wrong:
+        raise click.BadParameter(f"{text!r} is not a list of node ids like 1,2,3: {wrong[0]!r} is none", param_hint=option)
+    return [int(part) for part in parts]
