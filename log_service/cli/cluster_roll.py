@@ -6,7 +6,7 @@ for the broker's. The cluster decides when the next one may go: all replicas are
 
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,22 @@ import click
 
 from log_service.cli.connection import open_admin
 from log_service.cli.installation_nodes import data_option, restart_node, runs_node
-from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows
+from log_service.cli.node_ids import NODE_ID
+from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, refuse_both
+from log_service.cli.plan_view import told_refusals
 from log_service.client.blocking.admin import BlockingAdmin
-from log_service.cluster_operations import waiting
+from log_service.cluster_operations.membership import refuse_unknown_brokers
 from log_service.cluster_operations.reading import ClusterState, read_state
-from log_service.cluster_operations.waiting import SYNC_SECONDS, Restart
+from log_service.cluster_operations.rolling import Restart, RollingRestart, Stage
+from log_service.cluster_operations.waiting import SYNC_SECONDS
+from log_service.cluster_plans.layout import PlanRefused
 from log_service.cluster_plans.rolling import roll_order, single_replicas
 
 COMMAND_SECONDS = 600.0
 
 
 @click.command(short_help="Restart brokers one by one.")
-@click.argument("broker_ids", nargs=-1, type=click.IntRange(min=0), metavar="[ID...]")
+@click.argument("broker_ids", nargs=-1, type=NODE_ID, metavar="[ID...]")
 @click.option("--execute", is_flag=True, help="Do it; without it, the order is only shown.")
 @click.option("--dry-run", is_flag=True, help="Only show the order, as without --execute.")
 @click.option("--command", metavar="TEXT", help="What restarts a broker, such as 'ssh {host} systemctl restart kafka'.")
@@ -48,60 +52,149 @@ def roll(
     as_json: bool,
     bootstrap_servers: str,
 ) -> None:
-    """Restart brokers ID, or all, one by one; each waits until all replicas are in sync. The active controller's comes last."""
-    if execute and dry_run:
-        raise click.UsageError("--execute and --dry-run exclude each other")
-    with open_admin(bootstrap_servers) as admin:
+    """Restart brokers ID, or all, one by one; each waits until all replicas are in sync. The active controller's comes last.
+
+    \b
+    Nodes of tidelog up:  tidelog cluster roll --execute
+    any other brokers:    tidelog cluster roll --execute --command 'ssh {host} systemctl restart kafka'
+    """
+    refuse_both({"--execute": execute, "--dry-run": dry_run})
+    with open_admin(bootstrap_servers) as admin, told_refusals():
         before = read_state(admin)
-        order = [each for each in roll_order(before.layout, before.quorum) if not broker_ids or each in broker_ids]
-        for broker_id in broker_ids:
-            if broker_id not in order:
-                raise click.ClickException(f"there is no broker {broker_id} that serves")
-        rows = plan_rows(before, order)
+        order = ordered(admin, before, broker_ids)
+        words = words_of(command, order) if command is not None else []
+        strange = [] if words else [each for each in order if not runs_node(data, admin, each)]
+        rows = plan_rows(before, order, "tidelog up" if not words else "--command", strange)
+        if execute and strange:
+            raise click.ClickException(f"{nothing_restarts(strange, data)}. Nothing was restarted")
         if not as_json:
-            print_rows(rows, ["broker", "leaders", "alone", "controller"], as_json=False)
+            show(rows, strange, data)
         if execute:
-            restart = restarter(admin, command, data, order, before)
-            waiting.roll(admin, before, order, restart, partial(click.echo, err=True), wait_seconds=wait_seconds)
+            restart = commander(words, before) if words else partial(restart_node, data)
+            rolling = RollingRestart(admin, before, order, restart, partial(click.echo, err=True), wait_seconds=wait_seconds)
+            carry_out(rolling, command)
     if as_json:
         print_json({"order": rows, "executed": execute})
     else:
         click.echo(f"{counted(len(order), 'broker')} restarted" if execute else "nothing was restarted; --execute does it")
 
 
-def plan_rows(state: ClusterState, order: Sequence[int]) -> list[dict[str, Any]]:
-    """Return each broker in its turn, with what it leads and what is offline while it is away."""
+def ordered(admin: BlockingAdmin, state: ClusterState, broker_ids: Sequence[int]) -> list[int]:
+    """Return the brokers that are to be restarted, in their turn.
+
+    Raises:
+        PlanRefused: one is not registered, or is down.
+    """
+    refuse_unknown_brokers(admin, state.layout, broker_ids)
+    down = [each for each in broker_ids if each in state.layout.fenced]
+    if down:
+        raise PlanRefused(f"broker {down[0]} is down or not ready: start it first; only brokers that serve are restarted")
+    return [each for each in roll_order(state.layout, state.quorum) if not broker_ids or each in broker_ids]
+
+
+def plan_rows(state: ClusterState, order: Sequence[int], by: str, strange: Collection[int]) -> list[dict[str, Any]]:
+    """Return each broker in its turn: what it leads, what is offline while it is away, and what restarts it."""
     return [
         {
             "broker": broker_id,
             "leaders": sum(each.leader == broker_id for each in state.layout.partitions),
-            "alone": len(single_replicas(state.layout, broker_id)),
+            "single_replicas": len(single_replicas(state.layout, broker_id)),
             "controller": broker_id == state.quorum.leader_id,
+            "restarted_by": None if broker_id in strange else by,
         }
         for broker_id in order
     ]
 
 
-def restarter(admin: BlockingAdmin, command: str | None, data: Path, order: Sequence[int], state: ClusterState) -> Restart:
-    """Return what restarts a broker and comes back when it serves again.
+def show(rows: Sequence[Mapping[str, Any]], strange: Sequence[int], data: Path) -> None:
+    """Print the brokers in their turn, and what a person has to know before."""
+    print_rows(rows, ["broker", "leaders", "single_replicas", "controller", "restarted_by"], as_json=False)
+    single = sum(row["single_replicas"] for row in rows)
+    if single:
+        each = "1 partition has a single replica: it is" if single == 1 else f"{single} partitions have a single replica: each is"
+        click.echo(f"{each} offline while its broker restarts", err=True)
+    if strange:
+        click.echo(nothing_restarts(strange, data), err=True)
+
+
+def nothing_restarts(strange: Sequence[int], data: Path) -> str:
+    """Say which brokers this machine's installation does not run, and what can be done about it."""
+    is_one = len(strange) == 1
+    brokers = f"broker {strange[0]} is no node" if is_one else f"brokers {', '.join(map(str, sorted(strange)))} are no nodes"
+    return (
+        f"{brokers} of a tidelog up on {data}, so nothing here can restart {'it' if is_one else 'them'}: say what does with "
+        "--command 'ssh {host} systemctl restart kafka', or name the directory of their tidelog up with --data"
+    )
+
+
+def words_of(command: str, order: Sequence[int]) -> list[str]:
+    """Return the words of a person's command.
 
     Raises:
-        ClickException: nothing here can restart one of them.
+        BadParameter: it cannot be split into words, or is the same for each of several brokers.
     """
-    if command is None:
-        strange = [each for each in order if not runs_node(data, admin, each)]
-        if strange:
-            text = f"broker {strange[0]} is no node of a tidelog up on {data}"
-            raise click.ClickException(f"{text}: say with --command what restarts it, or name the directory with --data")
-        return lambda broker_id: restart_node(data, broker_id)
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise click.BadParameter(f"{command!r} cannot be split into words: {error}", param_hint="--command") from error
+    if not words:
+        raise click.BadParameter("it is empty: say what restarts a broker", param_hint="--command")
+    if len(order) > 1 and "{id}" not in command and "{host}" not in command:
+        text = f"{command!r} is the same for each of {len(order)} brokers: {{id}} and {{host}} stand for the broker's"
+        raise click.BadParameter(text, param_hint="--command")
+    return words
+
+
+def commander(words: Sequence[str], state: ClusterState) -> Restart:
+    """Return what restarts a broker by a command, and comes back when the command has ended."""
     hosts = {broker.broker_id: broker.address.rpartition(":")[0] for broker in state.layout.brokers}
 
     def run(broker_id: int) -> None:
-        words = [word.replace("{id}", str(broker_id)).replace("{host}", hosts[broker_id]) for word in shlex.split(command)]
-        finished = subprocess.run(words, check=False, timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL)  # noqa: S603 - the person's own
+        mine = [word.replace("{id}", str(broker_id)).replace("{host}", hosts[broker_id]) for word in words]
+        try:
+            finished = subprocess.run(mine, check=False, timeout=COMMAND_SECONDS, stdin=subprocess.DEVNULL)  # noqa: S603 - the person's own
+        except OSError as error:
+            raise click.ClickException(
+                f"{shlex.join(mine)} cannot be run ({error.strerror}): broker {broker_id} is not restarted"
+            ) from error
+        except subprocess.TimeoutExpired as error:
+            raise click.ClickException(f"{shlex.join(mine)} had not ended after {COMMAND_SECONDS:.0f} s, and was killed") from error
         if finished.returncode:
             raise click.ClickException(
-                f"{shlex.join(words)} ended with exit code {finished.returncode}: broker {broker_id} is not restarted"
+                f"{shlex.join(mine)} ended with exit code {finished.returncode}: broker {broker_id} is not restarted"
             )
 
     return run
+
+
+def carry_out(rolling: RollingRestart, command: str | None) -> None:
+    """Restart the brokers. Where that ends early, by Ctrl-C too, say what is done, what is on its way, and how to go on.
+
+    Raises:
+        Exit: 130, Ctrl-C.
+    """
+    try:
+        rolling.run()
+    except KeyboardInterrupt:
+        lines = ["stopped", *rolling.left_behind()]
+        if rolling.stage is Stage.RESTARTS and rolling.current is not None:
+            lines.append(
+                "tidelog up completes that restart by itself; tidelog status shows it"
+                if command is None
+                else f"the command that restarts broker {rolling.current} was cut off, too: see that the broker runs"
+            )
+        click.echo("\n".join([*lines, how_to_go_on(rolling, rolling.left, command)]), err=True)
+        raise click.exceptions.Exit(130) from None
+    except Exception:
+        failed = [] if rolling.current is None or rolling.current in rolling.left else [rolling.current]
+        click.echo("\n".join([*rolling.left_behind(), how_to_go_on(rolling, [*failed, *rolling.left], command)]), err=True)
+        raise
+
+
+def how_to_go_on(rolling: RollingRestart, left: Sequence[int], command: str | None) -> str:
+    """Return what a person can do after a restart that ended early, with the brokers that are left."""
+    if not left:
+        after = f"once broker {rolling.current} serves" if rolling.current is not None else "once all is in sync"
+        return f"no other broker is left: {after}, tidelog cluster elect gives preferred leaders their partitions back"
+    words = ["tidelog cluster roll", *map(str, left), "--execute", *([] if command is None else ["--command", shlex.quote(command)])]
+    return f"once tidelog cluster status says that all is well, go on with: {' '.join(words)}"

@@ -2,7 +2,8 @@
 
 - ``reading``: the cluster as ``log_service.cluster_plans`` wants to see it.
 - ``moving``: a plan carried out in steps, with its throttles; moves that are watched and taken back.
-- ``waiting``: until a broker serves, until all is in sync, and through a rolling restart.
+- ``waiting``: until a broker serves, and until all is in sync.
+- ``rolling``: through a rolling restart, and what one leaves that ends early.
 - ``membership``: what has to hold before a broker leaves, and how voters come and go.
 
 Everything here asks the cluster through ``log_service.client`` and works on tidelog and Apache Kafka alike.

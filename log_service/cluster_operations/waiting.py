@@ -1,24 +1,19 @@
-"""Waits for a cluster: until a broker serves or is noticed to be down, until all is in sync, and so through a rolling restart. Blocks.
+"""Waits for a cluster: until a broker serves or is noticed to be down, and until all is in sync. Blocks.
 
 Every wait has a deadline, and says at its end what was missing.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from log_service.client.blocking.admin import BlockingAdmin
-from log_service.cluster_operations.moving import elect_preferred
-from log_service.cluster_operations.reading import ClusterState, read_state
+from log_service.cluster_operations.reading import read_state
 from log_service.cluster_plans.rolling import obstacles
 from log_service.common.errors import KafkaError, TidelogError
 
 JOIN_SECONDS = 60.0
 SYNC_SECONDS = 600.0
 POLL_SECONDS = 0.5
-
-Restart = Callable[[int], None]
-"""Restarts a broker, and returns when its process is there again."""
-Say = Callable[[str], None]
 
 
 class ClusterNotReady(TidelogError):  # noqa: N818 - it says what happened
@@ -70,6 +65,7 @@ def wait_for_sync(admin: BlockingAdmin, broker_id: int, wait_seconds: float = SY
         try:
             state = read_state(admin)
             found = obstacles(state.layout, state.quorum, broker_id)
+            found += [f"broker {each} does not respond" for each in state.silent if each != broker_id]
         except KafkaError as error:
             found = [str(error)]
         if not found:
@@ -77,23 +73,3 @@ def wait_for_sync(admin: BlockingAdmin, broker_id: int, wait_seconds: float = SY
         if time.monotonic() > deadline:
             raise ClusterNotReady(f"broker {broker_id} is not restarted: {'; '.join(found)}")
         time.sleep(POLL_SECONDS)
-
-
-def roll(
-    admin: BlockingAdmin, before: ClusterState, order: Sequence[int], restart: Restart, say: Say, *, wait_seconds: float = SYNC_SECONDS
-) -> None:
-    """Restart brokers one by one, each when the cluster can be without it; leaders that were preferred ones lead again at the end.
-
-    Raises:
-        ClusterNotReady: the cluster is not in sync in time; brokers behind that one are not restarted.
-    """
-    for broker_id in order:
-        wait_for_sync(admin, broker_id, wait_seconds)
-        say(f"broker {broker_id} restarts")
-        restart(broker_id)
-        wait_until_serving(admin, broker_id)
-    if order:
-        wait_for_sync(admin, order[-1], wait_seconds)
-    home = [each.where for each in before.layout.partitions if each.leader == each.replicas[0]]
-    if home:
-        elect_preferred(admin, home)

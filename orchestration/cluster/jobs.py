@@ -15,7 +15,8 @@ from log_service.client import BlockingAdmin
 from log_service.cluster_operations.membership import refuse_removal, remove_voter
 from log_service.cluster_operations.moving import Mover
 from log_service.cluster_operations.reading import read_layout, read_state
-from log_service.cluster_operations.waiting import ClusterNotReady, roll, wait_until_fenced
+from log_service.cluster_operations.rolling import RollingRestart
+from log_service.cluster_operations.waiting import ClusterNotReady, wait_until_fenced
 from log_service.cluster_plans import plans
 from log_service.cluster_plans.layout import ClusterLayout, PlanRefused
 from log_service.cluster_plans.plan import Plan
@@ -172,7 +173,12 @@ def restart(context: dg.OpExecutionContext, config: RollConfig, log_service: Log
         order = [each for each in roll_order(state.layout, state.quorum) if not config.brokers or each in config.brokers]
         context.add_output_metadata({"order": ", ".join(map(str, order)), "dry_run": config.dry_run})
         if not config.dry_run:
-            roll(admin, state, order, _ask(RESTART), lambda text: context.log.info("%s", text))
+            rolling = RollingRestart(admin, state, order, _ask(RESTART), lambda text: context.log.info("%s", text))
+            try:
+                rolling.run()
+            finally:
+                for line in rolling.left_behind():
+                    context.log.info("%s", line)
 
 
 def _ask(command: str) -> Callable[[int], None]:

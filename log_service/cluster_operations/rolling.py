@@ -1,0 +1,103 @@
+"""A rolling restart: brokers one by one, each when the cluster can be without it. Blocks.
+
+It knows at every moment which brokers are done, which one is on its way and how far, so that one that ends early can say so.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+
+from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.moving import elect_preferred
+from log_service.cluster_operations.reading import ClusterState
+from log_service.cluster_operations.waiting import SYNC_SECONDS, wait_for_sync, wait_until_serving
+from log_service.common.errors import KafkaError
+
+LOOK_MS = 3_000
+"""How long the cluster may take to say how a broker is, where someone has just pressed Ctrl-C."""
+
+Restart = Callable[[int], None]
+"""Restarts a broker, and returns when its process is there again."""
+Say = Callable[[str], None]
+
+
+class Stage(Enum):
+    """How far the restart of a broker is."""
+
+    WAITS = auto()
+    """It waits until the cluster can be without it; it was not touched."""
+    RESTARTS = auto()
+    JOINS = auto()
+    """Its process is there again, and the cluster does not call it serving yet."""
+
+
+class RollingRestart:
+    """One rolling restart. ``run`` it once; ``done``, ``current`` with its ``stage`` and ``waiting`` tell how far it came."""
+
+    def __init__(
+        self,
+        admin: BlockingAdmin,
+        before: ClusterState,
+        order: Sequence[int],
+        restart: Restart,
+        say: Say,
+        *,
+        wait_seconds: float = SYNC_SECONDS,
+    ) -> None:
+        self._admin = admin
+        self._before = before
+        self._restart = restart
+        self._say = say
+        self._wait_seconds = wait_seconds
+        self.done: list[int] = []
+        self.current: int | None = None
+        self.stage = Stage.WAITS
+        self.waiting = list(order)
+
+    def run(self) -> None:
+        """Restart the brokers; leaders that were preferred ones lead again at the end.
+
+        Raises:
+            ClusterNotReady: the cluster is not in sync in time; brokers behind that one are not restarted.
+        """
+        while self.waiting:
+            self.stage, self.current = Stage.WAITS, self.waiting.pop(0)
+            wait_for_sync(self._admin, self.current, self._wait_seconds)
+            self._say(f"broker {self.current} restarts")
+            self.stage = Stage.RESTARTS
+            self._restart(self.current)
+            self.stage = Stage.JOINS
+            wait_until_serving(self._admin, self.current)
+            self.done.append(self.current)
+            self.current = None
+        if self.done:
+            wait_for_sync(self._admin, self.done[-1], self._wait_seconds)
+        home = [each.where for each in self._before.layout.partitions if each.leader == each.replicas[0]]
+        if home:
+            elect_preferred(self._admin, home)
+
+    def left_behind(self) -> list[str]:
+        """Return what it leaves where it ended early: a line for the brokers that are done, the one on its way, and the others."""
+        lines = [f"restarted: {_named(self.done)}"] if self.done else []
+        if self.current is not None and self.stage is Stage.WAITS:
+            lines.append(f"not touched: {_named([self.current, *self.waiting])}")
+        elif self.current is not None:
+            what = "was being restarted" if self.stage is Stage.RESTARTS else "is restarted, and was not back in the cluster yet"
+            lines.append(f"on its way: broker {self.current} {what}; now the cluster says that it {self._how_it_is(self.current)}")
+            lines += [f"not touched: {_named(self.waiting)}"] if self.waiting else []
+        return lines
+
+    @property
+    def left(self) -> list[int]:
+        """The brokers that were not touched."""
+        return [*([self.current] if self.current is not None and self.stage is Stage.WAITS else []), *self.waiting]
+
+    def _how_it_is(self, broker_id: int) -> str:
+        try:
+            fenced = {each.node_id: each.is_fenced for each in self._admin.describe_brokers(timeout_ms=LOOK_MS)}
+        except KafkaError as error:
+            return f"is unknown ({error})"
+        return "serves" if fenced.get(broker_id) is False else "is down or not ready"
+
+
+def _named(broker_ids: Sequence[int]) -> str:
+    return f"{'broker' if len(broker_ids) == 1 else 'brokers'} {', '.join(map(str, broker_ids))}"
