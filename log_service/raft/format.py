@@ -30,8 +30,6 @@ from log_service.storage.meta_properties import MetaProperties, check_owner, rea
 from log_service.storage.partition_metadata import format_uuid
 
 METADATA_DIRECTORY = f"{CLUSTER_METADATA_TOPIC}-0"
-RESERVED_IDS = range(101)
-"""Ids with a meaning of their own: none, the metadata topic, directories that are lost or not assigned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +107,13 @@ def _check_formatted(files: Files, config: NodeConfig) -> None:
 
 
 def random_id(new_bits: Callable[[int], int]) -> UUID:
-    """Return a random id that prints without a leading dash, so that it can be an argument of a command."""
+    """Return a random id that prints without a leading dash, so that it can be an argument of a command.
+
+    Its version bits keep it away from the small numbers that have a meaning of their own, of topics and of directories.
+    """
     while True:
         found = UUID(int=new_bits(128), version=4)
-        if found.int not in RESERVED_IDS and not format_uuid(found).startswith("-"):
+        if not format_uuid(found).startswith("-"):
             return found
 
 

@@ -30,8 +30,8 @@ from log_service.protocol.stored.metadata_records import BrokerRegistrationChang
 FENCED = 1
 UNFENCED = -1
 IN_CONTROLLED_SHUTDOWN = 1
-RESERVED_DIRECTORIES = 100
-"""Directory ids below this number have a meaning of their own."""
+FIRST_FREE_DIRECTORY_ID = 100
+"""Directory ids below this number have a meaning of their own, or may get one (KIP-858)."""
 
 
 # Registration
@@ -97,7 +97,7 @@ def _check_directories(image: MetadataImage, node_id: NodeId, log_dirs: Sequence
     taken = [directory_id for directory_id in log_dirs if owners.get(directory_id, node_id) != node_id]
     if not log_dirs:
         fault = "names no log directory"
-    elif any(directory_id.int < RESERVED_DIRECTORIES for directory_id in log_dirs):
+    elif any(directory_id.int < FIRST_FREE_DIRECTORY_ID for directory_id in log_dirs):
         fault = "names a log directory by a reserved id"
     elif len(set(log_dirs)) != len(log_dirs):
         fault = "names a log directory twice"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from log_service.common.errors import StorageError
+from log_service.controller.rules.brokers import FIRST_FREE_DIRECTORY_ID
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord
 from log_service.raft.format import format_directories, random_id, read_bootstrap_records
 from log_service.raft.log_view import SnapshotId
@@ -133,4 +134,4 @@ def test_ids_that_mean_something_else_or_look_like_an_option_are_not_drawn() -> 
     drawn = iter([0, 0xF8 << 120, 5 << 64])
     found = random_id(lambda _bits: next(drawn))
     assert not format_uuid(found).startswith("-")
-    assert found.int > 100
+    assert found.int >= FIRST_FREE_DIRECTORY_ID
