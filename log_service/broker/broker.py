@@ -194,6 +194,7 @@ class Broker:
     async def _start(self, nursery: trio.Nursery) -> None:
         env, config = self.env, self._config
         identity = await identify(env, config, first_feature_records())
+        # A controller alone has no logs to open, and still holds the directories: their lock is that of the metadata log in them.
         logs = self._logs = LogManager(env, config.log_manager, config.log, node_id=config.node_id, cluster_id=identity.cluster_id)
         self._watch_directories(logs)
         await logs.load()
@@ -285,7 +286,7 @@ class Broker:
             else:
                 token.run_sync_soon(self._tell_of_directory)
 
-        logs.on_directory_failed = on_failed
+        logs.watch_directories(on_failed)
 
     def _tell_of_directory(self) -> None:
         """Have the controller hear of a directory that failed at once: it moves the leaders that are there."""

@@ -127,9 +127,9 @@ class ReplicaManager:
         self.delayed_fetches: Purgatory[TopicPartition] = Purgatory(timers)
         self.delayed_produces: Purgatory[TopicPartition] = Purgatory(timers)
         self.delayed_deletes: Purgatory[TopicPartition] = Purgatory(timers)
-        logs.high_watermark_of = self._high_watermark_of
+        logs.use_high_watermarks(self._high_watermark_of)
         token = trio.lowlevel.current_trio_token()
-        logs.on_logs_failed = lambda path: token.run_sync_soon(self._directory_failed, path)
+        logs.watch_directories(lambda path, _error: token.run_sync_soon(self._directory_failed, path))
         self.moves = ReplicaMoves(logs.futures, self._moved)
 
     def __repr__(self) -> str:

@@ -75,11 +75,8 @@ class LogManager:
         """What ``replication-offset-checkpoint`` said at the start."""
         self.had_clean_shutdown = False
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
-        self.on_directory_failed: Callable[[Path, OSError], None] = lambda _path, _error: None
-        self.on_logs_failed: Callable[[Path], None] = lambda _path: None
-        """The same for the room that serves the logs; both calls may come from a thread of the pool."""
-        self.high_watermark_of: Callable[[Log], int] = lambda log: log.log_end_offset
-        """How far retention and compaction may go in a log; replication replaces it."""
+        self._on_directory_failed: list[Callable[[Path, OSError], None]] = []
+        self._high_watermark_of: Callable[[Log], int] = lambda log: log.log_end_offset
         self.removals = PendingRemovals(env.files)
         self._held = HeldLogs(env, self.removals, producer_id_expiration_ms=config.producer_id_expiration_ms)
         self.logs: Mapping[TopicPartition, Log] = self._held.logs
@@ -93,7 +90,7 @@ class LogManager:
             self.logs,
             self._held.claimed,
             self.checkpoint_writer,
-            high_watermark_of=lambda log: self.high_watermark_of(log),  # noqa: PLW0108 - it is replaced later
+            high_watermark_of=lambda log: self._high_watermark_of(log),  # noqa: PLW0108 - it is replaced later
             on_removals=self._upkeep.wake,
         )
         self._unread: list[LogDirectory] = []
@@ -102,6 +99,14 @@ class LogManager:
 
     def __repr__(self) -> str:
         return f"<LogManager logs={len(self.logs)} directories={len(self.directories)}>"
+
+    def watch_directories(self, on_failed: Callable[[Path, OSError], None]) -> None:
+        """Call ``on_failed`` with each log directory that fails from now on; the call may come from a thread of the pool."""
+        self._on_directory_failed.append(on_failed)
+
+    def use_high_watermarks(self, high_watermark_of: Callable[[Log], int]) -> None:
+        """Let retention and compaction go as far in a log as ``high_watermark_of`` says. Until this is called they go up to its end."""
+        self._high_watermark_of = high_watermark_of
 
     def reconfigure(self, *, cleaner: CleanerConfig, producer_id_expiration_ms: int, cordoned_log_dirs: Collection[Path]) -> None:
         """Go by other values of what may change while the node runs."""
@@ -346,7 +351,7 @@ class LogManager:
                 await trio.lowlevel.checkpoint()
             if log.topic_partition in self._held.claimed and not log.is_closed and (topics is None or log.topic_partition.topic in topics):
                 try:
-                    outcomes[log.topic_partition] = log.apply_retention(now_ms, self.high_watermark_of(log))
+                    outcomes[log.topic_partition] = log.apply_retention(now_ms, self._high_watermark_of(log))
                 except KafkaError as error:
                     logger.warning("retention of %s: %s", log.topic_partition, error)
         self._upkeep.wake()
@@ -362,8 +367,8 @@ class LogManager:
 
     def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         logger.error("log directory %s failed and is offline: %s", directory.path, error)
-        self.on_directory_failed(directory.path, error)
-        self.on_logs_failed(directory.path)
+        for on_failed in self._on_directory_failed:
+            on_failed(directory.path, error)
 
     # End
 

@@ -334,7 +334,7 @@ def test_retention_on_request_tells_what_went_and_touches_claimed_logs_only() ->
 def test_a_failed_directory_is_told_and_leaves_no_marker() -> None:
     node = started(A, B, dirs=(FIRST, SECOND))
     failed: list[Path] = []
-    node.manager.on_directory_failed = lambda path, _error: failed.append(path)
+    node.manager.watch_directories(lambda path, _error: failed.append(path))
     home = node.manager.logs[A].home.path
     node.files.fail_next("append", error=errno.EIO, containing="a-0")
     with pytest.raises(KafkaError):
