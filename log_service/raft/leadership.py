@@ -7,7 +7,7 @@ Invariants: a response never says a high watermark that the epoch has not commit
 every move of the high watermark wakes it; every request that waits is responded to when the leader resigns.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 
 from log_service.common.errors import ErrorCode
@@ -150,29 +150,24 @@ def _fetch_response(replica: Replica, leader: Leader, request: FetchRequest, che
 
 def respond_to_parked(replica: Replica, leader: Leader) -> None:
     """Respond to the parked fetches for which there is news: records, or a higher high watermark than they know."""
-    parked, leader.parked = leader.parked, []
-    for fetch in parked:
-        response = _fetch_response(replica, leader, fetch.request)
-        if response.records_from is not None or fetch.request.high_watermark < leader.high_watermark:
-            replica.reply(fetch.reply_to, response)
-        else:
-            leader.parked.append(fetch)
+    end_offset, high_watermark = replica.log.end_offset, leader.high_watermark
+    _unpark(replica, leader, lambda fetch: fetch.request.fetch_offset < end_offset or fetch.request.high_watermark < high_watermark)
 
 
 def _respond_to_expired(replica: Replica, leader: Leader) -> None:
-    parked, leader.parked = leader.parked, []
-    for fetch in parked:
-        if replica.is_due(fetch.deadline_ms):
-            replica.reply(fetch.reply_to, _fetch_response(replica, leader, fetch.request))
-        else:
-            leader.parked.append(fetch)
+    _unpark(replica, leader, lambda fetch: replica.is_due(fetch.deadline_ms))
 
 
 def _respond_to_superseded(replica: Replica, leader: Leader, key: ReplicaKey) -> None:
     """Respond to the fetch that a replica has forgotten, for it sent another one: a replica has one fetch here at most."""
+    _unpark(replica, leader, lambda fetch: fetch.request.replica == key)
+
+
+def _unpark(replica: Replica, leader: Leader, is_over: Callable[[ParkedFetch], bool]) -> None:
+    """Respond to the parked fetches whose wait is over."""
     parked, leader.parked = leader.parked, []
     for fetch in parked:
-        if fetch.request.replica == key:
+        if is_over(fetch):
             replica.reply(fetch.reply_to, _fetch_response(replica, leader, fetch.request))
         else:
             leader.parked.append(fetch)
