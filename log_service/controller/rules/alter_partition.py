@@ -52,7 +52,7 @@ def alter_partition(partitions: Partitions, request: AlterPartitionRequest) -> t
 
 def _alter(partitions: Partitions, leader_id: NodeId, topic_id: TopicId, asked: RequestPartitionData) -> ResponsePartitionData:
     index = asked.partition_index
-    topic, partition = _existing(partitions, topic_id, index)
+    topic, partition = partitions.get(topic_id, index)
     members = asked.new_isr_with_epochs or [BrokerState(broker_id=node_id) for node_id in asked.new_isr]
     isr = tuple(NodeId(each.broker_id) for each in members)
     _check_epochs(partition, leader_id, asked)
@@ -73,16 +73,6 @@ def _alter(partitions: Partitions, leader_id: NodeId, topic_id: TopicId, asked: 
         leader_recovery_state=after.leader_recovery_state,
         partition_epoch=after.partition_epoch,
     )
-
-
-def _existing(partitions: Partitions, topic_id: TopicId, index: int) -> tuple[TopicImage, PartitionRegistration]:
-    topic = partitions.image.topics.by_id.get(topic_id)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id}")
-    partition = partitions.find(topic, index)
-    if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic.name}-{index}")
-    return topic, partition
 
 
 def _check_epochs(partition: PartitionRegistration, leader_id: NodeId, asked: RequestPartitionData) -> None:

@@ -54,12 +54,7 @@ def _assign_directory(partitions: Partitions, broker: BrokerRegistration, direct
 
 
 def _assign(partitions: Partitions, broker: BrokerRegistration, topic_id: TopicId, index: int, directory_id: UUID) -> None:
-    topic = partitions.image.topics.by_id.get(topic_id)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic_id}")
-    partition = partitions.find(topic, index)
-    if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic.name}-{index}")
+    topic, partition = partitions.get(topic_id, index)
     if broker.node_id not in partition.replicas:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker.node_id} has no replica of {topic.name}-{index}")
     moved = unchanged(partition, directories={broker.node_id: directory_id})

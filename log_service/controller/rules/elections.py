@@ -85,11 +85,7 @@ def _elect(partitions: Partitions, name: str, index: int, election: ElectionType
 
 
 def _elect_or_refuse(partitions: Partitions, name: str, index: int, election: ElectionType) -> None:
-    topic = partitions.image.topics.by_name.get(name)
-    partition = None if topic is None else partitions.find(topic, index)
-    if topic is None or partition is None:
-        text = f"there is no topic {name}" if topic is None else f"there is no partition {name}-{index}"
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    topic, partition = partitions.get(name, index)
     is_preferred = election is ElectionType.PREFERRED
     if has_preferred_leader(partition) if is_preferred else partition.has_leader:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "the partition has the leader that it should have")

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from uuid import UUID
 
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch, TopicId
 from log_service.config.definition import split_list
 from log_service.config.resolve import Layers, holding
@@ -104,6 +105,23 @@ class Partitions:
     def find(self, topic: TopicImage, index: int) -> PartitionRegistration | None:
         """Return a partition as it is after the changes so far, None where there is none."""
         return self._changed.get((topic.topic_id, index)) or topic.partitions.get(index)
+
+    def get(self, topic: str | TopicId, index: int) -> tuple[TopicImage, PartitionRegistration]:
+        """Return the topic of a name or an id, and one of its partitions as it is after the changes so far.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        topics = self.image.topics
+        found = topics.by_name.get(topic) if isinstance(topic, str) else topics.by_id.get(topic)
+        if found is None:
+            if isinstance(topic, str):
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic of id {topic}")
+        partition = self.find(found, index)
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {found.name}-{index}")
+        return found, partition
 
     def iterate(self) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
         """Yield every partition with its topic and index, in the order of topic ids."""

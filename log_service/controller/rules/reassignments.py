@@ -15,7 +15,7 @@ from log_service.common.types import NodeId
 from log_service.controller.rules.partition_change import Election, Target, unchanged
 from log_service.controller.rules.partitions import Partitions
 from log_service.controller.rules.topics import validated_replicas
-from log_service.metadata.image import MetadataImage, TopicImage
+from log_service.metadata.image import MetadataImage
 from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -60,7 +60,7 @@ def alter_partition_reassignments(
 
 def _alter(partitions: Partitions, asked_topic: ReassignableTopic, asked: ReassignablePartition, *, allows_new_factor: bool) -> None:
     index = asked.partition_index
-    topic, partition = _existing(partitions, asked_topic.name, index)
+    topic, partition = partitions.get(asked_topic.name, index)
     if asked.replicas is None:
         is_unclean_allowed = partitions.policy_of(topic).election is Election.UNCLEAN
         partitions.change(topic, index, _reverted(partition, f"{topic.name}-{index}", is_unclean_allowed=is_unclean_allowed))
@@ -68,16 +68,6 @@ def _alter(partitions: Partitions, asked_topic: ReassignableTopic, asked: Reassi
     target = validated_replicas(partitions.image, asked.replicas, index, len(asked.replicas))
     _check_factor(partition, target, allows_new_factor=allows_new_factor)
     partitions.change(topic, index, _moved(partition, target), election=Election.CLEAN)
-
-
-def _existing(partitions: Partitions, name: str, index: int) -> tuple[TopicImage, PartitionRegistration]:
-    topic = partitions.image.topics.by_name.get(name)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-    partition = partitions.find(topic, index)
-    if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
-    return topic, partition
 
 
 def _check_factor(partition: PartitionRegistration, target: Sequence[NodeId], *, allows_new_factor: bool) -> None:
