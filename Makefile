@@ -69,8 +69,8 @@ chaos: $(VENV)/installed-dev  ## kill -9 of a loaded node, full and failing disk
 kill-loop: $(VENV)/installed-dev  ## kill -9 of runs, daemon and code server; KILLS=50 SEED=1
 	KILLS=$(or $(KILLS),50) SEED=$(SEED) $(PYTEST) -n 0 --timeout 3600 tests/platform/test_kill_loop.py
 
-bench-peers: kafka-libs $(VENV)/installed-dev  ## the node beside Apache Kafka, our client beside confluent-kafka: ratios and goals
-	$(BIN)/python -m benchmarks --peers --only node
+bench-peers: kafka-libs $(VENV)/installed-dev  ## the node beside Apache Kafka, our client beside confluent-kafka: ratios and goals; NODES=3 for clusters
+	$(BIN)/python -m benchmarks$(if $(NODES),.cluster_peers --nodes $(NODES), --peers --only node)
 
 bench-platform: $(VENV)/installed-dev  ## the path from a topic to a table
 	$(BIN)/python -m benchmarks --only platform

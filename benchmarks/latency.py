@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from benchmarks.broker_process import BenchmarkError, BrokerProcess
+from benchmarks.broker_process import ERRORS_ONLY, BenchmarkError, BrokerProcess
 from benchmarks.rounds import Bench
 from benchmarks.table import Row, at_most
 
@@ -29,7 +29,9 @@ def percentile(ordered: list[float], share: float) -> float:
 
 def latencies_ms(address: str, topic: str, rate: int, seconds: float) -> list[float]:
     """Send at ``rate`` records/s for ``seconds`` and return every acknowledgement's latency, ordered."""
-    producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 0, "socket.nagle.disable": True})
+    producer = Producer(
+        {"bootstrap.servers": address, "log_level": ERRORS_ONLY, "acks": "all", "linger.ms": 0, "socket.nagle.disable": True}
+    )
     seen: list[float] = []
 
     def send_one() -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks import table
 from benchmarks.apache_kafka import NAME as PEER
@@ -101,6 +102,8 @@ class Bench:
 
 
 Family = Callable[[Bench], contextlib.AbstractContextManager[Sides]]
+AnyBench = TypeVar("AnyBench")
+"""What the families of one run share: a ``Bench``, or one of clusters."""
 
 
 def imported(module: str, name: str) -> Family:
@@ -145,10 +148,14 @@ def of_new_brokers(measure_new: Callable[[Prepare, Bench], list[Row]]) -> Family
 
 @dataclass(slots=True, kw_only=True)
 class Results:
-    """What was measured so far, and which families failed, and why."""
+    """What was measured so far, and which families failed, and why.
+
+    ``keep`` is called after each turn with all rows so far, those of the family under way among them: a run that is cut off has these.
+    """
 
     rows: list[Row] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
+    keep: Callable[[list[Row]], None] = lambda _rows: None
 
 
 def say(text: str) -> None:
@@ -156,29 +163,41 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def measure(families: Iterable[tuple[str, Family]], bench: Bench, *, round_count: int, results: Results) -> None:
+def measure(
+    families: Iterable[tuple[str, Callable[[AnyBench], contextlib.AbstractContextManager[Sides]]]],
+    bench: AnyBench,
+    *,
+    round_count: int,
+    results: Results,
+) -> None:
     """Measure one family after the other into ``results``, which holds everything that was finished when this ends early."""
     for name, family in families:
         try:
-            measure_family(name, family, bench, round_count=round_count, results=results)
+            measure_family(name, family(bench), round_count=round_count, results=results)
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the other families can be measured
             say(f"{name} FAILED: {error!r}")
             results.failures[name] = f"{type(error).__name__}: {error}"
 
 
-def measure_family(name: str, family: Family, bench: Bench, *, round_count: int, results: Results) -> None:
+def measure_family(name: str, family: contextlib.AbstractContextManager[Sides], *, round_count: int, results: Results) -> None:
     """Take a family's rounds; those that were taken before it failed or was interrupted are kept."""
     found: dict[str, list[list[Row]]] = {}
     sides = Sides(measures={})
     say(f"{name}: preparing")
     try:
-        with family(bench) as sides:
+        with family as sides:
             found = {side: [] for side in sides.measures}
             for index in range(round_count):
                 turns = list(sides.measures.items())
                 for side, measure_side in reversed(turns) if index % 2 else turns:
                     say(f"{name}: round {index + 1} of {round_count}, {side}")
                     found[side].append(measure_side())
+                    results.keep([*results.rows, *rows_beside(sides, found)])
     finally:
-        ours = {side: table.merged(rounds) for side, rounds in found.items() if side != sides.peer}
-        results.rows += table.beside(ours, sides.peer, table.merged(found.get(sides.peer, ())))
+        results.rows += rows_beside(sides, found)
+
+
+def rows_beside(sides: Sides, found: Mapping[str, list[list[Row]]]) -> list[Row]:
+    """Return what the rounds of all sides have found so far, each row beside the peer's."""
+    ours = {side: table.merged(rounds) for side, rounds in found.items() if side != sides.peer}
+    return table.beside(ours, sides.peer, table.merged(found.get(sides.peer, ())))

@@ -68,6 +68,13 @@ class Row:
         return self.median / self.peer_median if self.peer_median else None
 
     @property
+    def ratios(self) -> tuple[float, ...]:
+        """The ratio of each round: ours to the peer's next to it. Empty where a round is without one."""
+        if len(self.rounds) != len(self.peer_rounds) or not all(self.peer_rounds):
+            return ()
+        return tuple(ours / theirs for ours, theirs in zip(self.rounds, self.peer_rounds, strict=True))
+
+    @property
     def is_met(self) -> bool | None:
         """Whether the goal is met; None without a goal, or while nothing was measured that it could be held against."""
         if self.goal is None:
@@ -121,6 +128,14 @@ def spread(rounds: tuple[float, ...]) -> str:
     return f"{readable(min(rounds))} - {readable(max(rounds))}"
 
 
+def ratio_text(row: Row) -> str:
+    """Return the ratio of the medians, and of several rounds the lowest and the highest."""
+    if row.ratio is None:
+        return ""
+    between = f" ({min(row.ratios):.2f} - {max(row.ratios):.2f})" if len(row.ratios) > 1 else ""
+    return f"{row.ratio:.2f}{between}"
+
+
 def verdict(row: Row) -> str:
     if row.goal is None:
         return ""
@@ -131,7 +146,7 @@ def cells(row: Row) -> list[str]:
     """Return a row's columns."""
     found = [row.figure, row.unit, readable(row.median), spread(row.rounds)]
     if row.peer and row.peer_median is not None:
-        found += [readable(row.peer_median), spread(row.peer_rounds), "" if row.ratio is None else f"{row.ratio:.2f}"]
+        found += [readable(row.peer_median), spread(row.peer_rounds), ratio_text(row)]
     elif row.peer:
         found += ["", "", ""]
     return [*found, verdict(row)]
@@ -169,6 +184,14 @@ def _ruled(table: list[list[str]]) -> list[list[str]]:
 def as_json(rows: Iterable[Row], **about: object) -> str:
     """Return one object: what is known about the run, and every row with its rounds and what follows from them."""
     found = [
-        {**asdict(row), "median": row.median, "peer_median": row.peer_median, "ratio": row.ratio, "is_met": row.is_met} for row in rows
+        {
+            **asdict(row),
+            "median": row.median,
+            "peer_median": row.peer_median,
+            "ratio": row.ratio,
+            "ratios": row.ratios,
+            "is_met": row.is_met,
+        }
+        for row in rows
     ]
     return json.dumps({**about, "rows": found}, indent=2)

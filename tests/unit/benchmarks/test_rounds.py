@@ -72,6 +72,23 @@ def test_rounds_before_a_failure_are_kept() -> None:
     assert (row.rounds, row.peer_rounds) == ((1.0,), (2.0,))
 
 
+def test_everything_so_far_is_kept_after_each_turn() -> None:
+    seen, kept = Recorded(), list[list[tuple[str, int, int]]]()
+
+    def keep(rows: list[Row]) -> None:
+        kept.append([(row.figure, len(row.rounds), len(row.peer_rounds)) for row in rows])
+
+    sides = Sides(measures={"tidelog": seen.side("tidelog"), "peer": seen.side("peer")}, peer="peer")
+    before = Row(figure="before", unit="", rounds=(1.0,))
+    measure([("one", family_of(sides))], a_bench(), round_count=2, results=Results(rows=[before], keep=keep))
+    assert kept == [
+        [("before", 1, 0), ("turn", 1, 0)],
+        [("before", 1, 0), ("turn", 1, 1)],
+        [("before", 1, 0), ("turn", 1, 2)],
+        [("before", 1, 0), ("turn", 2, 2)],
+    ]
+
+
 def test_family_that_cannot_be_prepared_fails_alone() -> None:
     def broken(_bench: Bench) -> contextlib.AbstractContextManager[Sides]:
         raise BenchmarkError("there is no java")

@@ -22,6 +22,19 @@ def test_peers_values_stand_beside_ours_with_the_ratio_of_medians() -> None:
     assert (found.peer, found.peer_median, found.ratio) == ("Apache Kafka", 2.0, 2.0)
 
 
+def test_ratio_of_several_rounds_comes_with_the_lowest_and_the_highest_of_a_round() -> None:
+    rows = beside({"tidelog": [row("produce", 2.0, 4.0, 6.0)]}, "Apache Kafka", [row("produce", 1.0, 4.0, 2.0)])
+    assert rows[0].ratios == (2.0, 1.0, 3.0)
+    assert "| 2.00 (1.00 - 3.00) |" in as_markdown(rows)
+    assert json.loads(as_json(rows))["rows"][0]["ratios"] == [2.0, 1.0, 3.0]
+
+
+def test_round_that_the_peer_has_not_taken_yet_gives_no_ratios_of_rounds() -> None:
+    rows = beside({"tidelog": [row("produce", 2.0, 4.0)]}, "Apache Kafka", [row("produce", 1.0)])
+    assert rows[0].ratios == ()
+    assert "| 3.00 |" in as_markdown(rows)
+
+
 def test_figure_that_the_peer_lacks_stands_alone_without_ratio_or_verdict() -> None:
     (found,) = beside({"tidelog": [row("ours only", goal=at_least(1.0))]}, "Apache Kafka", [])
     assert (found.ratio, found.is_met) == (None, None)

@@ -1,0 +1,239 @@
+"""Three nodes of one product, each broker and controller in a process of its own: the cluster that figures of several nodes are taken on.
+
+A node is started the way a user starts it, and killed, stopped or suspended by signals. CPU and memory are read from the system. Both
+products get the same properties, and are told nothing else: ports, roles, where the logs lie, and what a figure asks for.
+"""
+
+import compileall
+import contextlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from uuid import uuid4
+
+import psutil
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+import log_service
+from benchmarks.apache_kafka import NAME as PEER
+from benchmarks.apache_kafka import java_command
+from benchmarks.broker_process import BenchmarkError, cpu_s
+from benchmarks.table import OURS
+from log_service.broker.env import real_env
+from log_service.broker.storage_format import FormatOptions, format_node
+from log_service.client import BlockingAdmin
+from log_service.config.server import parse_server_properties
+
+NODES = (1, 2, 3)
+PRODUCTS = {OURS: "tidelog", PEER: "kafka"}
+"""The products by their names in a table."""
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+START_S, WHOLE_S, SERVICE_S = 180.0, 180.0, 60.0
+CALM_S = 1.0
+"""How long a cluster that has become whole is left alone before it is measured."""
+
+
+class Nodes:
+    """Three nodes of one product in ``directory``; ``properties`` go to each of them."""
+
+    def __init__(self, product: str, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+        self.product = product
+        self.directory = directory
+        self.processes: dict[int, psutil.Popen] = {}
+        self._properties = dict(properties or {})
+        ports = free_ports(2 * len(NODES))
+        self.addresses = {node: f"127.0.0.1:{ports[node - 1]}" for node in NODES}
+        self.controllers = {node: f"127.0.0.1:{ports[len(NODES) + node - 1]}" for node in NODES}
+        for node in NODES:
+            text = "".join(f"{key}={value}\n" for key, value in self._all_properties(node).items())
+            self._file(node).write_text(text)
+            self._format(node)
+
+    def __enter__(self) -> Self:
+        for node in NODES:
+            self.start(node)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        for process in self.processes.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+            process.wait()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.addresses.values())
+
+    def _file(self, node: int) -> Path:
+        return self.directory / f"node{node}.properties"
+
+    def _all_properties(self, node: int) -> Mapping[str, str]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(node),
+            "controller.quorum.voters": ",".join(f"{each}@{address}" for each, address in self.controllers.items()),
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.addresses[node]},CONTROLLER://{self.controllers[node]}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.directory / f"data{node}"),
+            "log.segment.delete.delay.ms": "0",
+            "auto.create.topics.enable": "false",
+            "offsets.topic.num.partitions": "4",
+            "auto.leader.rebalance.enable": "false",
+            **self._properties,
+        }
+
+    def _format(self, node: int) -> None:
+        if self.product == "kafka":
+            tool = [*java_command(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._file(node))]
+            subprocess.run(tool, check=True, capture_output=True)
+            return
+        config, _ = parse_server_properties(self._file(node).read_text())
+        format_node(real_env(config), config, FormatOptions(cluster_id=CLUSTER_ID))
+
+    def start(self, node: int) -> None:
+        """Start a node; ``until_whole`` waits for it."""
+        if self.product == "kafka":
+            argv = [*java_command(), "kafka.Kafka", str(self._file(node))]
+        else:
+            argv = [sys.executable, "-m", "log_service.cli.main", "serve", str(self._file(node))]
+        with (self.directory / f"output{node}.txt").open("ab") as output:
+            self.processes[node] = psutil.Popen(argv, stdout=output, stderr=output)
+
+    def end(self, node: int, number: int) -> None:
+        """Send a signal, and wait for the end of the process."""
+        process = self.processes.pop(node)
+        process.send_signal(number)
+        process.wait(START_S)
+
+    def restart(self, node: int) -> None:
+        """Wait for the end of a node that was killed or told to stop, and start it again; the cluster is whole then."""
+        self.processes.pop(node).wait(START_S)
+        self.start(node)
+        self.until_whole()
+
+    def suspend(self) -> None:
+        """Take their turn from all nodes: they keep memory and connections, and get no CPU."""
+        for process in self.processes.values():
+            process.suspend()
+
+    def resume(self) -> None:
+        """Let all nodes go on, and wait until the cluster is whole."""
+        for process in self.processes.values():
+            process.resume()
+        time.sleep(CALM_S)
+        self.until_whole()
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds, user and system, that the nodes that run have spent."""
+        return sum(cpu_s(process) for process in self.processes.values())
+
+    def rss_bytes(self) -> int:
+        """Return the memory of the nodes that run, together."""
+        return sum(int(process.memory_info().rss) for process in self.processes.values())
+
+    def active_controller(self) -> int:
+        """Return which node leads the metadata quorum."""
+        with BlockingAdmin(self.bootstrap) as admin:
+            return int(admin.describe_metadata_quorum().leader_id)
+
+    def admin(self, *nodes: int) -> AdminClient:
+        """Return a client that knows the nodes that are named, or all."""
+        addresses = [self.addresses[node] for node in nodes or NODES]
+        return AdminClient({"bootstrap.servers": ",".join(addresses), "log_level": 0})
+
+    def until_whole(self, topic: str | None = None) -> None:
+        """Wait until every node is a broker, and every replica of a topic in sync; all topics where none is named.
+
+        Raises:
+            BenchmarkError: that took too long.
+        """
+        admin = self.admin()
+        deadline = time.monotonic() + WHOLE_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(KafkaException):
+                found = admin.list_topics(topic, timeout=5) if topic else admin.list_topics(timeout=5)
+                partitions = [each for one in found.topics.values() for each in one.partitions.values()]
+                is_there = topic is None or bool(partitions)
+                if is_there and len(found.brokers) == len(NODES) and all(len(each.isrs) == len(each.replicas) for each in partitions):
+                    time.sleep(CALM_S)
+                    return
+            time.sleep(0.2)
+        raise BenchmarkError(f"the cluster was not whole after {WHOLE_S:.0f} s; see {self.directory}")
+
+    def create_topic(self, name: str, assignment: Sequence[Sequence[int]]) -> None:
+        """Create a topic whose partitions have those replicas, the leader first, and wait until it is whole."""
+        replicas = [list(each) for each in assignment]
+        in_sync = str(min(2, *map(len, replicas)))
+        topic = NewTopic(name, len(replicas), replica_assignment=replicas, config={"min.insync.replicas": in_sync})
+        admin = self.admin()
+        admin.create_topics([topic])[name].result(timeout=30)
+        self.until_whole(name)
+
+    @contextlib.contextmanager
+    def topic(self, assignment: Sequence[Sequence[int]]) -> Iterator[str]:
+        """Create a topic of a new name, and delete it afterwards, so that disk space is given back between figures."""
+        name = new_name()
+        self.create_topic(name, assignment)
+        try:
+            yield name
+        finally:
+            admin = self.admin()
+            admin.delete_topics([name])[name].result(timeout=30)
+
+
+def new_name() -> str:
+    return f"bench-{uuid4().hex[:8]}"
+
+
+def spread(partition_count: int, factor: int = len(NODES)) -> list[list[int]]:
+    """Return replicas of partitions that give every node the same share of leaders and of replicas."""
+    around = len(NODES)
+    return [[NODES[(first + step) % around] for step in range(factor)] for first in range(partition_count)]
+
+
+def led_by(node: int) -> list[list[int]]:
+    """Return the replicas of one partition, on all nodes, whose leader is ``node``."""
+    return [[node, *(each for each in NODES if each != node)]]
+
+
+def free_ports(count: int) -> list[int]:
+    """Return so many ports that nobody listens on."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+@contextlib.contextmanager
+def running_cluster(product: str, **properties: str) -> Iterator[Nodes]:
+    """Start a cluster in an empty directory that is removed afterwards, and wait until it is whole; underscores stand for dots."""
+    if product != "kafka":
+        compileall.compile_dir(Path(log_service.__file__).parent, quiet=1)
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as directory, Nodes(product, Path(directory), named) as nodes:
+        nodes.until_whole()
+        yield nodes
+
+
+def until(condition: Callable[[], bool], pause_s: float, what: str, deadline_s: float = 300.0) -> float:
+    """Ask again and again, and return the seconds until it was so.
+
+    Raises:
+        BenchmarkError: it was not so within the deadline; ``what`` was waited for.
+    """
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() > began + deadline_s:
+            raise BenchmarkError(f"{what}: not within {deadline_s:.0f} s")
+        time.sleep(pause_s)
+    return time.monotonic() - began

@@ -1,0 +1,106 @@
+"""What the figures of three nodes share: a cluster of each product, and whose turn it is.
+
+The cluster that is not measured is suspended, so that it takes no CPU from the other. Two kinds stay alive from round to round, so that a
+JVM is warm and stays so: clusters that only load is put on are told to be patient, because none of their nodes is to be fenced for having
+been suspended; clusters that nodes die in have every timeout as shipped, and find together again after each suspension. Figures of starts
+and of memory have new clusters, one at a time.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from benchmarks.apache_kafka import NAME as PEER
+from benchmarks.cluster_nodes import PRODUCTS, Nodes, running_cluster
+from benchmarks.rounds import SUSPENDED_SESSION_MS, Measure, Sides, say
+from benchmarks.table import OURS, Row
+
+PATIENCE = {
+    "broker_session_timeout_ms": SUSPENDED_SESSION_MS,
+    "replica_lag_time_max_ms": SUSPENDED_SESSION_MS,
+    "controller_quorum_fetch_timeout_ms": SUSPENDED_SESSION_MS,
+}
+MeasureNodes = Callable[[Nodes, "ClusterBench"], list[Row]]
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterBench:
+    """How much is asked for, and the clusters that stay alive; ``warm_up`` is put on each of them once."""
+
+    scale: float
+    has_peer: bool
+    warm_up: Callable[[Nodes, "ClusterBench"], None]
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _alive: dict[str, Nodes] = field(default_factory=dict)
+    _properties: Mapping[str, str] | None = None
+
+    @property
+    def products(self) -> list[str]:
+        """The names of the products that are measured, ours first."""
+        return [OURS, PEER] if self.has_peer else [OURS]
+
+    def count(self, full: float, *, at_least: int = 1) -> int:
+        """Return a load's share of what it is at full scale."""
+        return max(at_least, int(full * self.scale))
+
+    def clusters(self, properties: Mapping[str, str]) -> Mapping[str, Nodes]:
+        """Return a suspended cluster of each product; those of before, where they have the same properties."""
+        if self._properties != properties:
+            self.stop()
+            with contextlib.ExitStack() as stack:
+                for name in self.products:
+                    say(f"starting and warming up three nodes of {name}")
+                    nodes = stack.enter_context(running_cluster(PRODUCTS[name], **properties))
+                    self.warm_up(nodes, self)
+                    nodes.suspend()
+                    self._alive[name] = nodes
+                self._stack, self._properties = stack.pop_all(), dict(properties)
+        return self._alive
+
+    def stop(self) -> None:
+        """End the clusters that are alive."""
+        self._alive, self._properties = {}, None
+        self._stack.close()
+
+    def beside(self, measures: Mapping[str, Measure]) -> Sides:
+        """Return the sides of a family that compares the products."""
+        return Sides(measures=measures, peer=PEER if self.has_peer else "")
+
+
+ClusterFamily = Callable[[ClusterBench], contextlib.AbstractContextManager[Sides]]
+
+
+def of_living_clusters(measure: MeasureNodes, properties: Mapping[str, str]) -> ClusterFamily:
+    """Return the family that does this with each cluster in turn, while the other one is suspended."""
+
+    @contextlib.contextmanager
+    def family(bench: ClusterBench) -> Iterator[Sides]:
+        clusters = bench.clusters(properties)
+
+        def measure_alone(name: str) -> list[Row]:
+            nodes = clusters[name]
+            nodes.resume()
+            try:
+                return measure(nodes, bench)
+            finally:
+                nodes.suspend()
+
+        try:
+            yield bench.beside({name: partial(measure_alone, name) for name in clusters})
+        except BaseException:
+            bench.stop()  # a cluster that failed is not asked again
+            raise
+
+    return family
+
+
+def of_new_clusters(measure: Callable[[str, ClusterBench], list[Row]]) -> ClusterFamily:
+    """Return the family that starts clusters of its own in each round; ``measure`` gets the name of the product."""
+
+    @contextlib.contextmanager
+    def family(bench: ClusterBench) -> Iterator[Sides]:
+        bench.stop()
+        yield bench.beside({name: partial(measure, PRODUCTS[name], bench) for name in bench.products})
+
+    return family

@@ -1,0 +1,119 @@
+"""Figures of three nodes: which are measured, what a run that is cut off keeps, and how loads are laid on the nodes."""
+
+import argparse
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import cluster_peers
+from benchmarks.broker_process import BenchmarkError
+from benchmarks.cluster_moves import other_than
+from benchmarks.cluster_nodes import led_by, spread, until
+from benchmarks.cluster_partitions import counted, is_in_sync
+from benchmarks.cluster_peers import FIGURES, MOST_ROUNDS, Report, measure, names
+from benchmarks.clusters import ClusterBench, ClusterFamily
+from benchmarks.failover import Acknowledged
+from benchmarks.rounds import Results, Sides
+from benchmarks.table import Row
+
+
+def a_bench() -> ClusterBench:
+    return ClusterBench(scale=1.0, has_peer=True, warm_up=lambda _nodes, _bench: None)
+
+
+def family_that_counts(turns: list[str], name: str) -> ClusterFamily:
+    def measure_round() -> list[Row]:
+        turns.append(name)
+        return [Row(figure=name, unit="", rounds=(1.0,))]
+
+    @contextlib.contextmanager
+    def family(_bench: ClusterBench) -> Iterator[Sides]:
+        yield Sides(measures={"tidelog": measure_round})
+
+    return family
+
+
+def options(*figures: str, rounds: int = 3, minutes: float = 25.0) -> argparse.Namespace:
+    return argparse.Namespace(figures=figures, rounds=rounds, minutes=minutes)
+
+
+def test_figures_are_named_in_a_list() -> None:
+    assert names("produce,latency") == ("produce", "latency")
+
+
+def test_unknown_figure_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=r"no figure latncy; there are produce, .*latency"):
+        names("produce,latncy")
+
+
+def test_long_families_have_fewer_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = list[str]()
+    monkeypatch.setattr(cluster_peers, "FIGURES", {name: family_that_counts(turns, name) for name in ("produce", "partitions")})
+    measure(options("produce", "partitions"), a_bench(), Results())
+    assert turns == ["produce"] * 3 + ["partitions"]
+    assert set(MOST_ROUNDS) <= set(FIGURES)
+
+
+def test_family_that_would_begin_too_late_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, results = list[str](), Results()
+    monkeypatch.setattr(cluster_peers, "FIGURES", {name: family_that_counts(turns, name) for name in ("one", "two")})
+    clock = iter([0.0, 59.0, 59.0, 59.5, 61.0])
+    monkeypatch.setattr(cluster_peers, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    measure(options("one", "two", rounds=1, minutes=1), a_bench(), results)
+    assert turns == ["one"]
+    assert results.failures == {"two": "left out: 1 minutes were over"}
+
+
+def test_report_is_written_anew_with_what_was_measured_and_what_failed(tmp_path: Path) -> None:
+    report = Report(tmp_path / "new", {"machine": "two cores"})
+    row = Row(figure="produce", unit="MB/s", rounds=(2.0,), peer="Apache Kafka", peer_rounds=(1.0,))
+    report.write([], {})
+    report.write([row], {"faults": "there is no java"})
+    told = json.loads(report.json_file.read_text())
+    assert (told["machine"], told["failures"], told["rows"][0]["ratio"]) == ("two cores", {"faults": "there is no java"}, 2.0)
+    text = report.markdown_file.read_text()
+    assert "| produce | MB/s | 2 | 2 - 2 | 1 | 1 - 1 | 2.00 |" in text
+    assert "faults failed: there is no java" in text
+    assert sorted(path.name for path in report.json_file.parent.iterdir()) == ["cluster_peers.json", "cluster_peers.md"]
+
+
+def test_every_node_has_the_same_share_of_leaders_and_replicas() -> None:
+    assert spread(4) == [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]
+    assert spread(3, 2) == [[1, 2], [2, 3], [3, 1]]
+    assert led_by(2) == [[2, 1, 3]]
+
+
+def test_move_goes_to_the_node_that_has_nothing() -> None:
+    assert [other_than(*each) for each in spread(3, 2)] == [3, 1, 2]
+
+
+def test_longest_time_between_two_acknowledgements_counts() -> None:
+    seen = Acknowledged(moments=[1.0, 1.25, 3.25, 3.5])
+    assert seen.longest_gap_s() == 2.0
+
+
+def test_record_that_fails_is_no_acknowledgement() -> None:
+    seen = Acknowledged()
+    seen.note("timed out", None)
+    assert (seen.moments, seen.failures) == ([], ["timed out"])
+
+
+@dataclass
+class Told:
+    leader: int
+    isrs: list[int]
+
+
+def test_partition_is_in_sync_with_a_leader_and_three_replicas() -> None:
+    told = [Told(1, [1, 2, 3]), Told(-1, [1, 2, 3]), Told(1, [1, 2])]
+    assert counted(told, is_in_sync) == 1
+
+
+def test_wait_ends_with_what_was_waited_for() -> None:
+    with pytest.raises(BenchmarkError, match="a topic is moved: not within 0 s"):
+        until(lambda: False, 0.0, "a topic is moved", deadline_s=0.0)
