@@ -134,6 +134,9 @@ def _announce(config: NodeConfig, broker: Broker) -> None:
     gc.freeze()
     gc.enable()
     addresses = ", ".join(f"{host}:{port}" for host, port in broker.addresses.values())
+    if not addresses and broker.controller_address is not None:
+        host, port = broker.controller_address
+        addresses = f"{host}:{port}, as a controller only: clients connect to brokers"
     if broker.metrics_address is not None:
         host, port = broker.metrics_address
         logger.info("metrics are at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, port)

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from log_service.broker.env import real_env
 from log_service.broker.main import ExitCode, read_configuration, serve
+from log_service.broker.storage_format import FormatOptions, format_node
 from log_service.storage.files import RealFiles
 
 
@@ -60,6 +62,28 @@ def test_a_signal_stops_the_node_gracefully(tmp_path: Path, said: pytest.LogCapt
     assert "tidelog node 1 has stopped" in said.messages[-1]
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
     assert handler.was_collecting == [True]
+
+
+def test_a_controller_alone_says_that_clients_connect_elsewhere(tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    lines = [
+        "process.roles=controller",
+        "node.id=1",
+        f"controller.quorum.voters=1@127.0.0.1:{port}",
+        "controller.listener.names=CONTROLLER",
+        f"listeners=CONTROLLER://127.0.0.1:{port}",
+        f"log.dirs={tmp_path / 'data'}",
+    ]
+    config, _ = read_configuration(None, lines)
+    format_node(real_env(config), config, FormatOptions(cluster_id="cluster-of-the-test-00"))
+    handler = SignalWhenReady(signal.SIGTERM)
+    logging.getLogger("log_service.broker.main").addHandler(handler)
+    try:
+        assert serve(None, lines) == ExitCode.OK, said.text
+    finally:
+        logging.getLogger("log_service.broker.main").removeHandler(handler)
+    assert f"tidelog node 1 is ready on 127.0.0.1:{port}, as a controller only: clients connect to brokers" in said.messages
 
 
 def test_a_start_that_fails_leaves_garbage_collection_on(tmp_path: Path) -> None:
