@@ -60,6 +60,7 @@ from log_service.raft.metadata_log import MetadataLog, read_history, snapshot_vo
 from log_service.raft.peer_requests import PeerRequests, Transport
 from log_service.raft.quorum_store import read_quorum_state, write_quorum_state
 from log_service.raft.response_bytes import needs_bytes, with_bytes
+from log_service.raft.rivals import RivalWatch
 from log_service.raft.roles import NOT_VOTED, remembered
 from log_service.raft.snapshots import Snapshot
 from log_service.raft.voters import NO_DIRECTORY, ReplicaKey, Voter, VoterEndpoint, VoterSet
@@ -126,6 +127,7 @@ class RaftDriver:
         self._node_id = node_id
         self._config = config or MetadataLogConfig()
         self._quorum = quorum or QuorumConfig()
+        self._rivals = RivalWatch(node_id, env.clock.monotonic_ms)
         self._requests = PeerRequests(transport, self._quorum, env.clock, self._post)
         self._static_voters = VoterSet((Voter(node_id=node_id),)) if static_voters is None else static_voters
         self._bootstrap_servers = bootstrap_servers
@@ -528,6 +530,8 @@ class RaftDriver:
         """Do what a step asks for, in the order that ``raft.events`` gives."""
         if effects.failure is not None:
             raise StorageError(effects.failure)
+        if effects.rival_epoch is not None:
+            self._rivals.note(effects.rival_epoch)
         if effects.deadline_ms != self._deadline_ms:
             self._deadline_ms = effects.deadline_ms
             self._has_event.set()

@@ -208,7 +208,10 @@ def learn_leader(replica: Replica, leader_id: NodeId, epoch: LeaderEpoch, endpoi
 
 def _is_consistent(replica: Replica, leader_id: NodeId, epoch: LeaderEpoch) -> bool:
     if leader_id == replica.own.node_id:
-        return epoch == replica.epoch and replica.leader_id == leader_id
+        is_own = epoch == replica.epoch and replica.leader_id == leader_id
+        if not is_own:
+            replica.effects.rival_epoch = epoch
+        return is_own
     return epoch != replica.epoch or NO_LEADER in {leader_id, replica.leader_id} or leader_id == replica.leader_id
 
 

@@ -171,7 +171,8 @@ class Effects:
 
     ``high_watermark`` and ``leader`` are set where they have changed. ``leader`` is who leads which epoch, -1 where no leader is known; a
     replica hears of itself once it has committed the start of its epoch, for only then it knows all that is committed. ``deadline_ms`` is
-    when to step ``Ticked`` at the latest. ``failure`` says why the process must end: going on would lose what is committed.
+    when to step ``Ticked`` at the latest. ``failure`` says why the process must end: going on would lose what is committed. ``rival_epoch``
+    is the epoch that this replica leads, as a peer says, and does not.
     """
 
     persist: ElectionState | None = None
@@ -182,3 +183,4 @@ class Effects:
     leader: tuple[NodeId, LeaderEpoch] | None = None
     deadline_ms: int | None = None
     failure: str | None = None
+    rival_epoch: LeaderEpoch | None = None

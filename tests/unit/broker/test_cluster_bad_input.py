@@ -1,5 +1,6 @@
 """What a cluster must refuse: each with an error that says what is wrong, and with nothing changed."""
 
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -8,7 +9,7 @@ import trio
 
 from log_service.broker.broker import Broker
 from log_service.common.errors import ErrorCode, TidelogError
-from log_service.metadata.features import SUPPORTED_FEATURES
+from log_service.metadata.features import SUPPORTED_FEATURES, first_feature_records
 from log_service.protocol.messages import vote
 from log_service.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from log_service.protocol.messages.add_raft_voter import Listener as VoterListener
@@ -23,6 +24,7 @@ from log_service.protocol.messages.create_topics import CreatableReplicaAssignme
 from log_service.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from log_service.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from log_service.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from log_service.raft.format import FormatPlan, format_directories
 from tests.helpers.cluster import BROKER_PORT, CLUSTER_ID, CONTROLLER_PORT, Cluster, host_of, node_properties, tell_cluster
 from tests.unit.broker.context import RawClient
 from tests.unit.broker.test_cluster_quorum import dynamic, voter
@@ -229,10 +231,40 @@ def test_a_second_broker_of_one_id_ends_with_the_reason() -> None:
         del twin["controller.quorum.voters"]
         error = await started(cluster, twin, host_of(4))
         assert isinstance(error, TidelogError), error
-        assert f"another process is alive as broker {taken}" in str(error) or "DUPLICATE_BROKER_REGISTRATION" in str(error), error
+        assert f"another process is alive as broker {taken}, at PLAINTEXT://{host_of(taken)}:{BROKER_PORT}; stop it, or" in str(error), (
+            error
+        )
         assert facts(cluster, leader) == before
 
     tell_cluster(story)
+
+
+def test_a_second_controller_under_the_leaders_id_says_so_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """The others go on without it; it would else retry in silence."""
+    controllers = {each: node_properties(each, (1, 2, 3), "controller") for each in (1, 2, 3)}
+
+    async def story(cluster: Cluster) -> None:
+        leader = await cluster.leader()
+        twin = {**controllers[leader], "listeners": f"CONTROLLER://{host_of(4)}:{CONTROLLER_PORT}"}
+        cluster.files = {**cluster.files, 4: twin}
+        config, _ = cluster.config(4)
+        plan = FormatPlan(
+            node_id=config.node_id,
+            cluster_id=CLUSTER_ID,
+            is_log_elsewhere=True,
+            bootstrap_records=first_feature_records(),
+            new_bits=Random(4).getrandbits,
+            now_ms=0,
+        )
+        format_directories(cluster.world.node_env(host_of(4)).files, config.log_manager.log_dirs, config.metadata_log_dir, plan)
+        assert isinstance(await started(cluster, twin, host_of(4)), Broker)
+        await trio.sleep(150)
+        told = [record.getMessage() for record in caplog.records if "Another process leads" in record.getMessage()]
+        assert len(told) == 3, told
+        assert told[0].startswith(f"Another process leads the metadata quorum as node {leader}, which is this node's id, in epoch ")
+        assert await cluster.leader() == leader
+
+    tell_cluster(story, controllers)
 
 
 @pytest.mark.parametrize("taken_id", [1, 5])
