@@ -127,7 +127,7 @@ class BrokerLifecycle:
         self.broker_epoch = BrokerEpoch(response.broker_epoch)
 
     async def _ask_in(self, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        """Send the registration; where it is refused for a feature level say for which, as far as this broker's metadata knows them.
+        """Send the registration; where it is refused say for which feature level, or who has this id, as far as the metadata knows it.
 
         Raises:
             KafkaError: the controller refuses.
@@ -135,11 +135,23 @@ class BrokerLifecycle:
         try:
             return await self._controller.request(request, BrokerRegistrationResponse)
         except KafkaError as error:
+            if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                raise KafkaError(error.code, self._namesake_text()) from error
             faults = unserved_levels(self._image().features) if error.code is ErrorCode.UNSUPPORTED_VERSION else ()
             if not faults:
                 raise
             text = f"the cluster has {'; '.join(faults)}; lower the level with kafka-features.sh, or start a newer version"
             raise KafkaError(error.code, text) from error
+
+    def _namesake_text(self) -> str:
+        """Say which process has this broker's id. After a crash that is this broker itself, until its session is over."""
+        node_id = NodeId(self._config.node_id)
+        known = self._image().cluster.brokers.get(node_id)
+        where = ", ".join(f"{name}://{each.host}:{each.port}" for name, each in known.endpoints.items()) if known is not None else ""
+        return (
+            f"another process is alive as broker {node_id}{f', at {where}' if where else ''}; stop it, or give this one another node.id "
+            "(where it has just died its session has to run out first)"
+        )
 
     async def catch_up(self) -> None:
         """Wait until the metadata of this broker holds its own registration. It asks to stay fenced meanwhile.
