@@ -131,13 +131,8 @@ class BatchHeader(NamedTuple):
         return self.attributes & CONTROL_FLAG != 0
 
     @property
-    def has_delete_horizon(self) -> bool:
-        """Whether base_timestamp is the time from which compaction may drop the batch's tombstones (KIP-534)."""
-        return self.attributes & DELETE_HORIZON_FLAG != 0
-
-    @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the batch's tombstones and markers, None where that is not set."""
+        """When compaction may drop the batch's tombstones and markers, None where that is not set (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property

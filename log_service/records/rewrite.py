@@ -38,8 +38,8 @@ def retain_records(
     Raises:
         KafkaError: INVALID_RECORD, a timestamp is malformed.
     """
-    if header.has_delete_horizon:
-        delete_horizon_ms = header.base_timestamp
+    if header.delete_horizon_ms is not None:
+        delete_horizon_ms = header.delete_horizon_ms
     starts = [outline.ends[index - 1] if index else 0 for index in kept]
     ends = [outline.ends[index] for index in kept]
     deltas = [_timestamp_delta(plain, start) for start in starts]

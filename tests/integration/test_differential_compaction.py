@@ -95,7 +95,7 @@ def wait_for(cluster: Cluster, topic: str, expected: Sequence[int]) -> None:
 
 def shown(header: BatchHeader, content: bytes) -> dict[str, Any]:
     """A batch as plain values; its checksum where no clock and no compressor has a part in it."""
-    is_fixed = not header.has_delete_horizon and header.codec == 0
+    is_fixed = header.delete_horizon_ms is None and header.codec == 0
     return {
         "offsets": [header.base_offset, header.last_offset],
         "attributes": header.attributes,

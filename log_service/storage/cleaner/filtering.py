@@ -82,7 +82,7 @@ class BatchFilter:
         if not kept:
             return empty_batch(header) if self._is_header_needed(header) else None
         self.counts.records_kept += len(kept)
-        is_horizon_set = is_horizon_due and not header.has_delete_horizon
+        is_horizon_set = is_horizon_due and header.delete_horizon_ms is None
         if len(kept) == header.record_count and not is_horizon_set:
             return batch
         horizon_ms = self.now_ms + self.delete_retention_ms if is_horizon_set else None
@@ -94,7 +94,7 @@ class BatchFilter:
         known_count = len(offsets) if header.last_offset <= latest_offset else bisect_right(offsets, latest_offset)
         known = keys[:known_count]  # the map knows nothing of what is later
         gone = self._superseded(known, offsets)
-        if header.has_delete_horizon and header.base_timestamp <= self.now_ms:
+        if self._is_past_horizon(header):
             gone.update(index for index in outline.tombstones if index < known_count)
         removed = sum(index in gone for index in outline.tombstones) if gone else 0
         self.counts.tombstones_removed += removed
@@ -113,9 +113,12 @@ class BatchFilter:
     def _marker(self, header: BatchHeader, outline: Outline) -> tuple[Sequence[int], bool]:
         """Return the indexes that stay of a control batch, and whether it is to get a delete horizon."""
         is_needless = self.transactions.note_control(header, parse_control_key(outline.keys[0]))
-        if is_needless and header.has_delete_horizon and header.base_timestamp <= self.now_ms:
+        if is_needless and self._is_past_horizon(header):
             return [], False
         return range(header.record_count), is_needless
+
+    def _is_past_horizon(self, header: BatchHeader) -> bool:
+        return header.delete_horizon_ms is not None and header.delete_horizon_ms <= self.now_ms
 
     def _is_header_needed(self, header: BatchHeader) -> bool:
         if header.next_offset == self.end_offset:

@@ -67,7 +67,7 @@ def test_the_next_transaction_of_a_producer_is_not_taken_for_the_last() -> None:
     assert applied(chosen, first) == first
     dated = applied(chosen, second)
     assert dated is not None
-    assert parse_header(dated).has_delete_horizon
+    assert parse_header(dated).delete_horizon_ms is not None
 
 
 def test_other_control_records_stay() -> None:

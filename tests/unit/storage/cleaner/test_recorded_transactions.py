@@ -42,7 +42,7 @@ def moved_here(told: dict[str, Any]) -> CompactedLog:
 
 
 def horizons(files: dict[str, bytes]) -> set[int]:
-    return {header.base_timestamp for header, _ in batches_of(files) if header.has_delete_horizon}
+    return {header.base_timestamp for header, _ in batches_of(files) if header.delete_horizon_ms is not None}
 
 
 def append_what_kafka_appended(log: CompactedLog, after: dict[str, bytes]) -> None:
