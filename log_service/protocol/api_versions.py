@@ -138,10 +138,6 @@ class ApiSpec:
         """``module:class`` of the response."""
         return f"log_service.protocol.messages.{self.module}:{self.name}Response"
 
-    def is_served(self, version: int) -> bool:
-        """Whether requests of that version are served."""
-        return self.min_version <= version <= self.max_version
-
 
 def _specs(*specs: ApiSpec) -> Mapping[int, ApiSpec]:
     return MappingProxyType({spec.key: spec for spec in specs})

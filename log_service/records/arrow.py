@@ -1,4 +1,4 @@
-"""Between record batches and Arrow: a range of offsets becomes columns, and columns become batches.
+"""From record batches to Arrow: a range of offsets becomes columns.
 
 Decides which batches of a partition belong to a range and how many are turned into columns at once. How that is done is in ``columns``,
 which is imported when the first columns are asked for: a process that only imports this module loads neither numpy nor pyarrow.
@@ -10,16 +10,12 @@ transactions were aborted, and tells with ``is_visible``. No batch outside the r
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from log_service.common.types import NO_TIMESTAMP, Buffer
+from log_service.common.types import Buffer
 from log_service.records.batch import BatchHeader, CorruptBatch, OpenBatch, is_crc_valid, iterate_headers, open_batch
-from log_service.records.builder import BatchBuilder
-from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec
+from log_service.records.compression import MAX_DECOMPRESSED_BYTES
 
 DEFAULT_CHUNK_BYTES = 4 * 1024 * 1024
 """How much is turned into columns at once: enough that the cost of each step does not count, and no more than caches hold."""
-
-DEFAULT_MAX_BATCH_BYTES = 1_000_000
-"""How large a batch made of columns becomes before compression; below every default ``max.message.bytes``."""
 
 
 def schema() -> Any:
@@ -121,52 +117,3 @@ def _open_batches(
                 text = f"the checksum of the batch at offset {header.base_offset} does not hold"
                 raise CorruptBatch(text)
             yield open_batch(view, position, header, max_size_bytes)
-
-
-def build_batches(
-    table: Any,
-    *,
-    timestamp_ms: int = NO_TIMESTAMP,
-    codec: Codec = Codec.NONE,
-    level: int | None = None,
-    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
-) -> Iterator[bytearray]:
-    """Yield batches of a ``pyarrow.Table``'s rows, each of at most ``max_batch_bytes`` before compression (one row may be more).
-
-    Columns: value (binary or string), and if they are there key, timestamp and headers, as ``schema`` has them; ``timestamp_ms`` stands in
-    for timestamps that are null or not there.
-
-    Raises:
-        pyarrow.ArrowInvalid: a column is of a type that is not one of these.
-    """
-    builder = BatchBuilder(codec, level, max_batch_bytes)
-    for timestamp, key, value, headers in _rows(table):
-        pairs = [(header["key"], header["value"]) for header in headers] if headers else ()
-        if not builder.has_room_for(key, value, pairs):
-            yield builder.build()
-            builder = BatchBuilder(codec, level, max_batch_bytes)
-        builder.append(timestamp_ms if timestamp is None else timestamp, key, value, pairs)
-    if len(builder):
-        yield builder.build()
-
-
-def _rows(table: Any) -> Iterator[tuple[int | None, bytes | None, bytes | None, list[dict[str, Any]] | None]]:
-    """Yield (timestamp, key, value, headers) of each row."""
-    import pyarrow as pa  # noqa: PLC0415 - the broker runs without it
-
-    def column(record_batch: Any, name: str, *types: Any) -> list[Any]:
-        if name not in record_batch.schema.names:
-            return [None] * record_batch.num_rows
-        array = record_batch.column(name)
-        for target in types:
-            array = array.cast(target)
-        return list(array.to_pylist())
-
-    for record_batch in table.to_batches():
-        yield from zip(
-            column(record_batch, "timestamp", pa.timestamp("ms", tz="UTC"), pa.int64()),
-            column(record_batch, "key", pa.binary()),
-            column(record_batch, "value", pa.binary()),
-            column(record_batch, "headers"),
-            strict=True,
-        )

@@ -51,25 +51,6 @@ class NewRecord(NamedTuple):
 # Writing
 
 
-def encode_record(
-    offset_delta: int, timestamp_delta: int, key: Buffer | None, value: Buffer | None, headers: Sequence[RecordHeader] = ()
-) -> bytes:
-    """Return a record as it stands in a batch, its length in front."""
-    fields = b"".join(
-        (
-            b"\0",
-            VARINTS[timestamp_delta],
-            VARINTS[offset_delta],
-            _NULL if key is None else VARINTS[len(key)],
-            key or b"",
-            _NULL if value is None else VARINTS[len(value)],
-            value or b"",
-            encode_headers(headers) if headers else b"\0",
-        )
-    )
-    return VARINTS[len(fields)] + fields
-
-
 def encode_headers(headers: Sequence[RecordHeader]) -> bytes:
     """Return a record's headers with their count in front."""
     parts = [VARINTS[len(headers)]]

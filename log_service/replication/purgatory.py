@@ -76,11 +76,6 @@ class Purgatory(Generic[K]):
     def __len__(self) -> int:
         return self.waiting_count
 
-    @property
-    def watched_key_count(self) -> int:
-        """How many keys are watched."""
-        return len(self._watches)
-
     def watch(self, operation: DelayedOperation[K], keys: Iterable[K], deadline_ms: int) -> Watch[K]:
         """Let ``operation`` wait for any of ``keys``, at most until ``deadline_ms`` (monotonic).
 

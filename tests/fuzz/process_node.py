@@ -170,7 +170,7 @@ class Attack:
 
     def _learn(self, key: int, version: int, frame: bytes) -> None:
         spec = KNOWN.get(key)
-        if spec is None or not spec.is_served(version) or key in {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CONFIGS}:
+        if spec is None or not spec.min_version <= version <= spec.max_version or key in {ApiKey.API_VERSIONS, ApiKey.DESCRIBE_CONFIGS}:
             return
         with suppress(Exception):  # acks=0 has no answer: the next one is another's
             _, body = parse_response_header(spec.key, version, frame)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.records.arrow import build_batches, iterate_record_batches, schema, to_table
-from log_service.records.batch import HEADER, HEADER_SIZE, CorruptBatch, is_crc_valid, iterate_headers, iterate_records, parse_header
+from log_service.records.arrow import iterate_record_batches, schema, to_table
+from log_service.records.batch import HEADER, HEADER_SIZE, CorruptBatch, iterate_headers, iterate_records, parse_header
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
 from log_service.records.control import ControlType, build_end_transaction_marker
@@ -197,36 +197,6 @@ def test_random_records_are_refused_where_the_reader_refuses_them(body: bytes, r
     batch = bytearray(HEADER_SIZE) + body
     HEADER.pack_into(batch, 0, 0, len(batch) - 12, 0, 2, 0, 0, max(record_count - 1, 0), 0, 0, -1, -1, -1, record_count)
     assert code_of(batch) == reader_code_of(batch)
-
-
-# And back
-
-
-@given(st.lists(NEW_RECORDS, min_size=1, max_size=20), CODECS)
-@settings(deadline=None)
-def test_columns_become_batches_again(records: list[NewRecord], codec: Codec) -> None:
-    table = to_table([build_batch(records)], *EVERYTHING)
-    (batch,) = build_batches(table, codec=codec, max_batch_bytes=1 << 30)
-    assert is_crc_valid(batch)
-    assert parse_header(batch).compression is codec
-    assert [tuple(record)[1:] for record in iterate_records(batch)] == [tuple(record) for record in records]
-
-
-def test_built_batches_stay_below_their_bound() -> None:
-    table = pa.table({"value": pa.array(["v" * 100] * 50), "key": pa.array(["k", None] * 25)})
-    batches = list(build_batches(table, timestamp_ms=7, max_batch_bytes=1000))
-    assert all(len(batch) <= 1000 for batch in batches)
-    records = [record for batch in batches for record in iterate_records(batch)]
-    assert [(record.timestamp, record.key, record.value) for record in records] == [(7, b"k", b"v" * 100), (7, None, b"v" * 100)] * 25
-
-
-def test_nothing_is_built_of_no_rows() -> None:
-    assert list(build_batches(schema().empty_table())) == []
-
-
-def test_columns_that_are_no_bytes_are_refused() -> None:
-    with pytest.raises(pa.ArrowNotImplementedError):
-        list(build_batches(pa.table({"value": pa.array([[1]])})))
 
 
 def test_importing_the_module_brings_neither_numpy_nor_pyarrow() -> None:

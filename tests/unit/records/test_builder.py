@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from log_service.records.batch import HEADER_SIZE, is_crc_valid, iterate_records, parse_header
 from log_service.records.builder import BatchBuilder, build_batch
 from log_service.records.compression import Codec
-from log_service.records.record import NewRecord, Record, RecordHeader, encode_record, max_record_bytes
+from log_service.records.record import NewRecord, Record, RecordHeader, encode_headers, max_record_bytes
 from log_service.records.varint import VARINTS, encode_varint, read_varint
 from tests.unit.records.golden import GOLDEN, RECORDS
 from tests.unit.records.strategies import CODECS
@@ -85,7 +85,10 @@ def test_full_builder_has_no_room_but_always_for_the_first_record() -> None:
 def test_no_record_is_larger_than_its_bound(
     offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
-    assert len(encode_record(offset_delta, timestamp_delta, key, value, headers)) <= max_record_bytes(key, value, headers)
+    content = b"".join((key or b"", value or b"", encode_headers(headers)))
+    lengths = [-1 if part is None else len(part) for part in (key, value)]
+    fields_size = 1 + sum(len(VARINTS[number]) for number in (timestamp_delta, offset_delta, *lengths)) + len(content)
+    assert len(VARINTS[fields_size]) + fields_size <= max_record_bytes(key, value, headers)
 
 
 def test_builder_takes_views_and_bytearrays() -> None:
