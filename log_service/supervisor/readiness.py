@@ -1,6 +1,6 @@
 """Whether a component is ready, asked from outside: by a request that needs a response, or by a sign of life that the component leaves.
 
-A connection alone tells little: the system accepts it for a process that is stopped. So most probes wait for a response. Every probe ends
+A connection alone tells little: the system accepts it for a process that is stopped. So a probe waits for a response. Every probe ends
 within ``PROBE_DEADLINE_S``.
 """
 
@@ -12,7 +12,7 @@ from log_service.client.connections.env import real_env
 from log_service.common.errors import KafkaError
 from log_service.config.client import ClientConfig
 from log_service.rpc.connection import Destination, RpcSettings, open_connection
-from log_service.supervisor.spec import HeartbeatReadiness, Http2Readiness, HttpReadiness, KafkaReadiness, Readiness, TcpReadiness
+from log_service.supervisor.spec import HeartbeatReadiness, Http2Readiness, HttpReadiness, KafkaReadiness, Readiness
 
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HTTP2_EMPTY_SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
@@ -31,8 +31,6 @@ async def wait_until_ready(readiness: Readiness) -> None:
 async def is_ready(readiness: Readiness) -> bool:
     """Ask once."""
     match readiness:
-        case TcpReadiness():
-            return await _accepts(readiness.host, readiness.port)
         case HttpReadiness():
             return await _responds(readiness.url)
         case KafkaReadiness():
@@ -68,17 +66,6 @@ async def _speaks_http2(host: str, port: int) -> bool:
         except (OSError, trio.BrokenResourceError):
             return False
         return len(frame) > HTTP2_TYPE_POSITION and frame[HTTP2_TYPE_POSITION] == HTTP2_SETTINGS
-    return False
-
-
-async def _accepts(host: str, port: int) -> bool:
-    with trio.move_on_after(PROBE_DEADLINE_S):
-        try:
-            stream = await trio.open_tcp_stream(host, port)
-        except OSError:
-            return False
-        await stream.aclose()
-        return True
     return False
 
 

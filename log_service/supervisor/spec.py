@@ -12,14 +12,6 @@ Argv = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TcpReadiness:
-    """Ready once a connection to the address is accepted."""
-
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HttpReadiness:
     """Ready once the response of the URL has a status below 400."""
 
@@ -56,7 +48,7 @@ class UptimeReadiness:
     seconds: float = 2.0
 
 
-Readiness = TcpReadiness | HttpReadiness | KafkaReadiness | Http2Readiness | HeartbeatReadiness | UptimeReadiness
+Readiness = HttpReadiness | KafkaReadiness | Http2Readiness | HeartbeatReadiness | UptimeReadiness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,16 +13,23 @@ from log_service.supervisor import state
 from log_service.supervisor.control import ADD, REMOVE, RESTART, ControlRequest
 from log_service.supervisor.fleet import Fleet
 from log_service.supervisor.nodes import ClusterSpec, NodeFactory, NodeSpec, broker_port, new_cluster, read_cluster
-from log_service.supervisor.spec import Component, InstallationSpec, ServiceContext, TcpReadiness
+from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, ServiceContext
 from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
 from tests.helpers.ports import free_ports
 
-SERVER = "import socket, sys; server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\nwhile True: server.accept()"
+SERVER = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    with server.accept()[0] as asking:
+        asking.recv(1_000)
+        asking.sendall(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFactory(NodeFactory):
-    """Nodes that only listen."""
+    """Nodes that only say that they are there."""
 
     failing: tuple[int, ...] = ()
 
@@ -30,7 +37,7 @@ class ServerFactory(NodeFactory):
         made = NodeFactory.component(self, cluster, node)
         port = broker_port(self.first_port, node)
         argv = (sys.executable, "-c", SERVER if node.node_id not in self.failing else "raise SystemExit('no')", str(port))
-        return replace(made, argv=argv, readiness=TcpReadiness(host="127.0.0.1", port=port), start_deadline_s=8.0, stop_deadline_s=5.0)
+        return replace(made, argv=argv, readiness=HttpReadiness(url=f"http://127.0.0.1:{port}/"), start_deadline_s=8.0, stop_deadline_s=5.0)
 
 
 def free_range(count: int) -> int:

@@ -11,7 +11,7 @@ import trio
 
 from log_service.supervisor import readiness
 from log_service.supervisor.readiness import is_ready
-from log_service.supervisor.spec import HeartbeatReadiness, Http2Readiness, HttpReadiness, KafkaReadiness, Readiness, TcpReadiness
+from log_service.supervisor.spec import HeartbeatReadiness, Http2Readiness, HttpReadiness, KafkaReadiness, Readiness
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.ports import free_port
 
@@ -29,7 +29,7 @@ def test_accepting_a_connection_is_no_response(make: Callable[[int], Readiness],
     monkeypatch.setattr(readiness, "PROBE_DEADLINE_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
-        assert trio.run(is_ready, TcpReadiness(host="127.0.0.1", port=port))
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
         assert not trio.run(is_ready, make(port))
     assert not trio.run(is_ready, make(free_port()))
 

@@ -18,7 +18,7 @@ from log_service.cli.status import status
 from log_service.common.errors import StorageError
 from log_service.supervisor import readiness, state
 from log_service.supervisor import supervisor as supervisor_module
-from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, ServiceContext, TcpReadiness, UptimeReadiness
+from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, ServiceContext, UptimeReadiness
 from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
 from tests.helpers.ports import free_port
 
@@ -28,7 +28,9 @@ child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", 
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 while True:
-    server.accept()
+    with server.accept()[0] as asking:
+        asking.recv(1_000)
+        asking.sendall(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
 """
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); time.sleep(600)"
 
@@ -38,7 +40,7 @@ def listener(name: str, directory: Path, *after: str, port: int | None = None) -
     return Component(
         name=name,
         argv=(sys.executable, "-c", LISTENER, str(port), str(directory)),
-        readiness=TcpReadiness(host="127.0.0.1", port=port),
+        readiness=HttpReadiness(url=f"http://127.0.0.1:{port}/"),
         address=f"127.0.0.1:{port}",
         after=after,
         stop_deadline_s=10,
