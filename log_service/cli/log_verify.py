@@ -12,9 +12,8 @@ from typing import Any
 
 from log_service.common.errors import TidelogError
 from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, parse_header
+from log_service.storage.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
-OFFSET_INDEX_ENTRY = struct.Struct(">ii")
-TIME_INDEX_ENTRY = struct.Struct(">qi")
 MAX_PROBLEMS = 5
 
 Batches = list[tuple[int, BatchHeader]]

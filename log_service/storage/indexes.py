@@ -15,8 +15,8 @@ from struct import Struct
 from log_service.common.env import Files
 from log_service.common.types import NO_TIMESTAMP, Buffer
 
-_OFFSET_ENTRY = Struct(">ii")
-_TIME_ENTRY = Struct(">qi")
+OFFSET_INDEX_ENTRY = Struct(">ii")
+TIME_INDEX_ENTRY = Struct(">qi")
 
 
 class IndexInDoubt(Exception):  # noqa: N818 - it says what is the case
@@ -27,7 +27,7 @@ class _Index:
     """Entries of one size in memory, and the file behind them."""
 
     __slots__ = ("_entries", "_written_bytes", "base_offset", "files", "max_bytes", "path")
-    entry = _OFFSET_ENTRY
+    entry = OFFSET_INDEX_ENTRY
 
     def __init__(self, files: Files, path: Path, base_offset: int, max_bytes: int) -> None:
         self.files = files
@@ -132,14 +132,14 @@ class OffsetIndex(_Index):
     """Entries (last offset of a batch, position where that batch begins)."""
 
     __slots__ = ()
-    entry = _OFFSET_ENTRY
+    entry = OFFSET_INDEX_ENTRY
 
     def check(self, content: bytearray) -> None:
         """Raise IndexInDoubt where the last entry does not come after the first, as in a file whose tail was never written."""
         if not content:
             return
-        first_offset, first_position = _OFFSET_ENTRY.unpack_from(content, 0)
-        offset, position = _OFFSET_ENTRY.unpack_from(content, len(content) - 8)
+        first_offset, first_position = OFFSET_INDEX_ENTRY.unpack_from(content, 0)
+        offset, position = OFFSET_INDEX_ENTRY.unpack_from(content, len(content) - 8)
         is_ordered = (offset > first_offset and position > first_position) if len(content) > 8 else True
         if first_offset < 0 or first_position < 0 or not is_ordered:
             text = f"its last entry is offset {offset} at position {position}, its first is offset {first_offset} at {first_position}"
@@ -147,7 +147,7 @@ class OffsetIndex(_Index):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; ``offset`` is above all others."""
-        self.entries.extend(_OFFSET_ENTRY.pack(offset - self.base_offset, position))
+        self.entries.extend(OFFSET_INDEX_ENTRY.pack(offset - self.base_offset, position))
 
     @property
     def last_entry(self) -> tuple[int, int]:
@@ -155,7 +155,7 @@ class OffsetIndex(_Index):
         entries = self.entries
         if not entries:
             return self.base_offset, 0
-        offset, position = _OFFSET_ENTRY.unpack_from(entries, len(entries) - 8)
+        offset, position = OFFSET_INDEX_ENTRY.unpack_from(entries, len(entries) - 8)
         return self.base_offset + offset, position
 
     def last_position(self, size_bytes: int) -> int:
@@ -173,7 +173,7 @@ class OffsetIndex(_Index):
     def lookup(self, offset: int) -> int:
         """Return the position of the last entry at or below ``offset``; 0 where there is none."""
         count = self._count_up_to(offset)
-        return 0 if count == 0 else int(_OFFSET_ENTRY.unpack_from(self.entries, (count - 1) * 8)[1])
+        return 0 if count == 0 else int(OFFSET_INDEX_ENTRY.unpack_from(self.entries, (count - 1) * 8)[1])
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or above ``offset``."""
@@ -181,7 +181,7 @@ class OffsetIndex(_Index):
 
     def _count_up_to(self, offset: int) -> int:
         entries, wanted = self.entries, offset - self.base_offset
-        unpack = _OFFSET_ENTRY.unpack_from
+        unpack = OFFSET_INDEX_ENTRY.unpack_from
         low, high = 0, len(entries) // 8
         while low < high:
             middle = (low + high) // 2
@@ -192,7 +192,7 @@ class OffsetIndex(_Index):
         return low
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        for offset, position in _OFFSET_ENTRY.iter_unpack(self.entries):
+        for offset, position in OFFSET_INDEX_ENTRY.iter_unpack(self.entries):
             yield self.base_offset + offset, position
 
 
@@ -200,14 +200,14 @@ class TimeIndex(_Index):
     """Entries (largest timestamp so far, last offset of the batch that has it)."""
 
     __slots__ = ()
-    entry = _TIME_ENTRY
+    entry = TIME_INDEX_ENTRY
 
     def check(self, content: bytearray) -> None:
         """Raise IndexInDoubt where the last entry does not come after the first, as in a file whose tail was never written."""
         if not content:
             return
-        first_timestamp, first_offset = _TIME_ENTRY.unpack_from(content, 0)
-        timestamp, offset = _TIME_ENTRY.unpack_from(content, len(content) - 12)
+        first_timestamp, first_offset = TIME_INDEX_ENTRY.unpack_from(content, 0)
+        timestamp, offset = TIME_INDEX_ENTRY.unpack_from(content, len(content) - 12)
         is_ordered = (timestamp > first_timestamp and offset >= first_offset) if len(content) > 12 else True
         if first_offset < 0 or first_timestamp < 0 or not is_ordered:
             text = f"its last entry is {timestamp} ms at offset {offset}, its first is {first_timestamp} ms at {first_offset}"
@@ -216,9 +216,9 @@ class TimeIndex(_Index):
     def maybe_append(self, timestamp: int, offset: int) -> bool:
         """Add an entry if ``timestamp`` is above all others; says whether it was added."""
         entries = self.entries
-        if timestamp <= (_TIME_ENTRY.unpack_from(entries, len(entries) - 12)[0] if entries else NO_TIMESTAMP):
+        if timestamp <= (TIME_INDEX_ENTRY.unpack_from(entries, len(entries) - 12)[0] if entries else NO_TIMESTAMP):
             return False
-        entries.extend(_TIME_ENTRY.pack(timestamp, offset - self.base_offset))
+        entries.extend(TIME_INDEX_ENTRY.pack(timestamp, offset - self.base_offset))
         return True
 
     @property
@@ -232,13 +232,13 @@ class TimeIndex(_Index):
         entries = self.entries
         if not entries:
             return NO_TIMESTAMP, self.base_offset
-        timestamp, offset = _TIME_ENTRY.unpack_from(entries, len(entries) - 12)
+        timestamp, offset = TIME_INDEX_ENTRY.unpack_from(entries, len(entries) - 12)
         return timestamp, self.base_offset + offset
 
     def lookup(self, timestamp: int) -> int:
         """Return the offset of the last entry at or below ``timestamp``; base_offset where there is none."""
         entries = self.entries
-        unpack = _TIME_ENTRY.unpack_from
+        unpack = TIME_INDEX_ENTRY.unpack_from
         low, high = 0, len(entries) // 12
         while low < high:
             middle = (low + high) // 2
@@ -251,10 +251,10 @@ class TimeIndex(_Index):
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or above ``offset``."""
         count = len(self)
-        while count and _TIME_ENTRY.unpack_from(self.entries, (count - 1) * 12)[1] >= offset - self.base_offset:
+        while count and TIME_INDEX_ENTRY.unpack_from(self.entries, (count - 1) * 12)[1] >= offset - self.base_offset:
             count -= 1
         self.cut(count)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        for timestamp, offset in _TIME_ENTRY.iter_unpack(self.entries):
+        for timestamp, offset in TIME_INDEX_ENTRY.iter_unpack(self.entries):
             yield timestamp, self.base_offset + offset
