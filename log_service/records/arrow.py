@@ -72,29 +72,6 @@ def iterate_record_batches(
         yield to_record_batch(run, start_offset, end_offset)
 
 
-def to_table(
-    buffers: Iterable[Buffer],
-    start_offset: int,
-    end_offset: int,
-    *,
-    is_visible: Callable[[BatchHeader], bool] | None = None,
-    is_crc_checked: bool = True,
-    max_size_bytes: int = MAX_DECOMPRESSED_BYTES,
-) -> Any:
-    """Return a ``pyarrow.Table`` of what ``iterate_record_batches`` yields; an empty range is an empty table with the same columns."""
-    import pyarrow as pa  # noqa: PLC0415 - the broker runs without it
-
-    record_batches = iterate_record_batches(
-        buffers,
-        start_offset,
-        end_offset,
-        is_visible=is_visible,
-        is_crc_checked=is_crc_checked,
-        max_size_bytes=max_size_bytes,
-    )
-    return pa.Table.from_batches(record_batches, schema=schema())
-
-
 def _open_batches(
     buffers: Iterable[Buffer],
     start_offset: int,

@@ -1,9 +1,10 @@
-"""Columns equal what the reader of single records yields, for every codec, width and gap; and columns become batches again."""
+"""Columns equal what the reader of single records yields, for every codec, width and gap."""
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.records.arrow import iterate_record_batches, schema, to_table
+from log_service.records.arrow import iterate_record_batches, schema
 from log_service.records.batch import HEADER, HEADER_SIZE, CorruptBatch, iterate_headers, iterate_records, parse_header
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
@@ -34,6 +35,11 @@ def rows_of(buffers: Sequence[bytes | bytearray], start_offset: int, end_offset:
         for record in iterate_records(buffer, position)
         if start_offset <= record.offset < end_offset
     ]
+
+
+def to_table(buffers: Iterable[bytes | bytearray], start_offset: int, end_offset: int, **options: Any) -> pa.Table:
+    """Return all record batches of a range as one table."""
+    return pa.Table.from_batches(iterate_record_batches(buffers, start_offset, end_offset, **options), schema=schema())
 
 
 def rows_in(table: pa.Table) -> list[tuple[Record, int]]:
