@@ -60,7 +60,7 @@ format: $(VENV)/installed-dev  ## format and mend what can be mended
 sim: $(VENV)/installed-dev  ## simulated nodes through faults; SEEDS=0-99, or SEEDS=7 TRACE=1 for one again; NODES=3 for clusters
 	$(BIN)/python -m tests.sim.$(if $(NODES),cluster_runs --nodes $(NODES),node_runs) --seeds $(SEEDS) $(if $(TRACE),--trace)
 
-fuzz: $(VENV)/installed-dev  ## hostile bytes at decoders, node, client and process; MINUTES=2 SEED=1
+fuzz: $(VENV)/installed-dev  ## hostile bytes at decoders, node, client, process and controller; MINUTES=2 SEED=1
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
 
 chaos: $(VENV)/installed-dev  ## kill -9 of a loaded node, full and failing disks, files that vanish; KILLS=200 SEED=1; NODES=3 or 5 for faults of a cluster

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fuzz import decoders, hostile_broker, process_node, virtual_node
+from tests.fuzz import decoders, hostile_broker, process_node, quorum_node, virtual_node
 from tests.fuzz.cases import Case, Figures, Finding, read, write
 
 Engine = Callable[..., tuple[Figures, list[Finding]]]
@@ -24,12 +24,14 @@ ENGINES: dict[str, Engine] = {
     "virtual_node": virtual_node.fuzz,
     "hostile_broker": hostile_broker.fuzz,
     "process_node": process_node.fuzz,
+    "quorum_node": quorum_node.fuzz,
 }
 REPLAYS: dict[str, Callable[[Case], str]] = {
     "decoders": decoders.replay,
     "virtual_node": virtual_node.replay,
     "hostile_broker": hostile_broker.replay,
     "process_node": process_node.replay,
+    "quorum_node": quorum_node.replay,
 }
 LAPS = 4
 """Each engine gets its share of the time in so many parts, so that a short run and a long one see the same of each."""

@@ -11,12 +11,14 @@ import socket
 import struct
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
+from typing import Any
 from uuid import UUID
 
+from log_service.broker.call import Side
 from log_service.protocol.api_versions import KNOWN, ApiKey, response_class
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import parse_response_header
@@ -54,10 +56,18 @@ TRACES = re.compile(r"^Traceback|its request failed|\S+ from \S+ failed$", re.MU
 class Node:
     """A broker process with its topics, and what is known of it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.broker = BrokerProcess(folder, properties=PROPERTIES)
+    ENGINE = "process_node"
+    SIDE = Side.BROKER
+
+    def __init__(self, folder: Path, properties: Mapping[str, str] = PROPERTIES) -> None:
+        self.broker = BrokerProcess(folder, properties=properties)
         self.topic_ids: dict[str, UUID] = {}
         self.peak_bytes = 0
+
+    @property
+    def attacked(self) -> str:
+        """The listener that sessions are sent to."""
+        return self.broker.bootstrap
 
     def start(self) -> None:
         """Start it with fresh topics."""
@@ -77,6 +87,10 @@ class Node:
         deadline = time.monotonic() + 10
         while self.honest_request() and time.monotonic() < deadline:
             time.sleep(0.05)  # the partitions are being opened
+
+    def known_values(self) -> list[Any]:
+        """What those who attack it know from the start."""
+        return [topic_id for name, topic_id in self.topic_ids.items() if name != HONEST]
 
     def honest_request(self) -> str:
         """Write a record and read it; returns what went wrong, or nothing."""
@@ -113,6 +127,14 @@ class Node:
             return f"a traceback: {self.broker.log[trace.start() :][:3_000]}"
         if memory > MEMORY_BUDGET_BYTES:
             return f"memory: {memory // MIB} MiB resident"
+        return self.silence()
+
+    def is_spent(self) -> bool:
+        """Whether what was sent rightly put it out of service: the next window needs another node."""
+        return False
+
+    def silence(self) -> str:
+        """What a good client is missing now, or nothing."""
         return self.honest_request()
 
     def _memory_bytes(self) -> int | None:
@@ -136,7 +158,7 @@ class Attack:
 
     def session(self, pieces: Sequence[bytes]) -> None:
         """One connection: send, read for a moment, and stay or go, by its bytes."""
-        host, _, port = self.node.broker.bootstrap.rpartition(":")
+        host, _, port = self.node.attacked.rpartition(":")
         rng = Random(b"".join(pieces)[:200])
         try:
             connection = socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
@@ -181,7 +203,7 @@ class Attack:
 
     def crowd(self, rng: Random) -> str:
         """Many at once: beyond the limit of connections, announcing what they do not send, slow, not reading. Returns its name."""
-        host, _, port = self.node.broker.bootstrap.rpartition(":")
+        host, _, port = self.node.attacked.rpartition(":")
         kind = rng.choice(("flood", "announcing", "slow", "not reading"))
         with ExitStack() as stack:
             for number in range(3 * CONNECTION_LIMIT if kind == "flood" else CONNECTION_LIMIT // 2):
@@ -219,25 +241,27 @@ CROWD_BYTES = {
 }
 
 
-def fuzz(seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60, tries: int = 40) -> tuple[Figures, list[Finding]]:
+def fuzz(
+    seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60, tries: int = 40, kind: type[Node] = Node
+) -> tuple[Figures, list[Finding]]:
     """Play windows of sessions until the time or the rounds are over; a finding ends its node, and the next window gets another."""
     figures, findings, seen = Figures(), [], set()
     begun = time.perf_counter()
     number = 0
     while time.perf_counter() - begun < seconds and number < rounds:
         folder = Path(tempfile.mkdtemp(prefix="fuzz-node-"))
-        node = Node(folder)
+        node = kind(folder)
         try:
             node.start()
             while time.perf_counter() - begun < seconds and number < rounds:
                 sent, fault = _window(Random(f"process {seed} {number}"), node, figures)
                 number += 1
-                if fault:
-                    if fault[:200] not in seen:
-                        seen.add(fault[:200])
-                        ids = tuple((name, topic_id.hex) for name, topic_id in node.topic_ids.items())
-                        case = Case(engine="process_node", target="session", seed=seed, sessions=tuple(sent), ids=ids)
-                        findings.append(Finding(text=fault, case=small(case, fault, tries)))
+                if fault and fault[:200] not in seen:
+                    seen.add(fault[:200])
+                    ids = tuple((name, topic_id.hex) for name, topic_id in node.topic_ids.items())
+                    case = Case(engine=kind.ENGINE, target="session", seed=seed, sessions=tuple(sent), ids=ids)
+                    findings.append(Finding(text=fault, case=small(case, fault, tries, kind)))
+                if fault or node.is_spent():
                     break
         finally:
             node.broker.kill()
@@ -250,8 +274,8 @@ def fuzz(seed: int, *, seconds: float = float("inf"), rounds: int = 1 << 60, tri
 def _window(rng: Random, node: Node, figures: Figures) -> tuple[list[tuple[bytes, ...]], str]:
     """Play one window; returns what was sent, and what was wrong after it."""
     vocabulary = Vocabulary(forbidden=frozenset({HONEST, node.topic_ids[HONEST], "1"}))
-    vocabulary.learn([topic_id for name, topic_id in node.topic_ids.items() if name != HONEST])
-    drawing, attack = SessionDrawing(rng, vocabulary), Attack(node, figures, vocabulary)
+    vocabulary.learn(node.known_values())
+    drawing, attack = SessionDrawing(rng, vocabulary, node.SIDE), Attack(node, figures, vocabulary)
     sent = []
     for _ in range(WINDOW):
         frames = drawing.session()
@@ -266,21 +290,21 @@ def _window(rng: Random, node: Node, figures: Figures) -> tuple[list[tuple[bytes
     return sent, fault
 
 
-def small(case: Case, fault: str, tries: int) -> Case:
+def small(case: Case, fault: str, tries: int, kind: type[Node]) -> Case:
     """The case without what it does not need, where it fails again at all."""
-    return shrink(case, lambda tried: kind_of(replay(tried)) == kind_of(fault), tries=tries)
+    return shrink(case, lambda tried: fingerprint(replay(tried, kind)) == fingerprint(fault), tries=tries)
 
 
-def kind_of(fault: str) -> str:
+def fingerprint(fault: str) -> str:
     """What two findings of one bug have in common: how the text begins, and the last line of ours in a traceback."""
     lines = re.findall(r'log_service/\S+", line \d+', fault)
     return f"{fault[:12]} {lines[-1] if lines else ''}"
 
 
-def replay(case: Case) -> str:
+def replay(case: Case, kind: type[Node] = Node) -> str:
     """Play one case to a new node; returns what it broke, or nothing."""
     folder = Path(tempfile.mkdtemp(prefix="fuzz-node-"))
-    node = Node(folder)
+    node = kind(folder)
     try:
         node.start()
         attack = Attack(node, Figures(), Vocabulary())

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from log_service.broker.call import Side
 from log_service.broker.registry import REGISTRY
 from log_service.protocol.api_versions import ApiKey, ApiSpec, request_class
 from log_service.protocol.frames import RequestHeader, encode_request
@@ -34,10 +35,11 @@ class Frame:
 
 @dataclass(slots=True)
 class SessionDrawing:
-    """Draws sessions; every API and version gets its turn."""
+    """Draws sessions; every API and version gets its turn: a broker's listener also sees those that it does not take."""
 
     rng: Random
     vocabulary: Vocabulary
+    side: Side = Side.BROKER
     _turns: list[tuple[ApiSpec, int]] = field(default_factory=list)
 
     def session(self) -> list[Frame]:
@@ -49,7 +51,7 @@ class SessionDrawing:
         if not self._turns:
             self._turns = [
                 (spec, version)
-                for spec in (api.spec for api in REGISTRY.values())
+                for spec in (api.spec for api in REGISTRY.values() if self.side is Side.BROKER or self.side in api.sides)
                 for version in range(spec.min_version, spec.max_version + 1)
             ]
             self.rng.shuffle(self._turns)

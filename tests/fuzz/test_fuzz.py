@@ -20,7 +20,7 @@ from log_service.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from log_service.records import compression
-from tests.fuzz import decoders, hostile_broker, process_node, virtual_node
+from tests.fuzz import decoders, hostile_broker, process_node, quorum_node, virtual_node
 from tests.fuzz.__main__ import play_again, told
 from tests.fuzz.cases import Case, Finding, read, write
 from tests.fuzz.shrink import shrink
@@ -66,6 +66,14 @@ def test_a_broker_process_survives_every_session_within_its_memory() -> None:
     assert not findings, listed(findings)
     assert figures.notes["most memory"].endswith("MiB resident")
     assert "executions" in told("process_node", figures, SEED)
+
+
+@pytest.mark.integration
+def test_a_controller_survives_peers_that_lie() -> None:
+    figures, findings = quorum_node.fuzz(SEED, rounds=10)
+    assert not findings, listed(findings)
+    assert figures.tried["Vote"] > 0
+    assert figures.tried["Fetch answered"] > 0, "the bytes that are drawn never get anywhere"
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
