@@ -39,6 +39,7 @@ status: $(VENV)/installed  ## what runs
 	$(BIN)/tidelog status
 
 test: $(VENV)/installed-dev  ## all tests
+	-$(BIN)/python -m tests.helpers.java_archives
 	$(PYTEST) -n $(WORKERS) --dist worksteal tests
 
 lint: $(VENV)/installed-dev  ## format, lint, types, import contracts

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.helpers.java_archives import quicken_spark
 from tests.helpers.long_first import long_first
 
 PRODUCT = "log_service"
@@ -14,7 +15,8 @@ WORKER_COUNT = "PYTEST_XDIST_WORKER_COUNT"
 
 
 def pytest_configure() -> None:
-    """Let the children of tests be interrupted also where a shell's background job, which ignores Ctrl-C, runs the tests."""
+    """Let Spark start quickly, and the children of tests be interrupted: a shell's background job, which ignores Ctrl-C, may run them."""
+    quicken_spark()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -275,8 +275,7 @@ def franz_go(folder: Path) -> Sequence[str]:
 def java(_folder: Path) -> Sequence[str]:
     """Apache Kafka's own client, beside the jars of the environment."""
     skip_unless_kafka_is_there()
-    java_itself, *options = java_command()
-    return [java_itself, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *options, str(HERE / "ClusterClient.java")]
+    return [*java_command(), str(HERE / "ClusterClient.java")]
 
 
 CASTS = {

@@ -53,7 +53,6 @@ RealFile._sync = failing(RealFile._sync)
 """
 """What a node of two directories runs first: writes below a directory ``x`` fail once there is a file ``x.failed`` beside it."""
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
-FEW_THREADS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 UNSERVED_FEATURES = ("group.version", "share.version", "streams.version", "transaction.version")
 """What a cluster of both products may not have: tidelog does not serve it yet."""
@@ -388,8 +387,7 @@ class ClusterNodes:
 
     def _command(self, node_id: int) -> list[str]:
         if self.products[node_id] == APACHE_KAFKA:
-            java_itself, *options = java_command()
-            return [java_itself, *FEW_THREADS, *options, "kafka.Kafka", str(self._file(node_id))]
+            return [*java_command(), "kafka.Kafka", str(self._file(node_id))]
         overrides = [f"{name}={value}" for name, value in self.properties[node_id].items()]
         prelude = FAILING_DIRECTORIES if self._has_two_directories else ""
         return [sys.executable, "-c", END_WITH_PARENT + prelude + SERVE, *overrides]

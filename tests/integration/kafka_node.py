@@ -10,16 +10,16 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pytest
 
+from tests.helpers.java_archives import KAFKA_ARCHIVE, KAFKA_LIBS, quick_options
 from tests.helpers.ports import free_ports
 
-KAFKA_LIBS = "TIDELOG_KAFKA_LIBS"
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 DUMP_SECONDS = 100.0
@@ -54,11 +54,19 @@ def skip_unless_kafka_is_there() -> None:
 class KafkaNode:
     """One node, formatted when it is made. ``data`` is its log directory, ``features`` are levels other than those of a new cluster."""
 
-    def __init__(self, directory: Path, *, properties: Mapping[str, str] | None = None, features: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        properties: Mapping[str, str] | None = None,
+        features: Mapping[str, int] | None = None,
+        java_options: Sequence[str] = (),
+    ) -> None:
         self.directory = directory
         self.data = directory / "data"
         self.port, controller = free_ports(2)
         self._file = directory / "node.properties"
+        self._java_options = java_options
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
         texts = {"log.dirs": str(self.data), **(properties or {})}
@@ -84,7 +92,8 @@ class KafkaNode:
         """Start, and wait until connections are taken."""
         assert self._process is None, "it runs already"
         with (self.directory / "kafka.log").open("ab") as log:
-            self._process = subprocess.Popen([*java_command(), "kafka.Kafka", str(self._file)], stdout=log, stderr=log)
+            command = [*java_command(*self._java_options), "kafka.Kafka", str(self._file)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
         _wait_for_port(self.port, self._process)
         return self
 
@@ -108,9 +117,9 @@ class KafkaNode:
             raise
 
 
-def java_command() -> list[str]:
-    """Return how a class of Kafka's is run; its name and arguments follow."""
-    return ["java", "-Xmx512m", "-cp", f"{os.environ[KAFKA_LIBS]}/*"]
+def java_command(*options: str) -> list[str]:
+    """Return how a class of Kafka's is run; its name and arguments follow. Later ``options`` win."""
+    return ["java", "-Xmx512m", *quick_options(KAFKA_ARCHIVE), *options, "-cp", f"{os.environ[KAFKA_LIBS]}/*"]
 
 
 def java(*arguments: str, cwd: Path) -> str:

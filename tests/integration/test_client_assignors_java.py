@@ -5,7 +5,6 @@ gets what the coordinator would give to a leader: subscriptions as our members e
 """
 
 import json
-import os
 import random
 import subprocess
 from base64 import b64encode
@@ -18,7 +17,7 @@ import pytest
 from log_service.client.consumer.assignors import ASSIGNORS, Assignment, Member, is_rack_sensitive
 from log_service.client.group_protocol import decode_subscription, encode_subscription, subscription_for, with_previous_assignment
 from log_service.common.types import TopicPartition
-from tests.integration.kafka_node import KAFKA_LIBS, skip_unless_kafka_is_there
+from tests.integration.kafka_node import java_command, skip_unless_kafka_is_there
 
 JUDGE = Path(__file__).with_name("AssignorJudge.java")
 GROUP_COUNT = 600
@@ -98,7 +97,7 @@ def some_group(rng: random.Random) -> Group:
 def judged(groups: list[Group], assignor: str) -> list[Assignment]:
     """Return what Java's assignor of that name says to each group."""
     skip_unless_kafka_is_there()
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{os.environ[KAFKA_LIBS]}/*", str(JUDGE)]
+    command = [*java_command("-Xmx256m"), str(JUDGE)]
     questions = "".join(f"{json.dumps(question(group, assignor))}\n" for group in groups)
     answered = subprocess.run(command, input=questions, capture_output=True, text=True, timeout=120, check=False)
     assert answered.returncode == 0, answered.stderr

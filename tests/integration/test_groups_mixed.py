@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +15,7 @@ import pytest
 from log_service.client import BlockingConsumer
 from tests.integration.confluent import WAIT_SECONDS, produce, take, wait_until
 from tests.integration.confluent import consumer as confluent_consumer
-from tests.integration.kafka_node import KAFKA_LIBS, skip_unless_kafka_is_there
+from tests.integration.kafka_node import java_command, skip_unless_kafka_is_there
 from tests.integration.test_groups_membership import Member as Librdkafka
 
 NewTopic = Callable[..., str]
@@ -146,8 +145,8 @@ class Java:
 
     def __init__(self, bootstrap: str, group: str, topic: str, assignor: str) -> None:
         self.assigned: set[int] = set()
-        command = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{os.environ[KAFKA_LIBS]}/*"]
-        command += ["org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group]
+        command = [*java_command("-Xmx128m"), "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap]
+        command += ["--topic", topic, "--group-id", group]
         command += ["--session-timeout", str(SESSION_MS)]
         command += ["--assignment-strategy", f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[assignor]}"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
