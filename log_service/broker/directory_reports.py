@@ -71,12 +71,10 @@ class DirectoryReports(ReplicaListener):
     # What there is to tell
 
     def on_opened(self, partition: Partition) -> None:
-        """Tell where a partition's log is, where the metadata does not say so."""
+        """Tell where a partition's log is, where the metadata does not say so: it is new here, or has moved."""
         self._look_at((_id_of(partition),))
 
-    def on_moved(self, partition: Partition) -> None:
-        """Tell where the partition's log is now."""
-        self._look_at((_id_of(partition),))
+    on_moved = on_opened
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage) -> None:
         """Look again at what the controller has changed."""
