@@ -14,7 +14,7 @@ import click
 from log_service.cli.cluster_voters import voters_text
 from log_service.cli.connection import open_admin
 from log_service.cli.installation_nodes import (
-    data_option,
+    nodes_option,
     refuse_to_stop,
     required_cluster,
     runs_node,
@@ -63,7 +63,7 @@ def rebalance(*, by_bytes: bool, throttle_bytes: int | None, as_json: bool, boot
     help="Replicas that __consumer_offsets and the like get at least, where there are as many brokers; 0 leaves them.",
 )  # fmt: skip
 @click.option("--start", is_flag=True, help="Start one more node of the tidelog up on --data, and give it its share.")
-@data_option
+@nodes_option
 @plan_options
 @json_option
 @bootstrap_option
@@ -123,7 +123,7 @@ def drain(*, broker_ids: tuple[int, ...], throttle_bytes: int | None, as_json: b
 
 @click.command(short_help="Empty a broker and have the cluster forget it.")
 @click.argument("broker_id", type=NODE_ID, metavar="ID")
-@data_option
+@nodes_option
 @plan_options
 @json_option
 @bootstrap_option

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from log_service.cli.connection import open_admin
-from log_service.cli.installation_nodes import data_option, restart_node, runs_node
+from log_service.cli.installation_nodes import nodes_option, restart_node, runs_node
 from log_service.cli.node_ids import NODE_ID
 from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, refuse_both
 from log_service.cli.plan_view import told_refusals
@@ -38,7 +38,7 @@ COMMAND_SECONDS = 600.0
     "--wait", "wait_seconds", type=click.FloatRange(min=1), default=SYNC_SECONDS, show_default=True, metavar="SECONDS",
     help="How long the cluster may take to be in sync before each restart.",
 )  # fmt: skip
-@data_option
+@nodes_option
 @json_option
 @bootstrap_option
 def roll(

@@ -4,12 +4,12 @@ A node belongs to the installation only if its address is the one that the clust
 cluster is left alone.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from log_service.cli.output import data_option
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.waiting import wait_until_serving
 from log_service.common.errors import TidelogError
@@ -19,15 +19,7 @@ from log_service.supervisor.nodes import ClusterSpec, read_cluster
 
 CONTROL_SECONDS = 180.0
 
-data_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
-    "--data",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(".tidelog"),
-    envvar="TIDELOG_DATA",
-    show_default=True,
-    show_envvar=True,
-    help="The directory of the tidelog up whose nodes these are.",
-)
+nodes_option = data_option("The directory of the tidelog up whose nodes these are.")
 
 
 def running_cluster(data: Path) -> ClusterSpec | None:

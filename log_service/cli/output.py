@@ -16,7 +16,8 @@ from log_service.config.client import parse_servers
 LEAST_CUT = 8
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
-DEFAULT_DATA = ".tidelog"
+DEFAULT_DATA, DATA_SETTING = ".tidelog", "TIDELOG_DATA"
+"""The directory of a ``tidelog up``, and the environment variable that names another."""
 
 json_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs instead of a table."
@@ -38,12 +39,25 @@ def default_servers() -> str:
     Raises:
         StorageError: the installation's file cannot be understood.
     """
-    data = Path(os.environ.get("TIDELOG_DATA") or DEFAULT_DATA)
+    data = Path(os.environ.get(DATA_SETTING) or DEFAULT_DATA)
     if not (data / "cluster.json").is_file():
         return DEFAULT_SERVERS
     from log_service.supervisor.nodes import servers_of  # noqa: PLC0415 - most commands have no use for it
 
     return ",".join(servers_of(data)) or DEFAULT_SERVERS
+
+
+def data_option(text: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """Return the option ``--data``, the directory of a ``tidelog up``; ``text`` says what the command does with it."""
+    return click.option(
+        "--data",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path(DEFAULT_DATA),
+        envvar=DATA_SETTING,
+        show_default=True,
+        show_envvar=True,
+        help=text,
+    )
 
 
 bootstrap_option: Callable[[click.decorators.FC], click.decorators.FC] = click.option(

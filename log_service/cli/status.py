@@ -5,20 +5,12 @@ from pathlib import Path
 
 import click
 
-from log_service.cli.output import json_option, print_rows
+from log_service.cli.output import data_option, json_option, print_rows
 from log_service.supervisor import state
 
 
 @click.command()
-@click.option(
-    "--data",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(".tidelog"),
-    envvar="TIDELOG_DATA",
-    show_default=True,
-    show_envvar=True,
-    help="The installation's data directory.",
-)
+@data_option("The installation's data directory.")
 @json_option
 def status(*, data: Path, as_json: bool) -> None:
     """Tell what runs on a data directory, and where. Exit code 1 where nothing does, or where something is not ready."""

@@ -12,6 +12,7 @@ import click
 import trio
 from click.core import ParameterSource
 
+from log_service.cli.output import DATA_SETTING, data_option
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError
 from log_service.supervisor import control
@@ -23,15 +24,11 @@ from log_service.supervisor.spec import Component, InstallationSpec, ServiceCont
 from log_service.supervisor.state import held_lock
 from log_service.supervisor.supervisor import Supervisor, leaf
 
-DATA_SETTING = "TIDELOG_DATA"
 REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 
 
 @click.command()
-@click.option(
-    "--data", type=click.Path(file_okay=False, path_type=Path), default=Path(".tidelog"), envvar=DATA_SETTING, show_default=True,
-    show_envvar=True, help="Where all state lies; a second start on it carries on.",
-)  # fmt: skip
+@data_option("Where all state lies; a second start on it carries on.")
 @click.option(
     "--project", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), show_default=True,
     help="The project to load: a folder with a package assets/, and sensors/ if it has some.",
