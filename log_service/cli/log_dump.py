@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from log_service.cli.log_verify import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, checked, whole_entries
+from log_service.cli.log_verify import checked, whole_entries
 from log_service.cli.output import aligned, narrowed, print_rows, terminal_width
 from log_service.cli.record_lines import as_json_value
 from log_service.common.errors import TidelogError
@@ -24,6 +24,7 @@ from log_service.records.batch import BatchHeader, batch_view, is_crc_valid, ite
 from log_service.records.control import iterate_control_records
 from log_service.records.record import Record
 from log_service.storage.aborted_transactions import INDEX_ENTRY as TRANSACTION_INDEX_ENTRY
+from log_service.storage.indexes import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from log_service.storage.producer_snapshots import decode_snapshot
 
 Row = dict[str, Any]
