@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.java_archives import KAFKA_LIBS
 from tests.integration import confluent
 from tests.integration.client_clusters import APACHE_KAFKA, TIDELOG, ClusterPool, cluster
 from tests.integration.differential import Cluster, Clusters, Duel, Recording
-from tests.integration.kafka_node import KAFKA_LIBS
 from tests.integration.wire import Wire
 
 BOOTSTRAP_VARIABLE = "TIDELOG_TEST_BOOTSTRAP"

@@ -19,8 +19,8 @@ from orchestration.spark.server import SparkServer
 from orchestration.tables import Lake
 from orchestration.warehouse import Warehouse
 from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.java_archives import KAFKA_LIBS
 from tests.integration.client_clusters import apache_kafka
-from tests.integration.kafka_node import KAFKA_LIBS
 from tests.platform.installation import Installation, running, wait_until
 
 pytestmark = [pytest.mark.platform, pytest.mark.slow, pytest.mark.timeout(600)]
