@@ -46,10 +46,10 @@ from log_service.protocol.stored.metadata_records import MetadataRecord, TopicRe
 from log_service.protocol.stored.serde import decode_metadata_record
 from log_service.records.batch import iterate_headers, iterate_records
 from tests.helpers.handler_node import HandlerNode, tell_handlers
+from tests.helpers.java_archives import KAFKA_LIBS
 from tests.integration.client_clusters import APACHE_KAFKA
 from tests.integration.cluster_nodes import ClusterNodes
 from tests.integration.differential import RECORD, normalise, one_response_a_line
-from tests.integration.kafka_node import KAFKA_LIBS
 from tests.integration.wire import Wire
 from tests.unit.replication.context import sent
 

@@ -9,6 +9,7 @@ import trio
 
 from log_service.broker.broker import Broker
 from log_service.common.errors import ErrorCode, TidelogError
+from log_service.common.types import NodeId
 from log_service.metadata.features import SUPPORTED_FEATURES, first_feature_records
 from log_service.protocol.messages import vote
 from log_service.protocol.messages.add_raft_voter import AddRaftVoterRequest
@@ -249,7 +250,7 @@ def test_a_second_controller_under_the_leaders_id_says_so_once_a_minute(caplog: 
         cluster.files = {**cluster.files, 4: twin}
         config, _ = cluster.config(4)
         plan = FormatPlan(
-            node_id=config.node_id,
+            node_id=NodeId(config.node_id),
             cluster_id=CLUSTER_ID,
             is_log_elsewhere=True,
             bootstrap_records=first_feature_records(),
