@@ -125,13 +125,14 @@ def _imports(body: str, module: ModuleFacts) -> str:
     lines.append("")
     if "Buffer" in body:
         lines.append("from log_service.common.types import Buffer")
-    parts = ["Field"] * ("Field(" in body) + ["Schema"]
+    parts = ["Field"] * ("Field(" in body) + ["Schema", "Struct"]
     lines.append(f"from log_service.protocol.schema import {', '.join(parts)}")
     return "\n".join(lines)
 
 
 def _class(struct: StructFacts, names: ClassNames, message: MessageFacts, about: str, key: int | None) -> str:
-    lines = ["@dataclass(slots=True, kw_only=True)", f"class {names.of(message, struct)}:", f'    """{about}"""', ""]
+    decorator = "@dataclass(slots=True, kw_only=True, repr=False, eq=False)"
+    lines = [decorator, f"class {names.of(message, struct)}(Struct):", f'    """{about}"""', ""]
     lines += [
         f"    {field.name}: {_annotation(field, names, message)} = {_python_default(field, names, message)}" for field in struct.fields
     ]

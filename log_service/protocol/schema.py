@@ -8,9 +8,10 @@ that no object is built for a field that is not there.
 """
 
 from collections.abc import Sized
-from dataclasses import dataclass
+from dataclasses import fields
 from functools import cache
-from typing import Any, ClassVar, Protocol
+from operator import attrgetter
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from log_service.common.types import Buffer
 
@@ -20,9 +21,8 @@ Chunk = Buffer | Sized
 NO_LIMIT = 0x7FFF
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    """One member of a struct.
+class Field(NamedTuple):
+    """One member of a struct; a tuple, because a node makes a thousand of them while it starts.
 
     ``wire_type`` is Kafka's name of a primitive, ``struct``, or either behind ``[]``; ``struct`` is then the class of the element.
     ``default`` is the value; ``()`` stands for an empty list and ``...`` for a struct made of its own defaults.
@@ -50,8 +50,7 @@ class Field:
         return self.wire_type.removeprefix("[]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schema:
+class Schema(NamedTuple):
     """The wire form of one struct: ``valid`` are the versions we speak, ``flexible`` those with compact lengths and tags.
 
     ``key`` is Kafka's number of a whole message: an API key, or the type of a stored record.
@@ -62,6 +61,26 @@ class Schema:
     flexible: str
     fields: tuple[Field, ...]
     key: int | None = None
+
+
+class Struct:
+    """What every generated class inherits: equality and ``repr`` by fields.
+
+    ``dataclass`` would compile both for each class while it is imported, and a node imports 150 of them before it serves.
+    """
+
+    __slots__: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return not self.__slots__ or (values := attrgetter(*self.__slots__))(self) == values(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it can change
+
+    def __repr__(self) -> str:
+        shown = (field.name for field in fields(self) if field.repr)  # type: ignore[arg-type]  # every generated class is a dataclass
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 class Message(Protocol):

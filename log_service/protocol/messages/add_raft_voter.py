@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class Listener:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class Listener(Struct):
     """What ``AddRaftVoterRequest.listeners`` holds."""
 
     name: str = ""
@@ -30,8 +30,8 @@ class Listener:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class AddRaftVoterRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class AddRaftVoterRequest(Struct):
     """AddRaftVoterRequest, versions 0-1, flexible 0+."""
 
     cluster_id: str | None = ""
@@ -57,8 +57,8 @@ class AddRaftVoterRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class AddRaftVoterResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class AddRaftVoterResponse(Struct):
     """AddRaftVoterResponse, versions 0-1, flexible 0+."""
 
     throttle_time_ms: int = 0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerState:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class BrokerState(Struct):
     """What ``RequestPartitionData.new_isr_with_epochs`` holds."""
 
     broker_id: int = 0
@@ -28,8 +28,8 @@ class BrokerState:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestPartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestPartitionData(Struct):
     """What ``RequestTopicData.partitions`` holds."""
 
     partition_index: int = 0
@@ -54,8 +54,8 @@ class RequestPartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestTopicData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestTopicData(Struct):
     """What ``AlterPartitionRequest.topics`` holds."""
 
     topic_id: UUID = UUID(int=0)
@@ -72,8 +72,8 @@ class RequestTopicData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterPartitionRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class AlterPartitionRequest(Struct):
     """AlterPartitionRequest, versions 2-3, flexible 0+."""
 
     broker_id: int = 0
@@ -93,8 +93,8 @@ class AlterPartitionRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponsePartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponsePartitionData(Struct):
     """What ``ResponseTopicData.partitions`` holds."""
 
     partition_index: int = 0
@@ -121,8 +121,8 @@ class ResponsePartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponseTopicData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponseTopicData(Struct):
     """What ``AlterPartitionResponse.topics`` holds."""
 
     topic_id: UUID = UUID(int=0)
@@ -139,8 +139,8 @@ class ResponseTopicData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterPartitionResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class AlterPartitionResponse(Struct):
     """AlterPartitionResponse, versions 2-3, flexible 0+."""
 
     throttle_time_ms: int = 0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestPartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestPartitionData(Struct):
     """What ``RequestTopicData.partitions`` holds."""
 
     partition_index: int = 0
@@ -26,8 +26,8 @@ class RequestPartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestTopicData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestTopicData(Struct):
     """What ``RequestDirectoryData.topics`` holds."""
 
     topic_id: UUID = UUID(int=0)
@@ -44,8 +44,8 @@ class RequestTopicData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestDirectoryData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestDirectoryData(Struct):
     """What ``AssignReplicasToDirsRequest.directories`` holds."""
 
     id: UUID = UUID(int=0)
@@ -62,8 +62,8 @@ class RequestDirectoryData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class AssignReplicasToDirsRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class AssignReplicasToDirsRequest(Struct):
     """AssignReplicasToDirsRequest, version 0, flexible 0+."""
 
     broker_id: int = 0
@@ -83,8 +83,8 @@ class AssignReplicasToDirsRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponsePartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponsePartitionData(Struct):
     """What ``ResponseTopicData.partitions`` holds."""
 
     partition_index: int = 0
@@ -101,8 +101,8 @@ class ResponsePartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponseTopicData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponseTopicData(Struct):
     """What ``ResponseDirectoryData.topics`` holds."""
 
     topic_id: UUID = UUID(int=0)
@@ -119,8 +119,8 @@ class ResponseTopicData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponseDirectoryData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponseDirectoryData(Struct):
     """What ``AssignReplicasToDirsResponse.directories`` holds."""
 
     id: UUID = UUID(int=0)
@@ -137,8 +137,8 @@ class ResponseDirectoryData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class AssignReplicasToDirsResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class AssignReplicasToDirsResponse(Struct):
     """AssignReplicasToDirsResponse, version 0, flexible 0+."""
 
     throttle_time_ms: int = 0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestPartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestPartitionData(Struct):
     """What ``RequestTopicData.partitions`` holds."""
 
     partition_index: int = 0
@@ -32,8 +32,8 @@ class RequestPartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestTopicData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestTopicData(Struct):
     """What ``BeginQuorumEpochRequest.topics`` holds."""
 
     topic_name: str = ""
@@ -50,8 +50,8 @@ class RequestTopicData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderEndpoint:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class LeaderEndpoint(Struct):
     """What ``BeginQuorumEpochRequest.leader_endpoints`` holds."""
 
     name: str = ""
@@ -70,8 +70,8 @@ class LeaderEndpoint:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class BeginQuorumEpochRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class BeginQuorumEpochRequest(Struct):
     """BeginQuorumEpochRequest, versions 0-1, flexible 1+."""
 
     cluster_id: str | None = None
@@ -93,8 +93,8 @@ class BeginQuorumEpochRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponsePartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponsePartitionData(Struct):
     """What ``ResponseTopicData.partitions`` holds."""
 
     partition_index: int = 0
@@ -115,8 +115,8 @@ class ResponsePartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponseTopicData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponseTopicData(Struct):
     """What ``BeginQuorumEpochResponse.topics`` holds."""
 
     topic_name: str = ""
@@ -133,8 +133,8 @@ class ResponseTopicData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class NodeEndpoint(Struct):
     """What ``BeginQuorumEpochResponse.node_endpoints`` holds."""
 
     node_id: int = 0
@@ -153,8 +153,8 @@ class NodeEndpoint:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class BeginQuorumEpochResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class BeginQuorumEpochResponse(Struct):
     """BeginQuorumEpochResponse, versions 0-1, flexible 1+."""
 
     error_code: int = 0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerHeartbeatRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class BrokerHeartbeatRequest(Struct):
     """BrokerHeartbeatRequest, versions 0-2, flexible 0+."""
 
     broker_id: int = 0
@@ -39,8 +39,8 @@ class BrokerHeartbeatRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerHeartbeatResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class BrokerHeartbeatResponse(Struct):
     """BrokerHeartbeatResponse, versions 0-2, flexible 0+."""
 
     throttle_time_ms: int = 0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class Listener:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class Listener(Struct):
     """What ``BrokerRegistrationRequest.listeners`` holds."""
 
     name: str = ""
@@ -32,8 +32,8 @@ class Listener:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class Feature:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class Feature(Struct):
     """What ``BrokerRegistrationRequest.features`` holds."""
 
     name: str = ""
@@ -52,8 +52,8 @@ class Feature:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerRegistrationRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class BrokerRegistrationRequest(Struct):
     """BrokerRegistrationRequest, versions 0-4, flexible 0+."""
 
     broker_id: int = 0
@@ -85,8 +85,8 @@ class BrokerRegistrationRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerRegistrationResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class BrokerRegistrationResponse(Struct):
     """BrokerRegistrationResponse, versions 0-4, flexible 0+."""
 
     throttle_time_ms: int = 0

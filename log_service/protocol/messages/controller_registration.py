@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class Listener:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class Listener(Struct):
     """What ``ControllerRegistrationRequest.listeners`` holds."""
 
     name: str = ""
@@ -32,8 +32,8 @@ class Listener:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class Feature:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class Feature(Struct):
     """What ``ControllerRegistrationRequest.features`` holds."""
 
     name: str = ""
@@ -52,8 +52,8 @@ class Feature:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ControllerRegistrationRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ControllerRegistrationRequest(Struct):
     """ControllerRegistrationRequest, version 0, flexible 0+."""
 
     controller_id: int = 0
@@ -77,8 +77,8 @@ class ControllerRegistrationRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ControllerRegistrationResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ControllerRegistrationResponse(Struct):
     """ControllerRegistrationResponse, version 0, flexible 0+."""
 
     throttle_time_ms: int = 0

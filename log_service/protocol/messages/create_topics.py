@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatableReplicaAssignment:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class CreatableReplicaAssignment(Struct):
     """What ``CreatableTopic.assignments`` holds."""
 
     partition_index: int = 0
@@ -28,8 +28,8 @@ class CreatableReplicaAssignment:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatableTopicConfig:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class CreatableTopicConfig(Struct):
     """What ``CreatableTopic.configs`` holds."""
 
     name: str = ""
@@ -46,8 +46,8 @@ class CreatableTopicConfig:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatableTopic:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class CreatableTopic(Struct):
     """What ``CreateTopicsRequest.topics`` holds."""
 
     name: str = ""
@@ -70,8 +70,8 @@ class CreatableTopic:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateTopicsRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class CreateTopicsRequest(Struct):
     """CreateTopicsRequest, versions 2-7, flexible 5+."""
 
     topics: list[CreatableTopic] = field(default_factory=list)
@@ -91,8 +91,8 @@ class CreateTopicsRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatableTopicConfigs:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class CreatableTopicConfigs(Struct):
     """What ``CreatableTopicResult.configs`` holds."""
 
     name: str = ""
@@ -115,8 +115,8 @@ class CreatableTopicConfigs:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatableTopicResult:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class CreatableTopicResult(Struct):
     """What ``CreateTopicsResponse.topics`` holds."""
 
     name: str = ""
@@ -153,8 +153,8 @@ class CreatableTopicResult:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateTopicsResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class CreateTopicsResponse(Struct):
     """CreateTopicsResponse, versions 2-7, flexible 5+."""
 
     throttle_time_ms: int = 0

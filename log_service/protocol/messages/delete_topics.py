@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteTopicState:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class DeleteTopicState(Struct):
     """What ``DeleteTopicsRequest.topics`` holds."""
 
     name: str | None = None
@@ -28,8 +28,8 @@ class DeleteTopicState:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteTopicsRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class DeleteTopicsRequest(Struct):
     """DeleteTopicsRequest, versions 1-6, flexible 4+."""
 
     topics: list[DeleteTopicState] = field(default_factory=list)
@@ -49,8 +49,8 @@ class DeleteTopicsRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class DeletableTopicResult:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class DeletableTopicResult(Struct):
     """What ``DeleteTopicsResponse.responses`` holds."""
 
     name: str | None = ""
@@ -71,8 +71,8 @@ class DeletableTopicResult:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteTopicsResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class DeleteTopicsResponse(Struct):
     """DeleteTopicsResponse, versions 1-6, flexible 4+."""
 
     throttle_time_ms: int = 0

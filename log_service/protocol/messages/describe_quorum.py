@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestPartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestPartitionData(Struct):
     """What ``RequestTopicData.partitions`` holds."""
 
     partition_index: int = 0
@@ -26,8 +26,8 @@ class RequestPartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestTopicData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestTopicData(Struct):
     """What ``DescribeQuorumRequest.topics`` holds."""
 
     topic_name: str = ""
@@ -44,8 +44,8 @@ class RequestTopicData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeQuorumRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class DescribeQuorumRequest(Struct):
     """DescribeQuorumRequest, versions 0-2, flexible 0+."""
 
     topics: list[RequestTopicData] = field(default_factory=list)
@@ -61,8 +61,8 @@ class DescribeQuorumRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ReplicaState:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ReplicaState(Struct):
     """What ``ResponsePartitionData.current_voters`` holds."""
 
     replica_id: int = 0
@@ -85,8 +85,8 @@ class ReplicaState:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponsePartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponsePartitionData(Struct):
     """What ``ResponseTopicData.partitions`` holds."""
 
     partition_index: int = 0
@@ -115,8 +115,8 @@ class ResponsePartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponseTopicData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponseTopicData(Struct):
     """What ``DescribeQuorumResponse.topics`` holds."""
 
     topic_name: str = ""
@@ -133,8 +133,8 @@ class ResponseTopicData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class Listener:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class Listener(Struct):
     """What ``Node.listeners`` holds."""
 
     name: str = ""
@@ -153,8 +153,8 @@ class Listener:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class Node:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class Node(Struct):
     """What ``DescribeQuorumResponse.nodes`` holds."""
 
     node_id: int = 0
@@ -171,8 +171,8 @@ class Node:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeQuorumResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class DescribeQuorumResponse(Struct):
     """DescribeQuorumResponse, versions 0-2, flexible 0+."""
 
     error_code: int = 0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class TopicRequest(Struct):
     """What ``DescribeTopicPartitionsRequest.topics`` holds."""
 
     name: str = ""
@@ -26,8 +26,8 @@ class TopicRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestCursor:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestCursor(Struct):
     """What ``DescribeTopicPartitionsRequest.cursor`` is."""
 
     topic_name: str = ""
@@ -44,8 +44,8 @@ class RequestCursor:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class DescribeTopicPartitionsRequest(Struct):
     """DescribeTopicPartitionsRequest, version 0, flexible 0+."""
 
     topics: list[TopicRequest] = field(default_factory=list)
@@ -65,8 +65,8 @@ class DescribeTopicPartitionsRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponsePartition:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class DescribeTopicPartitionsResponsePartition(Struct):
     """What ``DescribeTopicPartitionsResponseTopic.partitions`` holds."""
 
     error_code: int = 0
@@ -97,8 +97,8 @@ class DescribeTopicPartitionsResponsePartition:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponseTopic:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class DescribeTopicPartitionsResponseTopic(Struct):
     """What ``DescribeTopicPartitionsResponse.topics`` holds."""
 
     error_code: int = 0
@@ -123,8 +123,8 @@ class DescribeTopicPartitionsResponseTopic:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponseCursor:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponseCursor(Struct):
     """What ``DescribeTopicPartitionsResponse.next_cursor`` is."""
 
     topic_name: str = ""
@@ -141,8 +141,8 @@ class ResponseCursor:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class DescribeTopicPartitionsResponse(Struct):
     """DescribeTopicPartitionsResponse, version 0, flexible 0+."""
 
     throttle_time_ms: int = 0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class ReplicaInfo:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ReplicaInfo(Struct):
     """What ``RequestPartitionData.preferred_candidates`` holds."""
 
     candidate_id: int = 0
@@ -28,8 +28,8 @@ class ReplicaInfo:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestPartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestPartitionData(Struct):
     """What ``RequestTopicData.partitions`` holds."""
 
     partition_index: int = 0
@@ -52,8 +52,8 @@ class RequestPartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestTopicData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestTopicData(Struct):
     """What ``EndQuorumEpochRequest.topics`` holds."""
 
     topic_name: str = ""
@@ -70,8 +70,8 @@ class RequestTopicData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderEndpoint:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class LeaderEndpoint(Struct):
     """What ``EndQuorumEpochRequest.leader_endpoints`` holds."""
 
     name: str = ""
@@ -90,8 +90,8 @@ class LeaderEndpoint:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class EndQuorumEpochRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class EndQuorumEpochRequest(Struct):
     """EndQuorumEpochRequest, versions 0-1, flexible 1+."""
 
     cluster_id: str | None = None
@@ -111,8 +111,8 @@ class EndQuorumEpochRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponsePartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponsePartitionData(Struct):
     """What ``ResponseTopicData.partitions`` holds."""
 
     partition_index: int = 0
@@ -133,8 +133,8 @@ class ResponsePartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponseTopicData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponseTopicData(Struct):
     """What ``EndQuorumEpochResponse.topics`` holds."""
 
     topic_name: str = ""
@@ -151,8 +151,8 @@ class ResponseTopicData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class NodeEndpoint(Struct):
     """What ``EndQuorumEpochResponse.node_endpoints`` holds."""
 
     node_id: int = 0
@@ -171,8 +171,8 @@ class NodeEndpoint:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class EndQuorumEpochResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class EndQuorumEpochResponse(Struct):
     """EndQuorumEpochResponse, versions 0-1, flexible 1+."""
 
     error_code: int = 0

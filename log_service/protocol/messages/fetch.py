@@ -9,11 +9,11 @@ from typing import ClassVar
 from uuid import UUID
 
 from log_service.common.types import Buffer
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class ReplicaState:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ReplicaState(Struct):
     """What ``FetchRequest.replica_state`` is."""
 
     replica_id: int = -1
@@ -30,8 +30,8 @@ class ReplicaState:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchPartition:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class FetchPartition(Struct):
     """What ``FetchTopic.partitions`` holds."""
 
     partition: int = 0
@@ -60,8 +60,8 @@ class FetchPartition:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchTopic:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class FetchTopic(Struct):
     """What ``FetchRequest.topics`` holds."""
 
     topic: str = ""
@@ -80,8 +80,8 @@ class FetchTopic:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ForgottenTopic:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ForgottenTopic(Struct):
     """What ``FetchRequest.forgotten_topics_data`` holds."""
 
     topic: str = ""
@@ -100,8 +100,8 @@ class ForgottenTopic:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class FetchRequest(Struct):
     """FetchRequest, versions 4-18, flexible 12+."""
 
     cluster_id: str | None = None
@@ -139,8 +139,8 @@ class FetchRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class EpochEndOffset:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class EpochEndOffset(Struct):
     """What ``PartitionData.diverging_epoch`` is."""
 
     epoch: int = -1
@@ -157,8 +157,8 @@ class EpochEndOffset:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderIdAndEpoch:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class LeaderIdAndEpoch(Struct):
     """What ``PartitionData.current_leader`` is."""
 
     leader_id: int = -1
@@ -175,8 +175,8 @@ class LeaderIdAndEpoch:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class SnapshotId:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class SnapshotId(Struct):
     """What ``PartitionData.snapshot_id`` is."""
 
     end_offset: int = -1
@@ -193,8 +193,8 @@ class SnapshotId:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class AbortedTransaction:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class AbortedTransaction(Struct):
     """What ``PartitionData.aborted_transactions`` holds."""
 
     producer_id: int = 0
@@ -211,8 +211,8 @@ class AbortedTransaction:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class PartitionData(Struct):
     """What ``FetchableTopicResponse.partitions`` holds."""
 
     partition_index: int = 0
@@ -255,8 +255,8 @@ class PartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchableTopicResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class FetchableTopicResponse(Struct):
     """What ``FetchResponse.responses`` holds."""
 
     topic: str = ""
@@ -275,8 +275,8 @@ class FetchableTopicResponse:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class NodeEndpoint(Struct):
     """What ``FetchResponse.node_endpoints`` holds."""
 
     node_id: int = 0
@@ -297,8 +297,8 @@ class NodeEndpoint:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class FetchResponse(Struct):
     """FetchResponse, versions 4-18, flexible 12+."""
 
     throttle_time_ms: int = 0

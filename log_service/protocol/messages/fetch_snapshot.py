@@ -9,11 +9,11 @@ from typing import ClassVar
 from uuid import UUID
 
 from log_service.common.types import Buffer
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestSnapshotId:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestSnapshotId(Struct):
     """What ``RequestPartitionSnapshot.snapshot_id`` is."""
 
     end_offset: int = 0
@@ -30,8 +30,8 @@ class RequestSnapshotId:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestPartitionSnapshot:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestPartitionSnapshot(Struct):
     """What ``RequestTopicSnapshot.partitions`` holds."""
 
     partition: int = 0
@@ -54,8 +54,8 @@ class RequestPartitionSnapshot:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestTopicSnapshot:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestTopicSnapshot(Struct):
     """What ``FetchSnapshotRequest.topics`` holds."""
 
     name: str = ""
@@ -72,8 +72,8 @@ class RequestTopicSnapshot:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchSnapshotRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class FetchSnapshotRequest(Struct):
     """FetchSnapshotRequest, versions 0-1, flexible 0+."""
 
     cluster_id: str | None = None
@@ -95,8 +95,8 @@ class FetchSnapshotRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponseSnapshotId:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponseSnapshotId(Struct):
     """What ``ResponsePartitionSnapshot.snapshot_id`` is."""
 
     end_offset: int = 0
@@ -113,8 +113,8 @@ class ResponseSnapshotId:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderIdAndEpoch:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class LeaderIdAndEpoch(Struct):
     """What ``ResponsePartitionSnapshot.current_leader`` is."""
 
     leader_id: int = 0
@@ -131,8 +131,8 @@ class LeaderIdAndEpoch:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponsePartitionSnapshot:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponsePartitionSnapshot(Struct):
     """What ``ResponseTopicSnapshot.partitions`` holds."""
 
     index: int = 0
@@ -159,8 +159,8 @@ class ResponsePartitionSnapshot:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponseTopicSnapshot:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponseTopicSnapshot(Struct):
     """What ``FetchSnapshotResponse.topics`` holds."""
 
     name: str = ""
@@ -177,8 +177,8 @@ class ResponseTopicSnapshot:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class NodeEndpoint(Struct):
     """What ``FetchSnapshotResponse.node_endpoints`` holds."""
 
     node_id: int = 0
@@ -197,8 +197,8 @@ class NodeEndpoint:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchSnapshotResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class FetchSnapshotResponse(Struct):
     """FetchSnapshotResponse, versions 0-1, flexible 0+."""
 
     throttle_time_ms: int = 0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataRequestTopic:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class MetadataRequestTopic(Struct):
     """What ``MetadataRequest.topics`` holds."""
 
     topic_id: UUID = UUID(int=0)
@@ -28,8 +28,8 @@ class MetadataRequestTopic:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class MetadataRequest(Struct):
     """MetadataRequest, versions 0-13, flexible 9+."""
 
     topics: list[MetadataRequestTopic] | None = field(default_factory=list)
@@ -51,8 +51,8 @@ class MetadataRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataResponseBroker:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class MetadataResponseBroker(Struct):
     """What ``MetadataResponse.brokers`` holds."""
 
     node_id: int = 0
@@ -73,8 +73,8 @@ class MetadataResponseBroker:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataResponsePartition:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class MetadataResponsePartition(Struct):
     """What ``MetadataResponseTopic.partitions`` holds."""
 
     error_code: int = 0
@@ -101,8 +101,8 @@ class MetadataResponsePartition:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataResponseTopic:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class MetadataResponseTopic(Struct):
     """What ``MetadataResponse.topics`` holds."""
 
     error_code: int = 0
@@ -127,8 +127,8 @@ class MetadataResponseTopic:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class MetadataResponse(Struct):
     """MetadataResponse, versions 0-13, flexible 9+."""
 
     throttle_time_ms: int = 0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitRequestPartition:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetCommitRequestPartition(Struct):
     """What ``OffsetCommitRequestTopic.partitions`` holds."""
 
     partition_index: int = 0
@@ -32,8 +32,8 @@ class OffsetCommitRequestPartition:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitRequestTopic:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetCommitRequestTopic(Struct):
     """What ``OffsetCommitRequest.topics`` holds."""
 
     name: str = ""
@@ -52,8 +52,8 @@ class OffsetCommitRequestTopic:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetCommitRequest(Struct):
     """OffsetCommitRequest, versions 2-10, flexible 8+."""
 
     group_id: str = ""
@@ -79,8 +79,8 @@ class OffsetCommitRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitResponsePartition:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetCommitResponsePartition(Struct):
     """What ``OffsetCommitResponseTopic.partitions`` holds."""
 
     partition_index: int = 0
@@ -97,8 +97,8 @@ class OffsetCommitResponsePartition:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitResponseTopic:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetCommitResponseTopic(Struct):
     """What ``OffsetCommitResponse.topics`` holds."""
 
     name: str = ""
@@ -117,8 +117,8 @@ class OffsetCommitResponseTopic:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetCommitResponse(Struct):
     """OffsetCommitResponse, versions 2-10, flexible 8+."""
 
     throttle_time_ms: int = 0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchRequestTopic:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetFetchRequestTopic(Struct):
     """What ``OffsetFetchRequest.topics`` holds."""
 
     name: str = ""
@@ -28,8 +28,8 @@ class OffsetFetchRequestTopic:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchRequestTopics:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetFetchRequestTopics(Struct):
     """What ``OffsetFetchRequestGroup.topics`` holds."""
 
     name: str = ""
@@ -48,8 +48,8 @@ class OffsetFetchRequestTopics:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchRequestGroup:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetFetchRequestGroup(Struct):
     """What ``OffsetFetchRequest.groups`` holds."""
 
     group_id: str = ""
@@ -70,8 +70,8 @@ class OffsetFetchRequestGroup:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetFetchRequest(Struct):
     """OffsetFetchRequest, versions 1-10, flexible 6+."""
 
     group_id: str = ""
@@ -93,8 +93,8 @@ class OffsetFetchRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchResponsePartition:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetFetchResponsePartition(Struct):
     """What ``OffsetFetchResponseTopic.partitions`` holds."""
 
     partition_index: int = 0
@@ -117,8 +117,8 @@ class OffsetFetchResponsePartition:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchResponseTopic:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetFetchResponseTopic(Struct):
     """What ``OffsetFetchResponse.topics`` holds."""
 
     name: str = ""
@@ -135,8 +135,8 @@ class OffsetFetchResponseTopic:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchResponsePartitions:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetFetchResponsePartitions(Struct):
     """What ``OffsetFetchResponseTopics.partitions`` holds."""
 
     partition_index: int = 0
@@ -159,8 +159,8 @@ class OffsetFetchResponsePartitions:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchResponseTopics:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetFetchResponseTopics(Struct):
     """What ``OffsetFetchResponseGroup.topics`` holds."""
 
     name: str = ""
@@ -179,8 +179,8 @@ class OffsetFetchResponseTopics:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchResponseGroup:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetFetchResponseGroup(Struct):
     """What ``OffsetFetchResponse.groups`` holds."""
 
     group_id: str = ""
@@ -199,8 +199,8 @@ class OffsetFetchResponseGroup:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetFetchResponse(Struct):
     """OffsetFetchResponse, versions 1-10, flexible 6+."""
 
     throttle_time_ms: int = 0

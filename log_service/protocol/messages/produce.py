@@ -8,11 +8,11 @@ from typing import ClassVar
 from uuid import UUID
 
 from log_service.common.types import Buffer
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionProduceData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class PartitionProduceData(Struct):
     """What ``TopicProduceData.partition_data`` holds."""
 
     index: int = 0
@@ -29,8 +29,8 @@ class PartitionProduceData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicProduceData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class TopicProduceData(Struct):
     """What ``ProduceRequest.topic_data`` holds."""
 
     name: str = ""
@@ -49,8 +49,8 @@ class TopicProduceData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ProduceRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ProduceRequest(Struct):
     """ProduceRequest, versions 3-13, flexible 9+."""
 
     transactional_id: str | None = None
@@ -72,8 +72,8 @@ class ProduceRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class BatchIndexAndErrorMessage:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class BatchIndexAndErrorMessage(Struct):
     """What ``PartitionProduceResponse.record_errors`` holds."""
 
     batch_index: int = 0
@@ -90,8 +90,8 @@ class BatchIndexAndErrorMessage:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderIdAndEpoch:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class LeaderIdAndEpoch(Struct):
     """What ``PartitionProduceResponse.current_leader`` is."""
 
     leader_id: int = -1
@@ -108,8 +108,8 @@ class LeaderIdAndEpoch:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionProduceResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class PartitionProduceResponse(Struct):
     """What ``TopicProduceResponse.partition_responses`` holds."""
 
     index: int = 0
@@ -138,8 +138,8 @@ class PartitionProduceResponse:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicProduceResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class TopicProduceResponse(Struct):
     """What ``ProduceResponse.responses`` holds."""
 
     name: str = ""
@@ -158,8 +158,8 @@ class TopicProduceResponse:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class NodeEndpoint(Struct):
     """What ``ProduceResponse.node_endpoints`` holds."""
 
     node_id: int = 0
@@ -180,8 +180,8 @@ class NodeEndpoint:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ProduceResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ProduceResponse(Struct):
     """ProduceResponse, versions 3-13, flexible 9+."""
 
     responses: list[TopicProduceResponse] = field(default_factory=list)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveRaftVoterRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RemoveRaftVoterRequest(Struct):
     """RemoveRaftVoterRequest, version 0, flexible 0+."""
 
     cluster_id: str | None = ""
@@ -31,8 +31,8 @@ class RemoveRaftVoterRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveRaftVoterResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RemoveRaftVoterResponse(Struct):
     """RemoveRaftVoterResponse, version 0, flexible 0+."""
 
     throttle_time_ms: int = 0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class Listener:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class Listener(Struct):
     """What ``UpdateRaftVoterRequest.listeners`` holds."""
 
     name: str = ""
@@ -30,8 +30,8 @@ class Listener:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class KRaftVersionFeature:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class KRaftVersionFeature(Struct):
     """What ``UpdateRaftVoterRequest.kraft_version_feature`` is."""
 
     min_supported_version: int = 0
@@ -48,8 +48,8 @@ class KRaftVersionFeature:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateRaftVoterRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class UpdateRaftVoterRequest(Struct):
     """UpdateRaftVoterRequest, version 0, flexible 0+."""
 
     cluster_id: str | None = ""
@@ -75,8 +75,8 @@ class UpdateRaftVoterRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class CurrentLeader:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class CurrentLeader(Struct):
     """What ``UpdateRaftVoterResponse.current_leader`` is."""
 
     leader_id: int = -1
@@ -97,8 +97,8 @@ class CurrentLeader:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateRaftVoterResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class UpdateRaftVoterResponse(Struct):
     """UpdateRaftVoterResponse, version 0, flexible 0+."""
 
     throttle_time_ms: int = 0

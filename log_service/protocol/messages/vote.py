@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestPartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestPartitionData(Struct):
     """What ``RequestTopicData.partitions`` holds."""
 
     partition_index: int = 0
@@ -40,8 +40,8 @@ class RequestPartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestTopicData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RequestTopicData(Struct):
     """What ``VoteRequest.topics`` holds."""
 
     topic_name: str = ""
@@ -58,8 +58,8 @@ class RequestTopicData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class VoteRequest:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class VoteRequest(Struct):
     """VoteRequest, versions 0-2, flexible 0+."""
 
     cluster_id: str | None = None
@@ -79,8 +79,8 @@ class VoteRequest:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponsePartitionData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponsePartitionData(Struct):
     """What ``ResponseTopicData.partitions`` holds."""
 
     partition_index: int = 0
@@ -103,8 +103,8 @@ class ResponsePartitionData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponseTopicData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ResponseTopicData(Struct):
     """What ``VoteResponse.topics`` holds."""
 
     topic_name: str = ""
@@ -121,8 +121,8 @@ class ResponseTopicData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class NodeEndpoint(Struct):
     """What ``VoteResponse.node_endpoints`` holds."""
 
     node_id: int = 0
@@ -141,8 +141,8 @@ class NodeEndpoint:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class VoteResponse:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class VoteResponse(Struct):
     """VoteResponse, versions 0-2, flexible 0+."""
 
     error_code: int = 0

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class EndTxnMarker:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class EndTxnMarker(Struct):
     """EndTxnMarker, version 0, never flexible."""
 
     coordinator_epoch: int = 0
@@ -26,8 +26,8 @@ class EndTxnMarker:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderChangeMessageVoter:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class LeaderChangeMessageVoter(Struct):
     """What ``LeaderChangeMessage.voters`` holds."""
 
     voter_id: int = 0
@@ -44,8 +44,8 @@ class LeaderChangeMessageVoter:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderChangeMessage:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class LeaderChangeMessage(Struct):
     """LeaderChangeMessage, versions 0-1, flexible 0+."""
 
     version: int = 0
@@ -66,8 +66,8 @@ class LeaderChangeMessage:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class SnapshotHeaderRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class SnapshotHeaderRecord(Struct):
     """SnapshotHeaderRecord, version 0, flexible 0+."""
 
     version: int = 0
@@ -84,8 +84,8 @@ class SnapshotHeaderRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class SnapshotFooterRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class SnapshotFooterRecord(Struct):
     """SnapshotFooterRecord, version 0, flexible 0+."""
 
     version: int = 0
@@ -100,8 +100,8 @@ class SnapshotFooterRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class KRaftVersionRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class KRaftVersionRecord(Struct):
     """KRaftVersionRecord, version 0, flexible 0+."""
 
     version: int = 0
@@ -118,8 +118,8 @@ class KRaftVersionRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class Endpoint:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class Endpoint(Struct):
     """What ``VotersVoter.endpoints`` holds."""
 
     name: str = ""
@@ -138,8 +138,8 @@ class Endpoint:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class KRaftVersionFeature:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class KRaftVersionFeature(Struct):
     """What ``VotersVoter.kraft_version_feature`` is."""
 
     min_supported_version: int = 0
@@ -156,8 +156,8 @@ class KRaftVersionFeature:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class VotersVoter:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class VotersVoter(Struct):
     """What ``VotersRecord.voters`` holds."""
 
     voter_id: int = 0
@@ -178,8 +178,8 @@ class VotersVoter:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class VotersRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class VotersRecord(Struct):
     """VotersRecord, version 0, flexible 0+."""
 
     version: int = 0

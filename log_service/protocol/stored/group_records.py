@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import ClassVar, TypeAlias
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class LegacyOffsetCommitKey:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class LegacyOffsetCommitKey(Struct):
     """LegacyOffsetCommitKey, version 0, never flexible."""
 
     group: str = ""
@@ -32,8 +32,8 @@ class LegacyOffsetCommitKey:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class LegacyOffsetCommitValue:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class LegacyOffsetCommitValue(Struct):
     """LegacyOffsetCommitValue, version 0, never flexible."""
 
     offset: int = 0
@@ -53,8 +53,8 @@ class LegacyOffsetCommitValue:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitKey:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetCommitKey(Struct):
     """OffsetCommitKey, version 0, never flexible."""
 
     group: str = ""
@@ -74,8 +74,8 @@ class OffsetCommitKey:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitValue:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class OffsetCommitValue(Struct):
     """OffsetCommitValue, versions 0-4, flexible 4+."""
 
     offset: int = 0
@@ -101,8 +101,8 @@ class OffsetCommitValue:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class GroupMetadataKey:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class GroupMetadataKey(Struct):
     """GroupMetadataKey, version 0, never flexible."""
 
     group: str = ""
@@ -118,8 +118,8 @@ class GroupMetadataKey:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class MemberMetadata:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class MemberMetadata(Struct):
     """What ``GroupMetadataValue.members`` holds."""
 
     member_id: str = ""
@@ -148,8 +148,8 @@ class MemberMetadata:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class GroupMetadataValue:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class GroupMetadataValue(Struct):
     """GroupMetadataValue, versions 0-4, flexible 4+."""
 
     protocol_type: str = ""

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import ClassVar, TypeAlias
 from uuid import UUID
 
-from log_service.protocol.schema import Field, Schema
+from log_service.protocol.schema import Field, Schema, Struct
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerEndpoint:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class BrokerEndpoint(Struct):
     """What ``RegisterBrokerRecord.end_points`` holds."""
 
     name: str = ""
@@ -33,8 +33,8 @@ class BrokerEndpoint:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerFeature:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class BrokerFeature(Struct):
     """What ``RegisterBrokerRecord.features`` holds."""
 
     name: str = ""
@@ -53,8 +53,8 @@ class BrokerFeature:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RegisterBrokerRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RegisterBrokerRecord(Struct):
     """RegisterBrokerRecord, versions 0-4, flexible 0+."""
 
     broker_id: int = 0
@@ -90,8 +90,8 @@ class RegisterBrokerRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class UnregisterBrokerRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class UnregisterBrokerRecord(Struct):
     """UnregisterBrokerRecord, version 0, flexible 0+."""
 
     broker_id: int = 0
@@ -109,8 +109,8 @@ class UnregisterBrokerRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class TopicRecord(Struct):
     """TopicRecord, version 0, flexible 0+."""
 
     name: str = ""
@@ -128,8 +128,8 @@ class TopicRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class PartitionRecord(Struct):
     """PartitionRecord, versions 0-2, flexible 0+."""
 
     partition_id: int = -1
@@ -169,8 +169,8 @@ class PartitionRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ConfigRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ConfigRecord(Struct):
     """ConfigRecord, version 0, flexible 0+."""
 
     resource_type: int = 0
@@ -192,8 +192,8 @@ class ConfigRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionChangeRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class PartitionChangeRecord(Struct):
     """PartitionChangeRecord, versions 0-2, flexible 0+."""
 
     partition_id: int = -1
@@ -229,8 +229,8 @@ class PartitionChangeRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class FenceBrokerRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class FenceBrokerRecord(Struct):
     """FenceBrokerRecord, version 0, flexible 0+."""
 
     id: int = 0
@@ -248,8 +248,8 @@ class FenceBrokerRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class UnfenceBrokerRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class UnfenceBrokerRecord(Struct):
     """UnfenceBrokerRecord, version 0, flexible 0+."""
 
     id: int = 0
@@ -267,8 +267,8 @@ class UnfenceBrokerRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveTopicRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RemoveTopicRecord(Struct):
     """RemoveTopicRecord, version 0, flexible 0+."""
 
     topic_id: UUID = UUID(int=0)
@@ -284,8 +284,8 @@ class RemoveTopicRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class DelegationTokenRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class DelegationTokenRecord(Struct):
     """DelegationTokenRecord, version 0, flexible 0+."""
 
     owner: str = ""
@@ -313,8 +313,8 @@ class DelegationTokenRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class UserScramCredentialRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class UserScramCredentialRecord(Struct):
     """UserScramCredentialRecord, version 0, flexible 0+."""
 
     name: str = ""
@@ -340,8 +340,8 @@ class UserScramCredentialRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class FeatureLevelRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class FeatureLevelRecord(Struct):
     """FeatureLevelRecord, version 0, flexible 0+."""
 
     name: str = ""
@@ -359,8 +359,8 @@ class FeatureLevelRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class EntityData:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class EntityData(Struct):
     """What ``ClientQuotaRecord.entity`` holds."""
 
     entity_type: str = ""
@@ -377,8 +377,8 @@ class EntityData:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ClientQuotaRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ClientQuotaRecord(Struct):
     """ClientQuotaRecord, version 0, flexible 0+."""
 
     entity: list[EntityData] = field(default_factory=list)
@@ -400,8 +400,8 @@ class ClientQuotaRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ProducerIdsRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ProducerIdsRecord(Struct):
     """ProducerIdsRecord, version 0, flexible 0+."""
 
     broker_id: int = 0
@@ -421,8 +421,8 @@ class ProducerIdsRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerRegistrationChangeRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class BrokerRegistrationChangeRecord(Struct):
     """BrokerRegistrationChangeRecord, versions 0-3, flexible 0+."""
 
     broker_id: int = 0
@@ -448,8 +448,8 @@ class BrokerRegistrationChangeRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class AccessControlEntryRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class AccessControlEntryRecord(Struct):
     """AccessControlEntryRecord, version 0, flexible 0+."""
 
     id: UUID = UUID(int=0)
@@ -479,8 +479,8 @@ class AccessControlEntryRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveAccessControlEntryRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RemoveAccessControlEntryRecord(Struct):
     """RemoveAccessControlEntryRecord, version 0, flexible 0+."""
 
     id: UUID = UUID(int=0)
@@ -496,8 +496,8 @@ class RemoveAccessControlEntryRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class NoOpRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class NoOpRecord(Struct):
     """NoOpRecord, version 0, flexible 0+."""
 
     SCHEMA: ClassVar[Schema] = Schema(
@@ -509,8 +509,8 @@ class NoOpRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ZkMigrationStateRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ZkMigrationStateRecord(Struct):
     """ZkMigrationStateRecord, version 0, flexible 0+."""
 
     zk_migration_state: int = 0
@@ -526,8 +526,8 @@ class ZkMigrationStateRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveUserScramCredentialRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RemoveUserScramCredentialRecord(Struct):
     """RemoveUserScramCredentialRecord, version 0, flexible 0+."""
 
     name: str = ""
@@ -545,8 +545,8 @@ class RemoveUserScramCredentialRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class BeginTransactionRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class BeginTransactionRecord(Struct):
     """BeginTransactionRecord, version 0, flexible 0+."""
 
     name: str | None = None
@@ -562,8 +562,8 @@ class BeginTransactionRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class EndTransactionRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class EndTransactionRecord(Struct):
     """EndTransactionRecord, version 0, flexible 0+."""
 
     SCHEMA: ClassVar[Schema] = Schema(
@@ -575,8 +575,8 @@ class EndTransactionRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class AbortTransactionRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class AbortTransactionRecord(Struct):
     """AbortTransactionRecord, version 0, flexible 0+."""
 
     reason: str | None = None
@@ -592,8 +592,8 @@ class AbortTransactionRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveDelegationTokenRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RemoveDelegationTokenRecord(Struct):
     """RemoveDelegationTokenRecord, version 0, flexible 0+."""
 
     token_id: str = ""
@@ -609,8 +609,8 @@ class RemoveDelegationTokenRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ControllerEndpoint:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ControllerEndpoint(Struct):
     """What ``RegisterControllerRecord.end_points`` holds."""
 
     name: str = ""
@@ -631,8 +631,8 @@ class ControllerEndpoint:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ControllerFeature:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ControllerFeature(Struct):
     """What ``RegisterControllerRecord.features`` holds."""
 
     name: str = ""
@@ -651,8 +651,8 @@ class ControllerFeature:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class RegisterControllerRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class RegisterControllerRecord(Struct):
     """RegisterControllerRecord, version 0, flexible 0+."""
 
     controller_id: int = 0
@@ -676,8 +676,8 @@ class RegisterControllerRecord:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class ClearElrRecord:
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
+class ClearElrRecord(Struct):
     """ClearElrRecord, version 0, flexible 0+."""
 
     topic_name: str = ""

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from log_service.protocol.messages.leave_group import LeaveGroupResponse
+from log_service.protocol.stored.metadata_records import UserScramCredentialRecord
 from tools.generate_messages import PROTOCOL, main, modules
 from tools.message_facts import load_message, snake_case
 
@@ -37,6 +40,22 @@ def test_check_passes_on_the_tree() -> None:
 )
 def test_names_become_python_names(kafka: str, ours: str) -> None:
     assert snake_case(kafka) == ours
+
+
+def test_messages_are_equal_by_class_and_fields() -> None:
+    one = HeartbeatRequest(group_id="g", generation_id=1)
+    assert one == HeartbeatRequest(group_id="g", generation_id=1)
+    assert one != HeartbeatRequest(group_id="g", generation_id=2)
+    assert HeartbeatResponse() != LeaveGroupResponse()
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
+
+
+def test_a_message_shows_its_fields_but_no_secrets() -> None:
+    assert repr(HeartbeatResponse(error_code=3)) == "HeartbeatResponse(throttle_time_ms=0, error_code=3)"
+    shown = repr(UserScramCredentialRecord(name="alice", salt=b"secret"))
+    assert "alice" in shown
+    assert "secret" not in shown
 
 
 def test_versions_that_are_not_spoken_bring_no_fields() -> None:
