@@ -15,6 +15,7 @@ import resource
 import shutil
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +31,17 @@ T = TypeVar("T")
 
 LOCK_FILE = ".lock"
 _SMALL_FILE_BYTES = 64 << 10
+
+
+async def _run_in_thread(function: Callable[[], T]) -> T:
+    """Run ``function`` in a thread of trio's, and wait for it even when cancelled.
+
+    ``trio.to_thread`` does the same with a turn of the event loop more, and prepares what is only needed to call back from the thread.
+    """
+    run_in_trio = trio.lowlevel.current_trio_token().run_sync_soon
+    trio.lowlevel.start_thread_soon(function, partial(run_in_trio, trio.lowlevel.reschedule, trio.lowlevel.current_task()))
+    result: T = await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+    return result
 
 
 class RealFile:
@@ -324,6 +336,13 @@ class RealFiles:
         """Run ``function`` in a thread; at most ``pool_threads`` at once. A cancelled caller waits for it, so that nothing is half done."""
         if self._limiter is None:
             self._limiter = trio.CapacityLimiter(self._pool_threads)
-        with trio.CancelScope(shield=True):
-            result = await trio.to_thread.run_sync(function, limiter=self._limiter)
-        return result  # noqa: RET504 - a return inside the scope looks to mypy as if it might be swallowed
+        limiter, borrower = self._limiter, object()
+        try:
+            limiter.acquire_on_behalf_of_nowait(borrower)
+        except trio.WouldBlock:
+            with trio.CancelScope(shield=True):
+                await limiter.acquire_on_behalf_of(borrower)
+        try:
+            return await _run_in_thread(function)
+        finally:
+            limiter.release_on_behalf_of(borrower)

@@ -245,6 +245,50 @@ def test_work_in_the_pool_is_done_although_its_caller_was_cancelled(tmp_path: Pa
     assert done == [1]
 
 
+def test_an_error_in_the_pool_reaches_its_caller_and_gives_the_thread_back() -> None:
+    files = RealFiles(pool_threads=1)
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "the disk failed")
+
+    async def main() -> None:
+        for _ in range(2):
+            with pytest.raises(OSError, match="the disk failed"):
+                await files.run_in_pool(fail)
+
+    trio.run(main)
+
+
+def test_no_more_calls_run_at_once_than_the_pool_has_threads() -> None:
+    files = RealFiles(pool_threads=2)
+    gate, started, lock = threading.Semaphore(0), threading.Semaphore(0), threading.Lock()
+    running, most = [0], [0]
+
+    def work() -> None:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        started.release()
+        gate.acquire()
+        with lock:
+            running[0] -= 1
+
+    def wait_for_two() -> None:
+        started.acquire()
+        started.acquire()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(files.run_in_pool, work)
+            await wait_all_tasks_blocked()
+            await trio.to_thread.run_sync(wait_for_two)
+            gate.release(5)
+
+    trio.run(main)
+    assert (running[0], most[0]) == (0, 2)
+
+
 def test_free_bytes_are_those_of_the_file_system(tmp_path: Path) -> None:
     assert RealFiles().free_bytes(tmp_path) > 0
 
