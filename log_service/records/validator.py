@@ -15,7 +15,7 @@ Invariants: what is returned is one batch (or, of our own, several) whose magic,
 with the code of Apache Kafka's broker, and nothing else.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_TIMESTAMP, Buffer
@@ -40,6 +40,9 @@ from log_service.records.batch import (
 )
 from log_service.records.compression import MAX_DECOMPRESSED_BYTES, Codec, compress, decompress
 from log_service.records.record import MIN_RECORD_BYTES, Record, check_first_record, read_records
+
+if TYPE_CHECKING:
+    from log_service.config.views import LogConfig  # a client reads records without a broker's configuration
 
 _new = tuple.__new__  # a named tuple's own is a function of Python's
 _unpack_header = HEADER.unpack_from
@@ -80,42 +83,31 @@ class ValidatedBatches(NamedTuple):
 
 
 def validate_for_append(
-    buffer: bytearray | memoryview,
-    *,
-    max_batch_size_bytes: int,
-    now_ms: int,
-    is_compacted: bool = False,
-    timestamp_type: str = "CreateTime",
-    timestamp_before_max_ms: int = FOREVER_MS,
-    timestamp_after_max_ms: int = FOREVER_MS,
-    compression_type: str = PRODUCER_CODEC,
-    compression_level: int | None = None,
-    max_plain_bytes: int = MAX_DECOMPRESSED_BYTES,
+    buffer: bytearray | memoryview, config: "LogConfig", now_ms: int, *, max_plain_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> ValidatedBatches:
     """Return the one batch that a producer sent for a partition (Produce v3 and later), ready to be stamped and appended.
 
-    ``max_batch_size_bytes`` to ``compression_level`` are the log's ``max.message.bytes``, ``message.timestamp.*`` and ``compression.*``;
-    ``max_plain_bytes`` bounds what a batch that must be opened may decompress to. A timestamp of LogAppendTime is stamped when the batch
-    is appended; a producer that claims to have stamped one is not believed, its batch says CreateTime afterwards.
+    ``config`` is the log's; ``max_plain_bytes`` bounds what a batch that must be opened may decompress to. A timestamp of LogAppendTime
+    is stamped when the batch is appended; a producer that claims to have stamped one is not believed, its batch says CreateTime afterwards.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, no header or a checksum that does not hold (worth another try); MESSAGE_TOO_LARGE;
             UNSUPPORTED_COMPRESSION_TYPE; INVALID_TIMESTAMP; INVALID_PRODUCER_EPOCH, one below 0; INVALID_RECORD for the rest.
         RejectedRecordsError: the same codes, where single records are to blame.
     """
-    header = _check_header(buffer, max_batch_size_bytes)
+    header = _check_header(buffer, config.max_message_bytes)
     if header.attributes & APPEND_TIME_FLAG:
         header = _without_append_time(buffer, header)
     codec = header.compression if header.attributes & CODEC_MASK else Codec.NONE
-    target = codec if compression_type == PRODUCER_CODEC else Codec.of_name(compression_type)
+    target = codec if config.compression_type == PRODUCER_CODEC else Codec.of_name(config.compression_type)
     earliest_ms, latest_ms = -FOREVER_MS, FOREVER_MS
-    if timestamp_type == "CreateTime":
-        earliest_ms, latest_ms = now_ms - timestamp_before_max_ms, now_ms + timestamp_after_max_ms
-    if is_compacted or target is not codec or earliest_ms > 0 or header.max_timestamp > latest_ms:
+    if config.message_timestamp_type == "CreateTime":
+        earliest_ms, latest_ms = now_ms - config.message_timestamp_before_max_ms, now_ms + config.message_timestamp_after_max_ms
+    if config.is_compacted or target is not codec or earliest_ms > 0 or header.max_timestamp > latest_ms:
         plain = _open(buffer, header, max_plain_bytes)
-        _check_records(_read(plain, header), is_compacted=is_compacted, earliest_ms=earliest_ms, latest_ms=latest_ms)
+        _check_records(_read(plain, header), is_compacted=config.is_compacted, earliest_ms=earliest_ms, latest_ms=latest_ms)
         if target is not codec:
-            buffer, header = _recompress(buffer, compress(target, plain, compression_level), target, max_batch_size_bytes)
+            buffer, header = _recompress(buffer, compress(target, plain, _level_of(config)), target, config.max_message_bytes)
     elif codec is Codec.NONE:
         check_first_record(buffer, HEADER_SIZE, header.record_count)
     fields = buffer, ((0, header),), len(buffer), header.record_count, header.max_timestamp, header.last_offset_delta
@@ -248,6 +240,13 @@ def _check_records(records: list[Record], *, is_compacted: bool, earliest_ms: in
             record_errors.append((index, f"timestamp {timestamp} is not between {earliest_ms} and {latest_ms}"))
     if record_errors:
         raise RejectedRecordsError(code, tuple(record_errors))
+
+
+def _level_of(config: "LogConfig") -> int | None:
+    """Return the level that the topic's codec is used with here; None is the library's own."""
+    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
+    level = levels.get(config.compression_type)
+    return None if config.compression_type == "gzip" and level == -1 else level
 
 
 def _recompress(buffer: Buffer, compressed: bytes, target: Codec, max_batch_size_bytes: int) -> tuple[bytearray, BatchHeader]:

@@ -20,7 +20,7 @@ from log_service.common.types import NO_LEADER_EPOCH, NO_TIMESTAMP, Buffer, Topi
 from log_service.config.views import LogConfig
 from log_service.metadata.partition import PartitionRegistration
 from log_service.records.batch import HEADER_SIZE, TRANSACTIONAL_FLAG
-from log_service.records.validator import PRODUCER_CODEC, ValidatedBatches, validate_for_append
+from log_service.records.validator import ValidatedBatches, validate_for_append
 from log_service.replication.listeners import Listeners
 from log_service.replication.partition_state import UNKNOWN_OFFSET, Change, Isolation, PartitionState
 from log_service.storage.append_result import AppendResult
@@ -228,20 +228,9 @@ class Partition:
         """
         self.append_count += 1
         log = self.served_log()
-        config = log.config
         if needs_all and self.state.is_under_min_isr:
             raise self._not_enough_replicas()
-        validated = validate_for_append(
-            records,
-            max_batch_size_bytes=config.max_message_bytes,
-            now_ms=now_ms,
-            is_compacted=config.is_compacted,
-            timestamp_type=config.message_timestamp_type,
-            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-            compression_type=config.compression_type,
-            compression_level=None if config.compression_type == PRODUCER_CODEC else _compression_level(config),
-        )
+        validated = validate_for_append(records, log.config, now_ms)
         if validated.batches[0][1].attributes & TRANSACTIONAL_FLAG:
             text = "transactions are not supported by this broker, and the request names no transactional id"
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
@@ -588,10 +577,3 @@ def _state_of(log: Log, node_id: int, checkpointed_offset: int) -> PartitionStat
         min_insync_replicas=log.config.min_insync_replicas,
         is_synced_first=log.config.flush_messages == 1,
     )
-
-
-def _compression_level(config: LogConfig) -> int | None:
-    """Return the level that the topic's codec is used with here; None is the library's own."""
-    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
-    level = levels.get(config.compression_type)
-    return None if config.compression_type == "gzip" and level == -1 else level

@@ -15,6 +15,7 @@ from typing import Any
 from log_service.broker.registry import REGISTRY
 from log_service.client.group_protocol import decode_assignment, decode_subscription
 from log_service.common.errors import KafkaError, ProtocolError, StorageError
+from log_service.config.views import FOREVER_MS, LogConfig
 from log_service.coordinator.group.records import decode as decode_group_record
 from log_service.protocol.api_versions import request_class, response_class
 from log_service.protocol.codec import MAX_REQUEST_ELEMENTS, decode, encode
@@ -68,7 +69,10 @@ def targets() -> Iterator[Target]:
     yield Target("append compacted", "batches", draw_batch, partial(_append, is_compacted=True))
     yield Target("append recompressed", "batches", draw_batch, partial(_append, compression_type="zstd"))
     yield Target(
-        "append bounded times", "batches", draw_batch, partial(_append, timestamp_before_max_ms=1_000, timestamp_after_max_ms=1_000)
+        "append bounded times",
+        "batches",
+        draw_batch,
+        partial(_append, message_timestamp_before_max_ms=1_000, message_timestamp_after_max_ms=1_000),
     )
     yield Target("read batches", "batches", _draw_batches, _read_batches)
     yield Target("read columns", "batches", _draw_batches, _read_columns)
@@ -179,9 +183,8 @@ def _read_message(cls: Any, version: int, max_elements: int, content: bytes) -> 
 
 def _append(content: bytes, **rules: Any) -> None:
     """What is accepted can be read by whoever opens it, or refused as records."""
-    result = validate_for_append(
-        bytearray(content), max_batch_size_bytes=1 << 20, now_ms=NOW_MS, max_plain_bytes=PLAIN_BOUND_BYTES, **rules
-    )
+    config = LogConfig(**{"message_timestamp_after_max_ms": FOREVER_MS, **rules})
+    result = validate_for_append(bytearray(content), config, NOW_MS, max_plain_bytes=PLAIN_BOUND_BYTES)
     if result.record_count < 1 or result.size_bytes != len(result.buffer):
         raise BrokenPromiseError(f"accepted {result.record_count} records, {result.size_bytes} of {len(result.buffer)} bytes")
     for position, _ in result.batches:

@@ -9,6 +9,7 @@ from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from log_service.config.views import FOREVER_MS, LogConfig
 from log_service.records.batch import is_crc_valid, iterate_records, parse_header
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
@@ -97,7 +98,9 @@ def check_batch(batch: bytearray, records: list[NewRecord]) -> None:
     assert is_crc_valid(batch)
     assert parse_header(batch).record_count == len(records)
     for is_compacted in (False, all(record.key is not None for record in records)):
-        validate_for_append(batch, max_batch_size_bytes=len(batch), now_ms=2**42, is_compacted=is_compacted)
+        validate_for_append(
+            batch, LogConfig(max_message_bytes=len(batch), is_compacted=is_compacted, message_timestamp_after_max_ms=FOREVER_MS), 2**42
+        )
     assert list(iterate_records(batch)) == expected(records)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from log_service.config.views import LogConfig
 from log_service.records.batch import is_crc_valid, iterate_headers, iterate_records, parse_header
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
@@ -114,5 +115,5 @@ def test_batches_of_librdkafka_are_read(codec: Codec, broker: tuple[str, int], c
 def check_validation(batch: bytearray) -> None:
     """A leader takes the batch as librdkafka sent it, with offset 0 and before a leader epoch is stamped."""
     batch[:8] = bytes(8)
-    validated = validate_for_append(batch, max_batch_size_bytes=1 << 20, now_ms=TIMESTAMP_MS)
+    validated = validate_for_append(batch, LogConfig(), TIMESTAMP_MS)
     assert validated.batches[0][1] == parse_header(batch)

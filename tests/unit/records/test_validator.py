@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.config.views import LogConfig
 from log_service.records.batch import HEADER, HEADER_SIZE, compute_crc, is_crc_valid, iterate_records, parse_header
 from log_service.records.builder import build_batch
 from log_service.records.compression import Codec
@@ -19,10 +20,9 @@ NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 
 
-def validate(batch: bytes | bytearray, **rules: Any) -> ValidatedBatches:
-    """Validate against the rules of a topic that has only defaults."""
-    defaults = {"max_batch_size_bytes": 1_048_588, "now_ms": NOW_MS, "timestamp_after_max_ms": HOUR_MS}
-    return validate_for_append(bytearray(batch), **(defaults | rules))
+def validate(batch: bytes | bytearray, *, max_plain_bytes: int = 1 << 20, **rules: Any) -> ValidatedBatches:
+    """Validate against a topic's configuration, which has only defaults but for ``rules``."""
+    return validate_for_append(bytearray(batch), LogConfig(**rules), NOW_MS, max_plain_bytes=max_plain_bytes)
 
 
 def refusal(batch: bytes | bytearray, **rules: Any) -> KafkaError:
@@ -50,7 +50,7 @@ def with_fields(batch: bytes, **fields: int) -> bytearray:
 @pytest.mark.parametrize("codec", list(Codec))
 def test_batch_of_any_codec_is_accepted_as_it_is(codec: Codec) -> None:
     batch = bytearray(batch_of(b"a", b"b", b"c", codec=codec))
-    validated = validate_for_append(memoryview(batch), max_batch_size_bytes=len(batch), now_ms=NOW_MS)
+    validated = validate_for_append(memoryview(batch), LogConfig(max_message_bytes=len(batch)), NOW_MS)
     assert bytes(validated.buffer) == bytes(batch)
     assert validated.batches == ((0, parse_header(batch)),)
     assert (validated.record_count, validated.size_bytes) == (3, len(batch))
@@ -59,7 +59,7 @@ def test_batch_of_any_codec_is_accepted_as_it_is(codec: Codec) -> None:
 
 def test_accepted_buffer_is_the_one_that_came() -> None:
     view = memoryview(bytearray(batch_of()))
-    assert validate_for_append(view, max_batch_size_bytes=1000, now_ms=NOW_MS).buffer is view
+    assert validate_for_append(view, LogConfig(), NOW_MS).buffer is view
 
 
 @pytest.mark.parametrize("is_transactional", [False, True])
@@ -107,8 +107,8 @@ def test_unknown_magic_is_corrupt() -> None:
 
 def test_batch_larger_than_the_topic_allows_is_too_large() -> None:
     batch = batch_of(b"v" * 1000)
-    assert refusal(batch, max_batch_size_bytes=len(batch) - 1).code is ErrorCode.MESSAGE_TOO_LARGE
-    assert validate(batch, max_batch_size_bytes=len(batch)).record_count == 1
+    assert refusal(batch, max_message_bytes=len(batch) - 1).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert validate(batch, max_message_bytes=len(batch)).record_count == 1
 
 
 def test_batch_that_is_cut_off_is_invalid() -> None:
@@ -194,19 +194,18 @@ def test_timestamps_too_far_ahead_name_their_records() -> None:
 def test_timestamps_too_far_back_name_their_records() -> None:
     batch = build_batch([NewRecord(NOW_MS, None, b"a"), NewRecord(NOW_MS - HOUR_MS - 1, None, b"b")], codec=Codec.LZ4)
     assert validate(batch).record_count == 2
-    error = refusal(batch, timestamp_before_max_ms=HOUR_MS)
+    error = refusal(batch, message_timestamp_before_max_ms=HOUR_MS)
     assert isinstance(error, RejectedRecordsError)
     assert [index for index, _ in error.record_errors] == [1]
 
 
 def test_records_without_timestamp_are_never_too_old() -> None:
-    assert validate(batch_of(timestamp=-1), timestamp_before_max_ms=HOUR_MS).max_timestamp == -1
+    assert validate(batch_of(timestamp=-1), message_timestamp_before_max_ms=HOUR_MS).max_timestamp == -1
 
 
 def test_append_time_does_not_look_at_timestamps() -> None:
     batch = batch_of(timestamp=NOW_MS + 10 * HOUR_MS)
-    rules = {"timestamp_type": "LogAppendTime", "timestamp_before_max_ms": 1}
-    assert validate(batch, **rules).record_count == 1
+    assert validate(batch, message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=1).record_count == 1
 
 
 # Keys
@@ -241,7 +240,7 @@ def test_topic_with_a_codec_of_its_own_gets_it(source: Codec, target: str) -> No
 
 def test_batch_that_grows_past_the_bound_when_its_codec_changes_is_too_large() -> None:
     batch = batch_of(b"a" * 5000, codec=Codec.GZIP)
-    assert refusal(batch, compression_type="none", max_batch_size_bytes=1000).code is ErrorCode.MESSAGE_TOO_LARGE
+    assert refusal(batch, compression_type="none", max_message_bytes=1000).code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_batch_that_decompresses_to_too_much_is_too_large() -> None:
