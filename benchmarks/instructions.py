@@ -100,7 +100,8 @@ class Counted:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may have stopped in order
+            self.process.kill()
         self.process.wait()
 
     def stop(self) -> None:
