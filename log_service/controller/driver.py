@@ -257,8 +257,11 @@ class ControllerDriver:
         outcome = _Outcome()
         token = runtime.ask(partial(core.handle, request), outcome.set, lambda error: error)
         try:
-            with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1_000):
+            if timeout_ms is None:
                 await outcome.is_known.wait()
+            else:
+                with trio.move_on_after(timeout_ms / 1_000):
+                    await outcome.is_known.wait()
         finally:
             runtime.forget(token)
         if not outcome.is_known.is_set():

@@ -54,7 +54,7 @@ def changed_map(base: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K
     """
     if not changes:
         return base
-    if isinstance(base, ChunkedMap) and len(changes) * REBUILT_SHARE < len(base):
+    if not isinstance(base, dict) and isinstance(base, ChunkedMap) and len(changes) * REBUILT_SHARE < len(base):
         return base.changed(changes)
     changed = _changed_chunk(base, changes)
     return changed if len(changed) <= CHUNK_SIZE else sorted_map(changed)

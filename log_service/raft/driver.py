@@ -134,7 +134,7 @@ class RaftDriver:
         self._endpoints = endpoints
         self._lock: DirectoryLock | None = None
         self._log = MetadataLog(env.files, env.clock, directory, self._config)
-        self._log_changes = trio.Lock()
+        self._log_changes = trio.Semaphore(1)
         self._core: RaftCore | None = None
         self._cluster_id: str | None = None
         self._listeners: list[MetadataListener] = []

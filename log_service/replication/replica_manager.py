@@ -306,8 +306,10 @@ class ReplicaManager:
                 if partition.high_watermark_listeners.registrations:
                     for on_high_watermark in partition.high_watermark_listeners:
                         on_high_watermark(partition)
-                self.delayed_produces.check(partition.topic_partition)
-                self.delayed_fetches.check(partition.topic_partition)
+                if self.delayed_produces.waiting_count:
+                    self.delayed_produces.check(partition.topic_partition)
+                if self.delayed_fetches.waiting_count:
+                    self.delayed_fetches.check(partition.topic_partition)
                 if self.delayed_deletes.waiting_count:
                     self.delayed_deletes.check(partition.topic_partition)
         except Exception as error:  # noqa: BLE001 - a bug of a room: it ends the node, not the request that announces
@@ -410,18 +412,13 @@ class ReplicaManager:
 
     def _update_throttles(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Take over what brokers and topics say of throttled replication; a node to which nobody says anything does nothing."""
-        changed = {
-            (resource_type, name): configs
-            for (resource_type, name), configs in delta.changed_configs.items()
-            if resource_type in (ResourceType.BROKER, ResourceType.TOPIC)
-        }
         if self.throttles is None:
-            if not any("replication.throttled" in key for configs in changed.values() for key in configs):
+            if not any("replication.throttled" in key for configs in delta.changed_configs.values() for key in configs):
                 return
             from log_service.replication.throttles import Throttles  # noqa: PLC0415 - a node alone has nothing to throttle
 
             self.throttles = Throttles(self._node_id, self._clock.monotonic_ms())
-        for (resource_type, name), configs in changed.items():
+        for (resource_type, name), configs in delta.changed_configs.items():
             if resource_type == ResourceType.TOPIC:
                 self.throttles.set_topic(name, configs)
         own = image.configs.of(ResourceType.BROKER, str(self._node_id))

@@ -28,13 +28,13 @@ UNSUPPORTED_VERSION.
 Versions: 0 client metrics subscriptions only (KIP-714); 1 types (KIP-1142).
 """
 
-from collections import Counter
 from collections.abc import Iterator
 
 from log_service.broker.call import Call, Deferred
 from log_service.broker.loggers import alter_loggers, describe_loggers
 from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.repeated import repeated
 from log_service.config.describe import (
     ConfigRow,
     describe_all_brokers,
@@ -156,17 +156,24 @@ def handle_alter_configs(node: Node, call: Call, request: AlterConfigsRequest) -
 
 def handle_incremental_alter_configs(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> Deferred:
     """Set levels here, and have the controller decide on the rest."""
-    return call.run(_alter(node, call, request))
+    if any(resource.resource_type == ResourceType.BROKER_LOGGER for resource in request.resources):
+        return call.run(_alter(node, call, request))
+    return call.run(node.controller.request(request, IncrementalAlterConfigsResponse, call.caller()))
 
 
 async def _alter(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    named_twice = repeated([(resource.resource_type, resource.resource_name) for resource in request.resources])
     own = [resource for resource in request.resources if resource.resource_type == ResourceType.BROKER_LOGGER]
     rest = [resource for resource in request.resources if resource.resource_type != ResourceType.BROKER_LOGGER]
     left = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only)
     decided = iter((await node.controller.request(left, IncrementalAlterConfigsResponse, call.caller())).responses) if rest else iter(())
     levels = iter(
-        [_alter_levels(node, each, counts[each.resource_type, each.resource_name], validate_only=request.validate_only) for each in own]
+        [
+            _alter_levels(
+                node, each, is_repeated=(each.resource_type, each.resource_name) in named_twice, validate_only=request.validate_only
+            )
+            for each in own
+        ]
     )
     return IncrementalAlterConfigsResponse(
         responses=[
@@ -175,24 +182,23 @@ async def _alter(node: Node, call: Call, request: IncrementalAlterConfigsRequest
     )
 
 
-def _alter_levels(node: Node, resource: AlterConfigsResource, count: int, *, validate_only: bool) -> AlterConfigsResourceResponse:
+def _alter_levels(node: Node, resource: AlterConfigsResource, *, is_repeated: bool, validate_only: bool) -> AlterConfigsResourceResponse:
     result = AlterConfigsResourceResponse(error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
         _validate_own_broker(node, resource.resource_name)
         changes = [(config.name, config.config_operation, config.value) for config in resource.configs]
-        _check_repetitions(count, [name for name, _, _ in changes])
+        _check_repetitions([name for name, _, _ in changes], is_repeated=is_repeated)
         alter_loggers(changes, validate_only=validate_only)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, str(error)
     return result
 
 
-def _check_repetitions(count: int, names: list[str]) -> None:
-    if count > 1:
+def _check_repetitions(names: list[str], *, is_repeated: bool) -> None:
+    if is_repeated:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the loggers of this broker stand more than once in the request")
-    repeated = [name for name, times in Counter(names).items() if times > 1]
-    if repeated:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{repeated[0]} is changed more than once")
+    for name in repeated(names):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is changed more than once")
 
 
 LISTED_TYPES = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS, ResourceType.GROUP)

@@ -7,13 +7,13 @@ Invariants: what is written was accepted by its key, together with everything el
 written again.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.repeated import repeated
 from log_service.common.types import NO_NODE
 from log_service.config.broker import BrokerChange, validate_broker_change
 from log_service.config.definition import ConfigKey, ConfigType
@@ -123,11 +123,11 @@ def _decide(
     """Return the records of the resources that may change, and a response about each resource of the request."""
     records: list[MetadataRecord] = []
     responses: list[ResourceResponse] = []
-    counts = Counter(each.resource for each in asked)
+    named_twice = repeated([each.resource for each in asked])
     for each in asked:
         code, text = ErrorCode.NONE, None
         try:
-            if counts[each.resource] > 1:
+            if each.resource in named_twice:
                 raise _invalid_request(f"resource {each.resource.name!r} stands more than once in the request")
             records += _alter(image, each, static_texts)
         except KafkaError as error:
@@ -179,9 +179,8 @@ def _alter(image: MetadataImage, asked: _Asked, static_texts: Mapping[str, str])
 
 def _check_changes(changes: Sequence[Change]) -> None:
     """Refuse what no resource can take."""
-    repeated = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
-    if repeated:
-        raise _invalid_request(f"{repeated[0]} is changed more than once")
+    for name in repeated([change.name for change in changes]):
+        raise _invalid_request(f"{name} is changed more than once")
     for change in changes:
         if change.operation not in OPERATIONS:
             raise _invalid_request(f"{change.name}: there is no operation {change.operation}")
