@@ -9,8 +9,8 @@ what only a consumer needs. The rooms, from the bottom up:
 - ``consumer``: records on their way out, with groups; and exact ranges of offsets.
 - ``blocking``: the same three for programs without an event loop.
 
-Beside them ``arguments`` checks what callers hand in, ``metrics`` counts, and ``group_protocol`` holds the bytes that members of a group
-exchange.
+Beside them ``arguments`` checks what callers hand in, ``metrics`` counts, ``group_protocol`` holds the bytes that members of a group
+exchange, and ``portal`` runs a client in a thread of its own.
 """
 
 from importlib import import_module

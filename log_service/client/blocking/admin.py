@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from log_service.client.admin.admin import Admin
-from log_service.client.blocking.portal import Blocking, blocking
+from log_service.client.blocking.calls import Blocking, blocking
 from log_service.client.consumer.range_reader import DEFAULT_MAX_BYTES, RawBatches, read_range
 from log_service.common.types import TopicPartition
 

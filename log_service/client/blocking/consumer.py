@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from log_service.client.blocking.portal import Blocking, blocking, blocking_sync
+from log_service.client.blocking.calls import Blocking, blocking, blocking_sync
 from log_service.client.consumer.consumer import Consumer
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.types import TopicPartition

@@ -1,7 +1,6 @@
 """The producer for programs without an event loop, usable from any thread.
 
-Each thread puts its records into the batches itself, under the accumulator's lock, and wakes the producer's thread only when a batch begins
-to wait or is full. Everything else is one call through a ``Portal``.
+Each thread puts its records into the batches itself, through a ``SharedIntake``. Everything else is one call through a ``Portal``.
 
 Invariants: records of one thread keep their order; ``buffer_memory`` bounds what waits, for all threads together; leaving the ``with``
 block delivers everything, or raises.
@@ -14,14 +13,13 @@ from typing import Any, NamedTuple
 
 import trio
 
-from log_service.client.blocking.portal import Blocking, Portal, blocking
-from log_service.client.connections.cluster_view import TopicView
+from log_service.client.blocking.calls import Blocking, blocking
 from log_service.client.metrics import ProducerMetrics
+from log_service.client.portal import Portal
 from log_service.client.producer.delivery import Delivery, DeliveryCallback, ProducerBatch, RecordMetadata
 from log_service.client.producer.interception import checked_headers, to_bytes
 from log_service.client.producer.producer import Producer
-from log_service.client.producer.shared_accumulator import SharedAccumulator
-from log_service.common.errors import ErrorCode, KafkaError
+from log_service.client.producer.shared_intake import SharedIntake, Unplaced
 from log_service.records.record import RecordHeader
 
 _new = tuple.__new__
@@ -80,11 +78,7 @@ class BlockingProducer(Blocking[Producer]):
         producer = Producer(bootstrap_servers, is_shared=True, **settings)
         super().__init__(producer)
         self._producer = producer
-        accumulator = producer.accumulator
-        assert isinstance(accumulator, SharedAccumulator), "it was asked to be shared"
-        self._accumulator = accumulator
-        self._intake = producer.intake
-        self._is_wake_sent = False
+        self._intake = SharedIntake(producer, require_open=self._portal.require_open, submit=self._portal.submit)
 
     def send(
         self,
@@ -103,24 +97,10 @@ class BlockingProducer(Blocking[Producer]):
             KafkaError: as ``Producer.send``; what is only found out later, the receipt raises.
             TypeError: as ``Producer.send``.
         """
-        producer, intake = self._producer, self._intake
-        if not (intake.is_plain and type(value) is bytes and (key is None or type(key) is bytes)):
-            topic, value, key, headers, timestamp_ms, partition = intake.prepared(topic, value, key, headers, timestamp_ms, partition)
-        pairs = checked_headers(headers) if headers else ()
-        size_bytes = intake.size_of(key, value, pairs)
-        self._portal.require_open()
-        view = producer.cluster.view.topics.get(topic)
-        limit_ms = producer.config.max_block_ms
-        if view is None or (partition is not None and not 0 <= partition < len(view.partitions)):
-            view, limit_ms = self._find_topic(topic, partition)
-        accumulator = self._accumulator
-        with accumulator.lock:
-            if producer.is_closed or not accumulator.has_room_for(size_bytes):
-                self._wait_for_room(size_bytes, limit_ms)
-            delivery, due_ms = intake.place(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
-        if producer.is_sender_late_for(due_ms):
-            self._send_wake()
-        return _new(BlockingDelivery, (*delivery, self._portal))
+        taken = self._intake.take(topic, value, key, headers, timestamp_ms, partition, on_delivery)
+        if type(taken) is Unplaced:
+            taken = self._place_late(taken)
+        return _new(BlockingDelivery, (*taken, self._portal))
 
     def send_many(
         self,
@@ -146,11 +126,8 @@ class BlockingProducer(Blocking[Producer]):
             receipt = self.send(topic, content, headers=pairs, timestamp_ms=timestamp_ms, partition=partition, on_delivery=on_delivery)
             receipts.append(receipt)
             if is_run:
-                with self._accumulator.lock:
-                    placed = intake.place_run(receipt.delivery, contents, len(receipts), pairs, on_delivery)
+                placed = intake.place_run(receipt.delivery, contents, len(receipts), pairs, on_delivery)
                 receipts += map(_new_receipt, zip(repeat(receipt.batch), placed, repeat(receipt.timestamp_ms), repeat(portal)))
-                if receipt.batch.is_closed:
-                    self._send_wake()
         return receipts
 
     flush = blocking(Producer.flush)
@@ -166,30 +143,22 @@ class BlockingProducer(Blocking[Producer]):
             self._portal.call(partial(self._producer.close, timeout_ms))
         super().close()
 
-    def _send_wake(self) -> None:
-        if not self._is_wake_sent:
-            self._is_wake_sent = True
-            self._portal.submit(self._wake)
-
-    def _wake(self) -> None:
-        self._is_wake_sent = False  # first: a thread that appends from here on wakes again
-        self._producer.wake_sender()
-
-    def _find_topic(self, topic: str, partition: int | None) -> tuple[TopicView, int]:
-        """Return a topic that has that partition, and what is left of ``max_block_ms``."""
-        started_ms = self._producer.monotonic_ms()
-        view = self._portal.call(partial(self._producer.find_topic, topic, partition))
-        return view, max(self._producer.config.max_block_ms - (self._producer.monotonic_ms() - started_ms), 0)
-
-    def _wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
-        """Wait, the lock held, until enough was settled; no batch lingers meanwhile."""
-        producer = self._producer
-        if not producer.is_closed:
-            self._portal.require_other_thread()
-            with self._accumulator.urgent():
-                self._portal.submit(producer.wake_sender)
-                self._accumulator.wait_for_room(size_bytes, limit_ms, lambda: producer.is_closed)
-        if producer.is_closed:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'with'")
-        if not self._accumulator.has_room_for(size_bytes):
-            raise producer.no_room(size_bytes, limit_ms)
+    def _place_late(self, record: Unplaced) -> Delivery:
+        """Wait for the topic, and then for room, up to ``max_block_ms`` in all; no batch lingers while a thread waits for room."""
+        producer, accumulator = self._producer, self._intake.accumulator
+        started_ms, limit_ms = producer.monotonic_ms(), producer.config.max_block_ms
+        view = producer.cluster.view.topics.get(record.topic)
+        if view is None or not view.has(record.partition):
+            view = self._portal.call(partial(producer.find_topic, record.topic, record.partition))
+            limit_ms = max(limit_ms - (producer.monotonic_ms() - started_ms), 0)
+        with accumulator.lock:
+            delivery = self._intake.place(record, view)
+            if delivery is None:
+                self._portal.require_other_thread()
+                with accumulator.urgent():
+                    self._portal.submit(producer.wake_sender)
+                    accumulator.wait_for_room(record.size_bytes, limit_ms, lambda: producer.is_closed)
+                delivery = self._intake.place(record, view)
+        if delivery is None:
+            raise producer.no_room(record.size_bytes, limit_ms)
+        return delivery

@@ -23,7 +23,7 @@ from log_service.client import (
     TopicPartition,
 )
 from log_service.client.admin.admin import Admin
-from log_service.client.blocking.portal import Portal
+from log_service.client.portal import Portal
 from tests.helpers.broker_process import BrokerThread
 
 
@@ -31,7 +31,9 @@ from tests.helpers.broker_process import BrokerThread
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with BrokerThread(tmp_path_factory.mktemp("broker")) as broker:
         with BlockingAdmin(broker.bootstrap) as admin:
-            admin.create_topics([NewTopic(name=name, partition_count=2, replication_factor=1) for name in ("t", "order", "loop")])
+            admin.create_topics(
+                [NewTopic(name=name, partition_count=2, replication_factor=1) for name in ("t", "order", "loop")]
+            )
         yield broker.bootstrap
 
 
@@ -93,13 +95,13 @@ def test_many_values_from_many_threads_keep_their_order(bootstrap: str) -> None:
 
 def test_a_full_buffer_makes_threads_wait_and_then_raises(bootstrap: str) -> None:
     with producing(bootstrap, buffer_memory=1_000, max_block_ms=200, linger_ms=60_000, batch_size=1 << 20) as producer:
-        with producer._accumulator.lock:  # the sender cannot take anything out
-            producer._accumulator.buffered_bytes += 1_000
+        with producer._intake.accumulator.lock:  # the sender cannot take anything out
+            producer._intake.accumulator.buffered_bytes += 1_000
         with pytest.raises(KafkaError, match="buffer_memory 1000 is full") as caught:
             producer.send("t", b"x" * 100)
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-        with producer._accumulator.lock:
-            producer._accumulator.buffered_bytes -= 1_000
+        with producer._intake.accumulator.lock:
+            producer._intake.accumulator.buffered_bytes -= 1_000
         for _ in range(200):
             producer.send("t", b"x" * 100)  # lingering ends when a producer waits for room
         assert producer.metrics().waiting_threads == 0

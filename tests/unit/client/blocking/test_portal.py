@@ -4,12 +4,13 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 
-from log_service.client.blocking.portal import Portal
+from log_service.client.portal import Portal
 from log_service.common.errors import KafkaError
 
 
@@ -200,3 +201,37 @@ def test_a_client_hears_how_its_block_was_left(error: BaseException | None, seen
     assert (kind is None) == (seen is None)
     if kind is not None and seen is not None:
         assert issubclass(kind, Exception) == (seen is Exception)
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_call_that_comes_while_the_client_closes_is_served_or_refused_and_disturbs_nothing(is_answered: bool) -> None:
+    """It used to break the run: closing was cut short, records were lost, and the call never returned."""
+    heard: list[Any] = []
+    closing, may_close = threading.Event(), threading.Event()
+
+    @asynccontextmanager
+    async def slow_to_close() -> AsyncIterator[str]:
+        yield "client"
+        closing.set()
+        await trio.to_thread.run_sync(may_close.wait, 10)
+        heard.append("closed")
+
+    portal = Portal(slow_to_close(), "test")
+    portal.open()
+
+    def late() -> None:
+        assert closing.wait(10)
+        try:
+            heard.append(portal.call(partial(response, 3) if is_answered else trio.sleep_forever))
+        except KafkaError as error:
+            heard.append(str(error))
+        finally:
+            may_close.set()
+
+    if not is_answered:
+        threading.Timer(0.2, may_close.set).start()
+    thread = threading.Thread(target=late)
+    thread.start()
+    portal.close()
+    thread.join(10)
+    assert heard == ([3, "closed"] if is_answered else ["closed", "the client is closed: use it inside 'with'"])

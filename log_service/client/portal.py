@@ -1,0 +1,336 @@
+"""One trio run in a thread of its own, and calls into it from other threads.
+
+A call from another thread runs in the trio thread while the caller waits; an exception that interrupts the wait cancels the call. A caller
+that cannot wait, such as an event loop, hands in an ``Outcome`` instead. Knows no clients and no event loops.
+
+Invariants: every call that was accepted ends with a result or an error, also when the run ends. Closing cancels the calls that are under
+way; those that come while the client closes are served until it has closed, because its callbacks may call it. The thread ends with
+``close``, and it is a daemon: it never keeps a process alive. A forked process has no such thread: there every call is refused, and closing
+does nothing.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from os import getpid
+from threading import Thread, current_thread
+from typing import Generic, Protocol, TypeVar
+
+import trio
+
+from log_service.common.errors import ErrorCode, KafkaError
+
+C = TypeVar("C")
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Outcome(Protocol[T_contra]):
+    """The place where the result of a call arrives, set once, in the trio thread; ``concurrent.futures.Future`` is one."""
+
+    def set_result(self, result: T_contra, /) -> None:
+        """Take what the function returned."""
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Take what the function raised."""
+
+    def cancel(self) -> object:
+        """Hear that the function was cancelled, or never ran."""
+
+
+class Departed(Exception):  # noqa: N818 - it says what happened in the caller's thread, where it is raised by its own name
+    """An exception left the caller's ``with`` block."""
+
+
+class DepartedAtOnce(BaseException):
+    """Ctrl-C or an exit left the caller's ``with`` block: nothing may take long now."""
+
+
+class Portal(Generic[C]):
+    """Runs ``async with opened as client`` in a background thread for as long as it is open."""
+
+    def __init__(self, opened: AbstractAsyncContextManager[C], name: str) -> None:
+        self._opened = opened
+        self._started: Future[C] = Future()
+        self.ended: Future[None] = Future()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._stop = trio.Event()
+        self._is_stopping = False
+        self._haste = trio.CancelScope()
+        self._nursery: trio.Nursery | None = None
+        self._failure: BaseException | None = None
+        self._departure: BaseException | None = None
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._process_id = getpid()
+        self.is_running = False
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that opened the client, not a child of it."""
+        return self._process_id == getpid()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are taken."""
+        return self.is_running and self.is_here
+
+    def require_open(self) -> None:
+        """Raise unless calls are taken.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the client is closed, or belongs to the process that this one was forked from.
+        """
+        if self._process_id != getpid():
+            text = f"the client was opened in process {self._process_id} and this is its child {getpid()}: open one after the fork"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        if not self.is_running:
+            raise closed()
+
+    def require_other_thread(self) -> None:
+        """Raise if the caller is the client's own thread: a delivery callback that waits would wait for itself.
+
+        Raises:
+            KafkaError: INVALID_REQUEST.
+        """
+        if current_thread() is self._thread:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a callback runs in the client's own thread and must not wait for the client")
+
+    # Opening and closing
+
+    def start(self) -> "Future[C]":
+        """Start the thread, and return without waiting: the future has the opened client, or what opening it raised.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, it was opened before.
+        """
+        if self._thread.ident is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the client was opened before, and opens once: make another one")
+        self._process_id = getpid()
+        self._thread.start()
+        return self._started
+
+    def open(self) -> C:
+        """Start the thread and return the opened client. Raises as ``start``, and what opening it raised."""
+        return self.start().result()
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Let the client close, and return without waiting: ``ended`` is set when its thread ends. Idempotent.
+
+        ``error`` is what left the ``with`` block: the client's own block is then left with an exception as well.
+        """
+        if not self.is_here or self._thread.ident is None:
+            return
+        if error is not None:
+            self._departure = Departed() if isinstance(error, Exception) else DepartedAtOnce()
+        self._is_stopping = True  # first: where the client is not open yet, it looks at this once it is
+        self.post(self._stop.set)
+
+    def hurry(self) -> None:
+        """Let nothing take long any more while the client closes."""
+        if self.is_here:
+            self.post(self._haste.cancel)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Close the client and wait for the thread; raises what closing raised. Idempotent. ``error`` as for ``stop``."""
+        if not self.is_here:
+            return
+        if self._thread.ident is not None:
+            self.require_other_thread()
+            self.stop(error)
+            self._thread.join()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    # Calls
+
+    def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Run an async function in the trio thread and return its result, or raise what it raised; Ctrl-C cancels it.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the client is closed, of another process, or the caller is its own thread.
+        """
+        return self._begin(function).result()
+
+    def _begin(self, function: Callable[[], Awaitable[T]]) -> "_Call[T]":
+        """Run an async function in the trio thread, and return without waiting for it. Raises as ``call``."""
+        self.require_other_thread()
+        future: Future[T] = Future()
+        return _Call(future, self.begin(function, future), self.post)
+
+    def begin(self, function: Callable[[], Awaitable[T]], outcome: Outcome[T]) -> trio.CancelScope:
+        """Run an async function in the trio thread, and return the scope that cancels it there; ``outcome`` hears how it ended.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the client is closed, or of another process.
+        """
+        scope = trio.CancelScope()
+        self.submit(partial(self._spawn, function, outcome, scope))
+        return scope
+
+    def call_sync(self, function: Callable[[], T]) -> T:
+        """Run a plain function in the trio thread and return its result, or raise what it raised. Raises as ``call``."""
+
+        async def run() -> T:
+            await trio.lowlevel.checkpoint()
+            return function()
+
+        return self.call(run)
+
+    def submit(self, function: Callable[[], None]) -> None:
+        """Run a plain function in the trio thread, soon; it must not raise.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the client is closed.
+        """
+        self.require_open()
+        if not self.post(function):
+            raise closed()
+
+    def post(self, function: Callable[[], object]) -> bool:
+        """Run a plain function in the trio thread, soon, also while the client closes; false where the run is over."""
+        if self._token is None:
+            return False
+        try:
+            self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            return False
+        return True
+
+    def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
+        """Yield what an async generator yields that runs in the trio thread; it is closed there, also when the iteration is given up.
+
+        While the caller looks at one item, the next is made.
+        """
+        steps = Steps(source)
+        ahead = self._begin(steps.step)
+        try:
+            while True:
+                try:
+                    item = ahead.result()
+                except StopAsyncIteration:
+                    return
+                ahead = self._begin(steps.step)
+                yield item
+                del item
+        finally:
+            if self.is_open:
+                ahead.abandon()
+                self.call(steps.close)
+
+    # In the trio thread
+
+    def _spawn(self, function: Callable[[], Awaitable[T]], outcome: Outcome[T], scope: trio.CancelScope) -> None:
+        if self._nursery is None:
+            outcome.cancel()
+        else:
+            self._nursery.start_soon(self._perform, function, outcome, scope)
+
+    async def _perform(self, function: Callable[[], Awaitable[T]], outcome: Outcome[T], scope: trio.CancelScope) -> None:
+        is_told = False
+        try:
+            with scope:
+                result = await function()
+                is_told = True
+                outcome.set_result(result)
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller, in the other thread
+            is_told = True
+            outcome.set_exception(error)
+        finally:
+            if not is_told:
+                outcome.cancel()
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the portal is opened or closed
+            if self._started.done():
+                self._failure = error
+            else:
+                self._started.set_exception(error)
+        finally:
+            self.is_running = False
+            self.ended.set_result(None)
+
+    async def _main(self) -> None:
+        try:
+            async with trio.open_nursery() as late_calls:
+                try:
+                    with self._haste, suppress(Departed, DepartedAtOnce):
+                        await self._serve(late_calls)
+                finally:
+                    self._nursery = None
+                    late_calls.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise _only(group) from None
+
+    async def _serve(self, late_calls: trio.Nursery) -> None:
+        """Have the client open until ``stop``; calls that come while it closes are tasks of ``late_calls``."""
+        async with self._opened as client:
+            async with trio.open_nursery() as calls:
+                self._nursery = calls
+                self._token = trio.lowlevel.current_trio_token()
+                self.is_running = True
+                self._started.set_result(client)
+                if not self._is_stopping:
+                    await self._stop.wait()
+                calls.cancel_scope.cancel()
+                self._nursery = late_calls
+            if self._departure is not None:
+                raise self._departure
+
+
+class _Call(Generic[T]):
+    """A function that runs in the trio thread, and the place where its result arrives."""
+
+    def __init__(self, future: "Future[T]", scope: trio.CancelScope, post: Callable[[Callable[[], object]], bool]) -> None:
+        self._future = future
+        self._scope = scope
+        self._post = post
+
+    def result(self) -> T:
+        """Wait for the result and return it, or raise what the function raised; Ctrl-C cancels the function."""
+        try:
+            return self._future.result()
+        except CancelledError:
+            raise closed() from None
+        except BaseException:
+            if not self._future.done():
+                self._post(self._scope.cancel)
+            raise
+
+    def abandon(self) -> None:
+        """Cancel the function, and return when it has ended; its result is dropped."""
+        self._post(self._scope.cancel)
+        with suppress(Exception):
+            self._future.result()
+
+
+class Steps(Generic[T]):
+    """An async generator, one step per call."""
+
+    def __init__(self, source: AsyncIterator[T]) -> None:
+        self._source = source
+
+    async def step(self) -> T:
+        """Return the next item; raises StopAsyncIteration at the end."""
+        return await anext(self._source)
+
+    async def close(self) -> None:
+        """Close the generator."""
+        close = getattr(self._source, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _only(error: BaseException) -> BaseException:
+    """Return the one exception that nested groups hold, or the group where there are several."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def closed() -> KafkaError:
+    """Return the error of a call to a client that is not open."""
+    return KafkaError(ErrorCode.INVALID_REQUEST, "the client is closed: use it inside 'with'")
