@@ -3,12 +3,15 @@
 Each method is one call through a ``Portal`` into the thread that runs the consumer.
 """
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
+from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.blocking.calls import Blocking, blocking, blocking_sync
+from log_service.client.consumer.commits import CommitCallback
 from log_service.client.consumer.consumer import Consumer
+from log_service.client.consumer.held_records import HeldRecords, consumed_before, go_back
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.types import TopicPartition
 
@@ -19,6 +22,7 @@ class BlockingConsumer(Blocking[Consumer]):
     def __init__(self, bootstrap_servers: str | Iterable[str], **settings: Any) -> None:
         super().__init__(Consumer(bootstrap_servers, **settings))
         self._is_woken = False
+        self._held = HeldRecords()
 
     subscribe = blocking(Consumer.subscribe)
     unsubscribe = blocking(Consumer.unsubscribe)
@@ -33,14 +37,13 @@ class BlockingConsumer(Blocking[Consumer]):
     end_offsets = blocking(Consumer.end_offsets)
     offsets_for_times = blocking(Consumer.offsets_for_times)
     partitions_for = blocking(Consumer.partitions_for)
-    commit = blocking(Consumer.commit)
     committed = blocking(Consumer.committed)
     assign = blocking_sync(Consumer.assign)
     enforce_rebalance = blocking_sync(Consumer.enforce_rebalance)
     pause = blocking_sync(Consumer.pause)
     resume = blocking_sync(Consumer.resume)
     lag = blocking_sync(Consumer.lag)
-    commit_soon = blocking_sync(Consumer.commit_soon)
+    consumed = blocking_sync(Consumer.consumed)
     metrics = blocking_sync(Consumer.metrics)
 
     @property
@@ -63,25 +66,37 @@ class BlockingConsumer(Blocking[Consumer]):
         self._is_woken = True
         self._portal.submit(self._client.wakeup)
 
+    def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
+        """Commit these offsets (default: behind all records that ``poll`` or a loop returned). Raises as ``Consumer.commit``."""
+        self._portal.call(partial(self._client.commit, self._to_commit(positions)))
+
+    def commit_soon(
+        self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, on_commit: CommitCallback | None = None
+    ) -> None:
+        """Commit without waiting, otherwise as ``commit``; ``on_commit`` hears how it went, in the consumer's own thread."""
+        self._portal.call_sync(partial(self._client.commit_soon, self._to_commit(positions), on_commit))
+
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yield one record after the other, until ``wakeup``.
 
         Leaving the loop moves positions back to the first record that was not yielded.
         """
-        waiting: deque[ConsumerRecord] = deque()
+        held = self._held
         self._is_woken = False
         try:
             while not self._is_woken:
-                waiting.extend(self.poll())
-                while waiting:
-                    yield waiting.popleft()
+                held.hold(self.poll())
+                while held:
+                    yield held.pop()
         finally:
-            self._go_back(waiting)
+            firsts = held.give_up()
+            if firsts and self.is_open:
+                self._portal.call(partial(go_back, self._client, firsts))
 
-    def _go_back(self, waiting: Iterable[ConsumerRecord]) -> None:
-        firsts: dict[TopicPartition, int] = {}
-        for record in waiting:
-            firsts.setdefault(record.topic_partition, record.offset)
-        for topic_partition, offset in firsts.items():
-            if self.is_open:
-                self.seek(topic_partition, offset)
+    def _to_commit(
+        self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | int] | None:
+        """Leave out what a loop has not yielded yet."""
+        if positions is not None or not self._held:
+            return positions
+        return self._portal.call_sync(partial(consumed_before, self._client, self._held.firsts()))

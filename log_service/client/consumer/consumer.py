@@ -362,6 +362,15 @@ class Consumer:
         self._require_open()
         await self._committer.commit(self._to_commit(positions), self.config.default_api_timeout_ms)
 
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what ``commit`` commits by itself: the offsets behind all records that ``poll`` returned, where not committed yet.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the consumer is closed.
+        """
+        self._require_open()
+        return self._committer.consumed()
+
     def commit_soon(
         self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None, on_commit: CommitCallback | None = None
     ) -> None:

@@ -1,0 +1,66 @@
+"""Records that ``poll`` returned and the application has not seen yet, where a face of the consumer hands them out one by one.
+
+The consumer's positions are behind all of them, so that a face has to know which offsets are not consumed in truth: those are not
+committed, and where the records are dropped the consumer goes back to them.
+
+Invariant: of each partition the records are held in the order of their offsets.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+import trio
+
+from log_service.client.admin.values import OffsetAndMetadata
+from log_service.client.consumer.consumer import Consumer
+from log_service.client.consumer.records import ConsumerRecord
+from log_service.common.types import TopicPartition
+
+
+class HeldRecords:
+    """The records of a poll that come next."""
+
+    def __init__(self) -> None:
+        self._records: deque[ConsumerRecord] = deque()
+        self.pop = self._records.popleft
+        """Return the next record, and hold it no more; IndexError where there is none."""
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def hold(self, records: Iterable[ConsumerRecord]) -> None:
+        """Hold these records, behind those that are held."""
+        self._records.extend(records)
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """Return the next records, at most ``limit``, and hold them no more."""
+        if limit >= len(self._records):
+            taken = list(self._records)
+            self._records.clear()
+            return taken
+        return [self.pop() for _ in range(limit)]
+
+    def firsts(self) -> dict[TopicPartition, int]:
+        """Return, by partition, the offset of the first record that is held."""
+        found: dict[TopicPartition, int] = {}
+        for record in tuple(self._records):  # a copy: another thread may take records meanwhile
+            found.setdefault(record.topic_partition, record.offset)
+        return found
+
+    def give_up(self) -> dict[TopicPartition, int]:
+        """Hold nothing any more; returns what ``firsts`` did before: where to read on."""
+        found = self.firsts()
+        self._records.clear()
+        return found
+
+
+async def go_back(consumer: Consumer, firsts: Mapping[TopicPartition, int]) -> None:
+    """Read on at these offsets, where the partitions are assigned still. Not cancelled half way."""
+    with trio.CancelScope(shield=True):
+        for topic_partition in set(consumer.assignment).intersection(firsts):
+            await consumer.seek(topic_partition, firsts[topic_partition])
+
+
+def consumed_before(consumer: Consumer, firsts: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return what is to be committed while records from these offsets on are held."""
+    return {**consumer.consumed(), **{each: OffsetAndMetadata(offset=offset) for each, offset in firsts.items()}}
