@@ -1,4 +1,4 @@
-"""The client: producer, consumer and admin for trio, and the same three as blocking classes for threads.
+"""The client: producer, consumer and admin for trio, and the same three for threads and for asyncio.
 
 It speaks to any Kafka-compatible cluster. Names are loaded when they are first used, so that a service which only produces does not import
 what only a consumer needs. The rooms, from the bottom up:
@@ -7,7 +7,7 @@ what only a consumer needs. The rooms, from the bottom up:
 - ``producer``: records on their way in.
 - ``admin``: questions about topics, groups, offsets and what carries the cluster, and changes to them.
 - ``consumer``: records on their way out, with groups; and exact ranges of offsets.
-- ``blocking``: the same three for programs without an event loop.
+- ``blocking``: the same three for programs without an event loop. ``asyncio``: for programs on asyncio.
 
 Beside them ``arguments`` checks what callers hand in, ``metrics`` counts, ``group_protocol`` holds the bytes that members of a group
 exchange, and ``portal`` runs a client in a thread of its own.
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
         TopicPartitionReplica,
         UpgradeType,
     )
+    from log_service.client.asyncio.admin import AsyncioAdmin
+    from log_service.client.asyncio.consumer import AsyncioConsumer
+    from log_service.client.asyncio.producer import AsyncioDelivery, AsyncioProducer
     from log_service.client.blocking.admin import BlockingAdmin
     from log_service.client.blocking.consumer import BlockingConsumer
     from log_service.client.blocking.producer import BlockingDelivery, BlockingProducer
@@ -107,6 +110,12 @@ _HOMES = {
         "TopicListing",
         "TopicPartitionReplica",
         "UpgradeType",
+    ),
+    "log_service.client.asyncio.admin": ("AsyncioAdmin",),
+    "log_service.client.asyncio.consumer": ("AsyncioConsumer",),
+    "log_service.client.asyncio.producer": (
+        "AsyncioDelivery",
+        "AsyncioProducer",
     ),
     "log_service.client.blocking.admin": ("BlockingAdmin",),
     "log_service.client.blocking.consumer": ("BlockingConsumer",),
@@ -164,6 +173,10 @@ _HOMES = {
 
 __all__ = [
     "Admin",
+    "AsyncioAdmin",
+    "AsyncioConsumer",
+    "AsyncioDelivery",
+    "AsyncioProducer",
     "BlockingAdmin",
     "BlockingConsumer",
     "BlockingDelivery",

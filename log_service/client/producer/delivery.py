@@ -98,6 +98,7 @@ class ProducerBatch:
         "_callbacks",
         "_changed",
         "_encoded",
+        "_listener",
         "_offset",
         "_parts",
         "_timestamp_ms",
@@ -137,6 +138,7 @@ class ProducerBatch:
         self._encoded = bytearray()
         self._callbacks: list[RecordCallback] | None = None
         self._changed: trio.Event | None = None
+        self._listener: Callable[[ProducerBatch], None] | None = None
         self._parts: tuple[ProducerBatch, ProducerBatch] | None = None
         self._offset = NO_OFFSET
         self._timestamp_ms = -1
@@ -244,6 +246,14 @@ class ProducerBatch:
             self._changed = trio.Event()
         return self._changed
 
+    def listen(self, listener: Callable[["ProducerBatch"], None]) -> bool:
+        """Have one function called in the producer's thread when the batch is settled or split; for any thread.
+
+        False where that has happened already: then it may not be called.
+        """
+        self._listener = listener  # first: what happens from here on is told
+        return not self.is_settled and self._parts is None
+
     def _new_part(self, first_index: int, record_count: int, codec: Codec, level: int | None) -> "ProducerBatch":
         order = (self.order[0], self.order[1] + first_index)
         part = ProducerBatch(self.topic_partition, BatchBuilder(codec, level), self.created_ms, order)
@@ -264,6 +274,8 @@ class ProducerBatch:
         if self._changed is not None:
             self._changed.set()
             self._changed = None
+        if self._listener is not None:
+            self._listener(self)
 
 
 def call_back(callback: DeliveryCallback, metadata: RecordMetadata | None, error: KafkaError | None, topic: str) -> None:

@@ -242,7 +242,7 @@ class Producer:
             self._require_open()
             limit_ms = max(limit_ms - (self.monotonic_ms() - started_ms), 0)
         if not self.accumulator.has_room_for(size_bytes):
-            await self._wait_for_room(size_bytes, limit_ms)
+            await self.wait_for_room(size_bytes, limit_ms)
         delivery = self._append(view, partition, key, value, headers, timestamp_ms, size_bytes, on_delivery)
         if self._is_yield_due:
             self._is_yield_due = False
@@ -297,8 +297,8 @@ class Producer:
 
         return await self.cluster.retry(attempt, left_ms(), is_refreshing=False)
 
-    async def _wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
-        """Wait until enough was settled; no batch lingers meanwhile."""
+    async def wait_for_room(self, size_bytes: int, limit_ms: int) -> None:
+        """Wait until enough was settled; no batch lingers meanwhile. Raises KafkaError (REQUEST_TIMED_OUT) after ``limit_ms``."""
         self._blocked_count += 1
         try:
             with self.accumulator.urgent(), trio.move_on_after(limit_ms / 1_000):

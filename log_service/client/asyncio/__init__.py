@@ -1,0 +1,6 @@
+"""The same client for programs on asyncio: the trio client in a thread of its own, and classes to await.
+
+- ``mailbox``: what one thread leaves for another, which is woken once for many things. ``bridge``: calls from an event loop into the
+  client's thread and back. ``calls``: what the classes share.
+- ``admin``, ``consumer``: one call each. ``producer``: its records take a shorter way, and ``settlements`` tells their receipts.
+"""

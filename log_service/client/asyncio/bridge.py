@@ -1,0 +1,272 @@
+"""Calls from an event loop into the client's own thread, and from there back to the loop.
+
+What the client's thread has to tell goes through one ``Mailbox``, so that many completions wake the loop once.
+
+Invariants: a call ends when its function over there has ended, also where the caller is cancelled: the function is cancelled then, and the
+caller waits for that. What a function returned reaches ``on_result`` even if its caller was cancelled meanwhile. A client belongs to the
+loop that opened it; every other loop, and every other process, is refused. A loop that is closed under an open client ends the client as
+an exception in its ``async with`` block would.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import Context, copy_context
+from inspect import isawaitable
+from typing import Any, Generic, TypeVar
+
+import trio
+
+from log_service.client.asyncio.mailbox import Mailbox
+from log_service.client.portal import Departed, Portal, Steps, closed
+from log_service.common.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
+
+CALLBACK_CANCEL_S = 30.0
+"""How long the client's thread waits for a callback that does not heed its cancellation, before it goes on without it."""
+
+
+class Bridge:
+    """The way between one event loop and one client's thread."""
+
+    def __init__(self, portal: Portal[Any]) -> None:
+        self._portal = portal
+        self._mailbox = Mailbox(self._wake_loop)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._context: Context | None = None
+        self._on_end: Callable[[], object] = int
+        self.put = self._mailbox.put
+        """Run a function on the loop, soon; from the client's thread."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether calls are taken here: in this process, from the loop that runs now."""
+        try:
+            self.require_loop()
+        except KafkaError:
+            return False
+        return True
+
+    async def open(self, on_end: Callable[[], object] = int) -> None:
+        """Open the client, for the loop that runs now; ``on_end`` is called there when the client's thread has ended."""
+        started = self._portal.start()
+        self._loop, self._context, self._on_end = asyncio.get_running_loop(), copy_context(), on_end
+        self._portal.ended.add_done_callback(lambda _: self.put(self._on_end))
+        try:
+            await asyncio.shield(asyncio.wrap_future(started))
+        except asyncio.CancelledError as cancelled:
+            await self.close(cancelled)
+            raise
+
+    async def close(self, error: BaseException | None = None) -> None:
+        """Close the client and wait for its thread; raises what closing raised. Idempotent, and for any loop.
+
+        ``error`` is what left the ``async with`` block. Cancelled meanwhile, nothing takes long any more.
+        """
+        if not self._portal.is_here or self._loop is None:
+            return
+        # A cancellation is how a service on asyncio ends: what was taken is given the time that an exception leaves it.
+        self._portal.stop(Departed() if isinstance(error, asyncio.CancelledError) else error)
+        ended = asyncio.wrap_future(self._portal.ended)
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            self._portal.hurry()
+            while not ended.done():
+                await asyncio.wait([ended])
+            raise
+        self._portal.close()
+
+    def require_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop that runs now.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the client is closed, of another process, or of another event loop.
+        """
+        self._portal.require_open()
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is None or running is not self._loop:
+            text = "the client belongs to the event loop that opened it, and is called from outside of it: open one in each loop"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        return running
+
+    async def call(self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None) -> T:
+        """Run an async function in the client's thread, and return its result or raise what it raised.
+
+        ``on_result`` is handed the result as soon as it is there, on the loop, also where the caller was cancelled too late to prevent it.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, as ``require_loop``, or the client was closed meanwhile.
+            asyncio.CancelledError: the caller was cancelled; the function has ended.
+        """
+        return await self._begin(function, on_result).result()
+
+    async def call_sync(self, function: Callable[[], T]) -> T:
+        """Run a plain function in the client's thread. Raises as ``call``."""
+
+        async def run() -> T:
+            await trio.lowlevel.checkpoint()
+            return function()
+
+        return await self.call(run)
+
+    async def iterate(self, source: AsyncIterator[T]) -> AsyncIterator[T]:
+        """Yield what an async generator yields that runs in the client's thread; it is closed there, also when the iteration is given up.
+
+        While the caller looks at one item, the next is made.
+        """
+        steps = Steps(source)
+        ahead = self._begin(steps.step)
+        try:
+            while True:
+                try:
+                    item = await ahead.result()
+                except StopAsyncIteration:
+                    return
+                ahead = self._begin(steps.step)
+                yield item
+                del item
+        finally:
+            if self._portal.is_open:
+                await ahead.abandon()
+                await self.call(steps.close)
+
+    async def run_on_loop(self, function: Callable[[], Awaitable[None] | None]) -> None:
+        """Run a callback of the application on its loop, and wait; from the client's thread. Raises what it raised."""
+        assert self._loop is not None, "only an open client calls back"
+        if self._loop.is_closed():
+            return
+        errand = _Errand(function, self._loop, self._portal.post)
+        self.put(errand.start)
+        try:
+            await errand.has_ended.wait()
+        except trio.Cancelled:
+            if not self._loop.is_closed():
+                self.put(errand.cancel)
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + CALLBACK_CANCEL_S):
+                    await errand.has_ended.wait()
+            raise
+        if errand.error is not None:
+            raise errand.error
+
+    def _begin(self, function: Callable[[], Awaitable[T]], on_result: Callable[[T], object] | None = None) -> "_Call[T]":
+        call = _Call(self.require_loop(), self._mailbox, self._portal, on_result)
+        call.scope = self._portal.begin(function, call)
+        return call
+
+    def _wake_loop(self) -> None:
+        assert self._loop is not None, "nothing is put before it is open"
+        try:
+            self._loop.call_soon_threadsafe(self._mailbox.empty, context=self._context)
+        except RuntimeError:  # the loop is closed, so that no task can use the client any more, or hear of its end
+            self._portal.stop(Departed())
+
+
+class _Call(Generic[T]):
+    """A function that runs in the client's thread, and a task that waits for it. ``set_result`` and its like are called over there."""
+
+    scope: trio.CancelScope
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, mailbox: Mailbox, portal: Portal[Any], on_result: Callable[[T], object] | None
+    ) -> None:
+        self._loop = loop
+        self._mailbox = mailbox
+        self._portal = portal
+        self._on_result = on_result
+        self._future: asyncio.Future[None] = loop.create_future()
+        self._is_done = False
+        self._results: list[T] = []  # the one, once it is there
+        self._error: BaseException | None = None
+
+    def set_result(self, result: T, /) -> None:
+        self._results.append(result)
+        self._mailbox.put(self._end)
+
+    def set_exception(self, error: BaseException, /) -> None:
+        self._error = error
+        self._mailbox.put(self._end)
+
+    def cancel(self) -> None:
+        self._error = closed()
+        self._mailbox.put(self._end)
+
+    async def result(self) -> T:
+        """Wait for the result and return it, or raise what the function raised. Cancelled meanwhile, it ends the function first."""
+        try:
+            if not self._is_done:
+                await self._future
+        except asyncio.CancelledError:
+            await self._end_early()
+            raise
+        except BaseException:  # the coroutine is thrown away: nothing may be awaited any more
+            self._portal.post(self.scope.cancel)
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
+
+    async def abandon(self) -> None:
+        """Cancel the function, and return when it has ended; its result is dropped."""
+        if not self._is_done:
+            await self._end_early()
+
+    async def _end_early(self) -> None:
+        self._portal.post(self.scope.cancel)
+        while not self._is_done:
+            self._future = self._loop.create_future()
+            try:
+                await self._future
+            except asyncio.CancelledError:
+                continue  # the function is cancelled already, and ends soon
+
+    def _end(self) -> None:
+        """On the loop: the function has ended."""
+        self._is_done = True
+        if self._on_result is not None and self._results:
+            self._on_result(self._results[0])
+        if not self._future.done():
+            self._future.set_result(None)
+
+
+class _Errand:
+    """A callback of the application that runs on its loop, while the client's thread waits."""
+
+    def __init__(
+        self,
+        function: Callable[[], Awaitable[None] | None],
+        loop: asyncio.AbstractEventLoop,
+        post: Callable[[Callable[[], object]], bool],
+    ) -> None:
+        self._function = function
+        self._loop = loop
+        self._post = post
+        self._task: asyncio.Task[None] | None = None
+        self.has_ended = trio.Event()
+        self.error: Exception | None = None
+
+    def start(self) -> None:
+        """On the loop: run it."""
+        self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._note_end)
+
+    def cancel(self) -> None:
+        """On the loop: cancel it."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        result = self._function()
+        if isawaitable(result):
+            await result
+
+    def _note_end(self, task: "asyncio.Task[None]") -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Exception):
+            self.error = KafkaError(ErrorCode.INVALID_REQUEST, f"a callback was ended on its event loop by {type(error).__name__}")
+        else:
+            self.error = error
+        self._post(self.has_ended.set)

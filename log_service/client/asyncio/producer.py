@@ -1,0 +1,185 @@
+"""The producer for programs on asyncio.
+
+A record goes into its batch on the event loop, through a ``SharedIntake``: no thread is asked, unless there is no room for it or its topic
+is not known yet. Everything else is one call through a ``Bridge``.
+
+Invariants: ``send`` awaits nothing between taking a record and returning its receipt, so that a cancelled ``send`` has not taken it.
+Records of one task keep their order. Tasks for which there is no room are served in the order in which they came. Leaving the
+``async with`` block delivers everything, or raises.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from itertools import repeat
+from typing import Any, NamedTuple, Self
+
+from log_service.client.asyncio.calls import OnAsyncio, awaited, awaited_sync
+from log_service.client.asyncio.settlements import Settlements
+from log_service.client.producer.delivery import Delivery, DeliveryCallback, ProducerBatch, RecordMetadata
+from log_service.client.producer.interception import checked_headers, to_bytes
+from log_service.client.producer.producer import Producer
+from log_service.client.producer.shared_intake import SharedIntake, Unplaced
+from log_service.records.record import RecordHeader
+
+_new = tuple.__new__
+
+
+class AsyncioDelivery(NamedTuple):
+    """The receipt of one record: a tuple, because one is made for every record."""
+
+    batch: ProducerBatch
+    record_index: int
+    timestamp_ms: int
+    settlements: Settlements
+
+    def __repr__(self) -> str:
+        return f"<Asyncio{repr(self.delivery).removeprefix('<')}"
+
+    @property
+    def delivery(self) -> Delivery:
+        """The same receipt, for the producer's own thread."""
+        return Delivery(self.batch, self.record_index, self.timestamp_ms)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the record was delivered or given up."""
+        return self.delivery.is_done
+
+    async def wait(self) -> RecordMetadata:
+        """Wait until the record is acknowledged, and return where it is; possible after closing, too.
+
+        A cancelled wait does not cancel the delivery. Thousands of tasks that wait for the records of one batch wake up together.
+
+        Raises:
+            KafkaError: it was given up.
+        """
+        delivery = self.delivery
+        while not delivery.is_done:
+            await self.settlements.wait_changed(self.batch.part_of(self.record_index)[0])
+        return delivery.result()
+
+
+_new_receipt = partial(_new, AsyncioDelivery)
+
+
+class AsyncioProducer(OnAsyncio[Producer]):
+    """``Producer`` for tasks on asyncio. Settings are those of ``Producer``.
+
+    Interceptors, serializers, partitioner and delivery callbacks are called on the event loop.
+    """
+
+    def __init__(self, bootstrap_servers: str | Iterable[str], **settings: Any) -> None:
+        producer = Producer(bootstrap_servers, is_shared=True, **settings)
+        super().__init__(producer)
+        self._producer = producer
+        self._intake = SharedIntake(producer, require_open=self._bridge.require_loop, submit=self._portal.submit)
+        self._settlements = Settlements(self._bridge)
+        self._room = asyncio.Lock()
+        self._queued_count = 0
+        self._is_pause_due = False
+
+    async def __aenter__(self) -> Self:
+        await self._bridge.open(on_end=self._settlements.wake_all)
+        return self
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: Iterable[RecordHeader] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> AsyncioDelivery:
+        """Take a record and return its receipt. Waits only while the buffer is full, or for a topic that is used for the first time.
+
+        Other tasks run once for each batch that is begun. Where it is cancelled, the record was not taken.
+
+        Raises:
+            KafkaError: as ``Producer.send``; what is only found out later, the receipt raises.
+            TypeError: as ``Producer.send``.
+        """
+        if self._is_pause_due:
+            self._is_pause_due = False
+            await asyncio.sleep(0)
+        if on_delivery is not None:
+            on_delivery = self._settlements.reporting(on_delivery, topic)
+        is_queued = self._queued_count > 0
+        taken = self._intake.take(topic, value, key, headers, timestamp_ms, partition, on_delivery, is_queued=is_queued)
+        if type(taken) is Unplaced:
+            taken = await self._place_late(taken)
+        if not taken[1]:
+            self._is_pause_due = True
+        return _new(AsyncioDelivery, (*taken, self._settlements))
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[Any],
+        *,
+        headers: Iterable[RecordHeader] = (),
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> list[AsyncioDelivery]:
+        """Take many values without keys and return their receipts, in order: several times as fast as ``send`` for each.
+
+        Where partitions are not given, whole batches go to one after the other. Raises as ``send``; what came before stays taken, and so it
+        does where the task is cancelled.
+        """
+        intake, settlements = self._intake, self._settlements
+        is_run = intake.is_run_possible
+        contents = [to_bytes(value) for value in values] if is_run else list(values)
+        pairs = checked_headers(headers)
+        reporting = None if on_delivery is None else settlements.reporting(on_delivery, topic)
+        receipts: list[AsyncioDelivery] = []
+        while len(receipts) < len(contents):
+            content = contents[len(receipts)]
+            receipt = await self.send(
+                topic, content, headers=pairs, timestamp_ms=timestamp_ms, partition=partition, on_delivery=on_delivery
+            )
+            receipts.append(receipt)
+            if is_run:
+                placed = intake.place_run(receipt.delivery, contents, len(receipts), pairs, reporting)
+                receipts += map(_new_receipt, zip(repeat(receipt.batch), placed, repeat(receipt.timestamp_ms), repeat(settlements)))
+        return receipts
+
+    flush = awaited(Producer.flush)
+    partitions_for = awaited(Producer.partitions_for)
+    metrics = awaited_sync(Producer.metrics)
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent.
+
+        Possible from any event loop; from another than the producer's, ``timeout_ms`` is not heeded.
+        """
+        try:
+            if self._bridge.is_usable:
+                await self._bridge.call(partial(self._producer.close, timeout_ms))
+        finally:
+            await super().close()
+
+    async def _place_late(self, record: Unplaced) -> Delivery:
+        """Wait for the topic, and then in turn for room, up to ``max_block_ms`` in all; no batch lingers while a task waits for room."""
+        producer = self._producer
+        started_ms, limit_ms = producer.monotonic_ms(), producer.config.max_block_ms
+        view = producer.cluster.view.topics.get(record.topic)
+        if view is None or not view.has(record.partition):
+            view = await self._bridge.call(partial(producer.find_topic, record.topic, record.partition))
+            limit_ms = max(limit_ms - (producer.monotonic_ms() - started_ms), 0)
+        deadline = asyncio.timeout(limit_ms / 1_000)
+        self._queued_count += 1
+        try:
+            async with deadline, self._room:
+                while (delivery := self._intake.place(record, view)) is None:
+                    await self._bridge.call(partial(producer.wait_for_room, record.size_bytes, producer.config.max_block_ms))
+        except TimeoutError:
+            if not deadline.expired():
+                raise  # whatever raised it, it was not this deadline
+            raise producer.no_room(record.size_bytes, limit_ms) from None
+        finally:
+            self._queued_count -= 1
+        return delivery

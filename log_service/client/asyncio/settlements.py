@@ -1,0 +1,59 @@
+"""Which tasks wait for which batch: a batch that is settled wakes all of them, and costs the event loop one function.
+
+Knows nothing of records. Used on the loop, except for what the producer's thread leaves in the mailbox.
+
+Invariant: every waiting task is woken when its batch is settled or split, and all of them when the producer has ended.
+"""
+
+import asyncio
+from functools import partial
+
+from log_service.client.asyncio.bridge import Bridge
+from log_service.client.producer.delivery import DeliveryCallback, ProducerBatch, RecordMetadata, call_back
+from log_service.common.errors import KafkaError
+
+
+class Settlements:
+    """The waiting tasks of one producer."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._waiting: dict[ProducerBatch, list[asyncio.Future[None]]] = {}
+
+    async def wait_changed(self, batch: ProducerBatch) -> None:
+        """Return when the batch is settled or split. A cancelled wait cancels nothing else.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the producer is of another process or event loop, or its thread ended without settling the batch.
+        """
+        future: asyncio.Future[None] = self._bridge.require_loop().create_future()
+        futures = self._waiting.get(batch)
+        if futures is None:
+            self._waiting[batch] = [future]
+            if not batch.listen(self._note):
+                self._wake(batch)
+        else:
+            futures.append(future)
+        await future
+
+    def reporting(self, callback: DeliveryCallback, topic: str) -> DeliveryCallback:
+        """Return a delivery callback for the producer's thread, which has the application's called on the loop."""
+
+        def report(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+            self._bridge.put(partial(call_back, callback, metadata, error, topic))
+
+        return report
+
+    def wake_all(self) -> None:
+        """Wake every task: there is nothing left to wait for."""
+        for batch in list(self._waiting):
+            self._wake(batch)
+
+    def _note(self, batch: ProducerBatch) -> None:
+        """In the producer's thread."""
+        self._bridge.put(partial(self._wake, batch))
+
+    def _wake(self, batch: ProducerBatch) -> None:
+        for future in self._waiting.pop(batch, ()):
+            if not future.done():
+                future.set_result(None)

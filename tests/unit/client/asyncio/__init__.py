@@ -1,0 +1,1 @@
+"""The asyncio classes, in real threads and real event loops."""

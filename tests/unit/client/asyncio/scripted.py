@@ -1,0 +1,61 @@
+"""An asyncio client beside a scripted broker: both live in the client's own thread, joined by the memory network, in real time."""
+
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import trio
+
+from log_service.client import AsyncioConsumer, AsyncioProducer, real_env
+from log_service.client.asyncio.calls import OnAsyncio
+from log_service.common.env import Env
+from tests.sim.world import World
+from tests.unit.client.scripted_broker import ScriptedBroker
+
+
+def scripted_producer(*, seed: int = 1, **settings: Any) -> tuple[ScriptedBroker, AsyncioProducer]:
+    """Return a broker that runs while the producer is open, and the producer, which is to be opened."""
+    world = World(seed)
+    broker, producer = ScriptedBroker(world), AsyncioProducer("broker:9092", env=_env(world), **settings)
+    _put_beside(broker, producer)
+    return broker, producer
+
+
+def scripted_consumer(*, seed: int = 1, partition_count: int = 1, **settings: Any) -> tuple[ScriptedBroker, AsyncioConsumer]:
+    """Return a broker that runs while the consumer is open, and the consumer, which is to be opened."""
+    world = World(seed)
+    broker = ScriptedBroker(world, partition_count=partition_count)
+    consumer = AsyncioConsumer("broker:9092", env=_env(world), **{"auto_offset_reset": "earliest", **settings})
+    _put_beside(broker, consumer)
+    return broker, consumer
+
+
+def _env(world: World) -> Env:
+    """The memory network, and the machine's clock: the event loop's thread asks for the time, too."""
+    return replace(world.client_env(), clock=real_env().clock)
+
+
+def _put_beside(broker: ScriptedBroker, face: OnAsyncio[Any]) -> None:
+    face._portal._opened = _Beside(broker, face._client)
+
+
+class _Beside:
+    """Opens a client once the broker runs, and stops the broker once the client is closed."""
+
+    def __init__(self, broker: ScriptedBroker, client: Any) -> None:
+        self._broker = broker
+        self._client = client
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Any:
+        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
+        await self._nursery.start(self._broker.run)
+        return await self._client.__aenter__()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            await self._client.__aexit__(kind, error, trace)
+        finally:
+            self._nursery.cancel_scope.cancel()
+            await self._stack.aclose()
