@@ -37,8 +37,11 @@ PRODUCTS = {OURS: "tidelog", PEER: "kafka"}
 """The products by their names in a table."""
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 START_S, WHOLE_S, SERVICE_S = 180.0, 180.0, 60.0
+CREATED_S = 30.0
 CALM_S = 1.0
-"""How long a cluster that has become whole is left alone before it is measured."""
+"""How long a cluster has to be whole on end before it is measured."""
+SETTLED_S = 5.0
+"""The same where it was suspended with every timeout as shipped."""
 
 
 class Nodes:
@@ -125,12 +128,15 @@ class Nodes:
         for process in self.processes.values():
             process.suspend()
 
-    def resume(self) -> None:
-        """Let all nodes go on, and wait until the cluster is whole."""
+    def resume(self, calm_s: float = CALM_S) -> None:
+        """Let all nodes go on, and wait until the cluster is whole for ``calm_s`` on end.
+
+        Nodes that have every timeout as shipped need more of it: their metadata looks whole until the controller fences all of them, for
+        having been silent, and takes them back.
+        """
         for process in self.processes.values():
             process.resume()
-        time.sleep(CALM_S)
-        self.until_whole()
+        self.until_whole(calm_s=calm_s)
 
     def cpu_s(self) -> float:
         """Return the CPU seconds, user and system, that the nodes that run have spent."""
@@ -150,32 +156,38 @@ class Nodes:
         addresses = [self.addresses[node] for node in nodes or NODES]
         return AdminClient({"bootstrap.servers": ",".join(addresses), "log_level": 0})
 
-    def until_whole(self, topic: str | None = None) -> None:
-        """Wait until every node is a broker, and every replica of a topic in sync; all topics where none is named.
+    def until_whole(self, topic: str | None = None, *, calm_s: float = CALM_S) -> None:
+        """Wait until every node is a broker, and every replica of a topic in sync, all topics' where none is named, for ``calm_s`` on end.
 
         Raises:
             BenchmarkError: that took too long.
         """
         admin = self.admin()
-        deadline = time.monotonic() + WHOLE_S
-        while time.monotonic() < deadline:
+
+        def is_whole() -> bool:
             with contextlib.suppress(KafkaException):
                 found = admin.list_topics(topic, timeout=5) if topic else admin.list_topics(timeout=5)
                 partitions = [each for one in found.topics.values() for each in one.partitions.values()]
                 is_there = topic is None or bool(partitions)
-                if is_there and len(found.brokers) == len(NODES) and all(len(each.isrs) == len(each.replicas) for each in partitions):
-                    time.sleep(CALM_S)
-                    return
-            time.sleep(0.2)
-        raise BenchmarkError(f"the cluster was not whole after {WHOLE_S:.0f} s; see {self.directory}")
+                return is_there and len(found.brokers) == len(NODES) and all(len(each.isrs) == len(each.replicas) for each in partitions)
+            return False
+
+        until(is_whole, 0.2, f"the cluster in {self.directory} is whole", WHOLE_S, calm_s=calm_s)
 
     def create_topic(self, name: str, assignment: Sequence[Sequence[int]]) -> None:
-        """Create a topic whose partitions have those replicas, the leader first, and wait until it is whole."""
+        """Create a topic whose partitions have those replicas, the leader first, and wait until it is whole.
+
+        Raises:
+            BenchmarkError: that took too long.
+        """
         replicas = [list(each) for each in assignment]
         in_sync = str(min(2, *map(len, replicas)))
         topic = NewTopic(name, len(replicas), replica_assignment=replicas, config={"min.insync.replicas": in_sync})
         admin = self.admin()
-        admin.create_topics([topic])[name].result(timeout=30)
+        try:
+            admin.create_topics([topic])[name].result(timeout=CREATED_S)
+        except TimeoutError as error:
+            raise BenchmarkError(f"a topic was not created within {CREATED_S:.0f} s; see {self.directory}") from error
         self.until_whole(name)
 
     @contextlib.contextmanager
@@ -225,15 +237,21 @@ def running_cluster(product: str, **properties: str) -> Iterator[Nodes]:
         yield nodes
 
 
-def until(condition: Callable[[], bool], pause_s: float, what: str, deadline_s: float = 300.0) -> float:
-    """Ask again and again, and return the seconds until it was so.
+def until(condition: Callable[[], bool], pause_s: float, what: str, deadline_s: float = 300.0, *, calm_s: float = 0.0) -> float:
+    """Ask again and again until it is so, and has been for ``calm_s`` on end; return the seconds until it was so for the last time.
 
     Raises:
         BenchmarkError: it was not so within the deadline; ``what`` was waited for.
     """
     began = time.monotonic()
-    while not condition():
+    found: float | None = None
+    while found is None or time.monotonic() < found + calm_s:
+        if not condition():
+            found = None
+        elif found is None:
+            found = time.monotonic()
+            continue
         if time.monotonic() > began + deadline_s:
             raise BenchmarkError(f"{what}: not within {deadline_s:.0f} s")
         time.sleep(pause_s)
-    return time.monotonic() - began
+    return found - began

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks import cluster_faults, cluster_footprint, cluster_load, cluster_moves, cluster_partitions, rounds, table
 from benchmarks.__main__ import interrupt, machine_name
+from benchmarks.cluster_nodes import SETTLED_S
 from benchmarks.cluster_scaling import scaling
 from benchmarks.clusters import PATIENCE, ClusterBench, ClusterFamily, of_living_clusters, of_new_clusters
 from benchmarks.rounds import Results
@@ -25,7 +26,7 @@ FIGURES: Mapping[str, ClusterFamily] = {
     "latency": of_living_clusters(cluster_load.latency, PATIENCE),
     "topics": of_living_clusters(cluster_moves.topics, PATIENCE),
     "moves": of_living_clusters(cluster_moves.moves, PATIENCE),
-    "faults": of_living_clusters(cluster_faults.measure, {}),
+    "faults": of_living_clusters(cluster_faults.measure, {}, SETTLED_S),
     "footprint": of_new_clusters(cluster_footprint.measure),
     "scaling": scaling,
     "partitions": of_new_clusters(cluster_partitions.measure),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from benchmarks.apache_kafka import NAME as PEER
-from benchmarks.cluster_nodes import PRODUCTS, Nodes, running_cluster
+from benchmarks.cluster_nodes import CALM_S, PRODUCTS, Nodes, running_cluster
 from benchmarks.rounds import SUSPENDED_SESSION_MS, Measure, Sides, say
 from benchmarks.table import OURS, Row
 
@@ -71,8 +71,8 @@ class ClusterBench:
 ClusterFamily = Callable[[ClusterBench], contextlib.AbstractContextManager[Sides]]
 
 
-def of_living_clusters(measure: MeasureNodes, properties: Mapping[str, str]) -> ClusterFamily:
-    """Return the family that does this with each cluster in turn, while the other one is suspended."""
+def of_living_clusters(measure: MeasureNodes, properties: Mapping[str, str], calm_s: float = CALM_S) -> ClusterFamily:
+    """Return the family that does this with each cluster in turn, while the other one is suspended; ``calm_s`` is ``resume``'s."""
 
     @contextlib.contextmanager
     def family(bench: ClusterBench) -> Iterator[Sides]:
@@ -80,7 +80,7 @@ def of_living_clusters(measure: MeasureNodes, properties: Mapping[str, str]) -> 
 
         def measure_alone(name: str) -> list[Row]:
             nodes = clusters[name]
-            nodes.resume()
+            nodes.resume(calm_s)
             try:
                 return measure(nodes, bench)
             finally:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import cluster_peers
+from benchmarks import cluster_nodes, cluster_peers
 from benchmarks.broker_process import BenchmarkError
 from benchmarks.cluster_moves import other_than
 from benchmarks.cluster_nodes import led_by, spread, until
@@ -117,3 +117,11 @@ def test_partition_is_in_sync_with_a_leader_and_three_replicas() -> None:
 def test_wait_ends_with_what_was_waited_for() -> None:
     with pytest.raises(BenchmarkError, match="a topic is moved: not within 0 s"):
         until(lambda: False, 0.0, "a topic is moved", deadline_s=0.0)
+
+
+def test_wait_begins_anew_where_what_was_so_is_so_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept, looks = [0.0], iter([False, True, True, False, True, True, True])
+    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
+    monkeypatch.setattr(cluster_nodes, "time", clock)
+    assert until(lambda: next(looks), 1.0, "the cluster is whole", calm_s=2.0) == 3.0
+    assert (sum(slept), next(looks, None)) == (5.0, None)
