@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from log_service.cli import cluster_moves, cluster_roll, cluster_status, cluster_voters
+from log_service.cli import cluster_moves, cluster_nodes, cluster_roll, cluster_status, cluster_voters
 from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
 from log_service.cli.node_ids import NODE_ID, node_ids_of
@@ -48,6 +48,8 @@ for _command in (
     cluster_moves.remove,
     cluster_moves.rebalance,
     cluster_roll.roll,
+    cluster_nodes.stop,
+    cluster_nodes.start,
     cluster_moves.drain,
     cluster_moves.cluster_topics,
     cluster_moves.watch,

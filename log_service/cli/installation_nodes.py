@@ -14,7 +14,7 @@ from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.waiting import wait_until_serving
 from log_service.common.errors import TidelogError
 from log_service.supervisor import state
-from log_service.supervisor.control import ADD, REMOVE, RESTART, ControlRequest, ask
+from log_service.supervisor.control import ADD, REMOVE, RESTART, START, STOP, ControlRequest, ask
 from log_service.supervisor.nodes import ClusterSpec, read_cluster
 
 CONTROL_SECONDS = 180.0
@@ -70,6 +70,16 @@ def stop_node(data: Path, node_id: int) -> None:
 def restart_node(data: Path, node_id: int) -> None:
     """Restart a node in order. Raises as ``ask``."""
     ask(data, ControlRequest(command=RESTART, node_id=node_id), timeout_s=CONTROL_SECONDS)
+
+
+def hold_node(data: Path, node_id: int) -> None:
+    """Stop a node until ``release_node``. Raises as ``ask``."""
+    ask(data, ControlRequest(command=STOP, node_id=node_id), timeout_s=CONTROL_SECONDS)
+
+
+def release_node(data: Path, node_id: int) -> None:
+    """Start a node that was stopped. Raises as ``ask``."""
+    ask(data, ControlRequest(command=START, node_id=node_id), timeout_s=CONTROL_SECONDS)
 
 
 def refuse_to_stop(data: Path, node_id: int) -> None:

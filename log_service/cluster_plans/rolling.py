@@ -50,6 +50,16 @@ def obstacles(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[s
     return found
 
 
+def obstacles_to_stay_down(layout: ClusterLayout, quorum: QuorumState, broker: int) -> list[str]:
+    """Return why a broker must not stop for a while: as ``obstacles``, and where too few voters of the quorum would be left."""
+    voters = [each.node_id for each in quorum.voters]
+    left = [each.node_id for each in quorum.voters if each.node_id != broker and not each.is_behind and each.node_id not in layout.fenced]
+    found = obstacles(layout, quorum, broker)
+    if broker in voters and len(left) <= len(voters) // 2:
+        found.append(f"without it {len(left)} of {len(voters)} voters of the metadata quorum would be left, which is no majority")
+    return found
+
+
 def _named(partitions: Sequence[PartitionLayout]) -> str:
     names = ", ".join(str(each.where) for each in partitions[:MAX_NAMED])
     return names if len(partitions) <= MAX_NAMED else f"{names} and {len(partitions) - MAX_NAMED} more partitions"

@@ -1,8 +1,8 @@
 """How another process asks a running supervisor for something: a request in a file, the response in another.
 
-``tidelog cluster`` asks for one more node, for the end of one, or for a restart. The supervisor looks into ``control/`` of its data
-directory twice a second, carries out one request after the other, and says in a file beside it what became of it. Only the supervisor that
-holds the directory's lock does that, so a request to one that has ended is refused at once.
+``tidelog cluster`` asks for one more node, for the end of one, for a restart, or that one stays down for a while. The supervisor looks into
+``control/`` of its data directory twice a second, carries out one request after the other, and says in a file beside it what became of it.
+Only the supervisor that holds the directory's lock does that, so a request to one that has ended is refused at once.
 """
 
 import json
@@ -23,7 +23,8 @@ DIRECTORY = "control"
 REQUEST, RESPONSE = ".request", ".response"
 POLL_S = 0.5
 MAX_REQUEST_BYTES = 64 << 10
-ADD, REMOVE, RESTART = "add", "remove", "restart"
+ADD, REMOVE, RESTART, STOP, START = "add", "remove", "restart", "stop", "start"
+COMMANDS = frozenset({ADD, REMOVE, RESTART, STOP, START})
 
 
 class ControlRefused(TidelogError):  # noqa: N818 - it says what happened
@@ -32,7 +33,7 @@ class ControlRefused(TidelogError):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRequest:
-    """What a supervisor is asked for: one more node, or the end or a restart of node ``node_id``."""
+    """What a supervisor is asked for: one more node, or what is to become of node ``node_id``."""
 
     command: str
     node_id: int | None = None
@@ -102,7 +103,7 @@ def _request_of(path: Path) -> ControlRequest:
     with suppress(ValueError, TypeError):
         if path.stat().st_size <= MAX_REQUEST_BYTES:
             request = ControlRequest(**json.loads(path.read_text()))
-            is_known = request.command in {ADD, REMOVE, RESTART}
+            is_known = request.command in COMMANDS
             if is_known and (request.node_id is None or isinstance(request.node_id, int)):
                 return request
     raise ControlRefused(f"{path.name} is no request to a supervisor")

@@ -1,4 +1,4 @@
-"""The nodes of an installation while it runs: one more, one less, a restart, as ``control`` asks for it.
+"""The nodes of an installation while it runs: one more, one less, a restart, one that is down for a while, as ``control`` asks for it.
 
 A node that joins is kept in ``cluster.json`` only once it is ready, and one that leaves only once it has stopped, so that the next start of
 the installation finds what there was. Where replicas go is not decided here: a node is emptied before it is taken away.
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from log_service.common.errors import ConfigError
-from log_service.supervisor.control import ADD, REMOVE, ControlRequest
+from log_service.supervisor.control import ADD, REMOVE, START, STOP, ControlRequest
 from log_service.supervisor.nodes import MAX_BROKERS, ClusterSpec, NodeFactory, broker_port, check_node_ports, write_cluster
 from log_service.supervisor.supervisor import Supervisor
 
@@ -30,7 +30,7 @@ class Fleet:
         """Do what is asked for, and return the node that it was about.
 
         Raises:
-            ConfigError: there is no such node, or it cannot be taken away.
+            ConfigError: there is no such node, it cannot be taken away, or it is held or runs already.
             StartFailed: the node does not start.
         """
         if request.command == ADD:
@@ -38,7 +38,12 @@ class Fleet:
         if request.node_id is None:
             raise ConfigError(f"which node is to {request.command}?")
         node = self._cluster.node(request.node_id)
-        if request.command == REMOVE:
+        if request.command == STOP:
+            await self._supervisor.hold(node.name)
+        elif request.command == START:
+            self._factory.component(self._cluster, node)
+            await self._supervisor.release(node.name)
+        elif request.command == REMOVE:
             remaining = self._cluster.without(node.node_id)
             await self._supervisor.take_away(node.name)
             self._keep(remaining)

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import trio
 
-from log_service.common.errors import TidelogError
+from log_service.common.errors import ConfigError, TidelogError
 from log_service.supervisor import process, state
 from log_service.supervisor.process import ComponentProcess
 from log_service.supervisor.readiness import is_ready, wait_until_ready
@@ -51,6 +51,7 @@ class Supervisor:
         self._processes: dict[str, ComponentProcess] = {}
         self._states = {component.name: self._state(component, "waiting") for component in self._ordered}
         self._told: dict[str, str] = {}
+        self._held: set[str] = set()
         self._stopping = trio.CancelScope(shield=True)
         self._width = max((len(component.name) for component in self._ordered), default=0)
         self._nursery: trio.Nursery | None = None
@@ -138,8 +139,9 @@ class Supervisor:
 
     async def take_away(self, name: str) -> None:
         """Stop a component for good."""
-        component = next(each for each in self._ordered if each.name == name)
+        component = self._component(name)
         await self._stop_one(component)
+        self._held.discard(name)
         self._ordered.remove(component)
         del self._states[name], self._ready[name]
         self._processes.pop(name, None)
@@ -151,21 +153,51 @@ class Supervisor:
         Raises:
             StartFailed: it is not ready in time; it goes on being started.
         """
-        assert self._nursery is not None, "it runs"
-        component = next(each for each in self._ordered if each.name == name)
+        component = self._component(name)
         await self._stop_one(component)
+        await self._start_again(component)
+
+    async def hold(self, name: str) -> None:
+        """Stop a component in order, and leave it down until ``release`` or ``restart``, for as long as this supervisor runs.
+
+        Raises:
+            ConfigError: it is held already.
+        """
+        if name in self._held:
+            raise ConfigError(f"{name} is stopped already")
+        self._held.add(name)
+        await self._stop_one(self._component(name), "stopped, and stays down until it is asked to start")
+
+    async def release(self, name: str) -> None:
+        """Start a component that was held, and wait until it is ready.
+
+        Raises:
+            ConfigError: it is not held.
+            StartFailed: it is not ready in time; it goes on being started.
+        """
+        if name not in self._held:
+            raise ConfigError(f"{name} was not stopped: it runs, or starts again by itself")
+        await self._start_again(self._component(name))
+
+    async def _start_again(self, component: Component) -> None:
+        assert self._nursery is not None, "it runs"
+        self._held.discard(component.name)
+        self._note(component, "starting")
         self._nursery.start_soon(self._watch_until_taken_away, component)
         if not await self._is_ready_in_time(component):
             raise StartFailed(self._first_start_failed(component, f"was not ready after {component.start_deadline_s:.0f} s"))
 
-    async def _stop_one(self, component: Component) -> None:
+    def _component(self, name: str) -> Component:
+        return next(each for each in self._ordered if each.name == name)
+
+    async def _stop_one(self, component: Component, said: str = "stopped") -> None:
         running = self._processes.get(component.name)
         with trio.CancelScope(shield=True):
             self._watches[component.name].cancel()
             if running is not None:
                 await running.stop()
             self._note(component, "stopped")
-            self._tell(component, "stopped")
+            self._tell(component, said)
 
     async def _is_ready_in_time(self, component: Component) -> bool:
         with trio.move_on_after(component.start_deadline_s):

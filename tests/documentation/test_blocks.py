@@ -26,6 +26,8 @@ RUNS_ELSEWHERE: Mapping[str, str] = {
     "tidelog cluster add --start --execute": "tests/integration/test_up_cluster.py",
     "tidelog cluster remove 4 --execute": "tests/integration/test_up_cluster.py",
     "tidelog cluster roll --execute": "tests/integration/test_up_cluster.py",
+    "tidelog cluster stop 2": "tests/integration/test_up_cluster.py",
+    "tidelog cluster start 2": "tests/integration/test_up_cluster.py",
     "tidelog cluster features --set tidelog.observers=1": "tests/integration/test_observers.py",
     "tidelog configs set tidelog.observer=true --broker 3": "tests/integration/test_observers.py",
     "tidelog configs set tidelog.observer.promotion=under-min-isr --cluster-default": "tests/integration/test_observers.py",

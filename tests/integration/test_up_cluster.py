@@ -1,4 +1,4 @@
-"""``tidelog up --brokers 3`` as a person runs it: three nodes, a fourth that joins and leaves, a rolling restart, and a second start.
+"""``tidelog up --brokers 3`` as a person runs it: three nodes, a fourth that joins and leaves, restarts, and a second start.
 
 The test is one story, because a cluster of processes takes seconds to start.
 """
@@ -126,6 +126,26 @@ def test_three_nodes_and_a_fourth(tmp_path: Path) -> None:
         after = {row["name"]: row["pid"] for row in json.loads(done("status", "--data", data, "--json"))}
         assert before.keys() == after.keys()
         assert not set(before.values()) & set(after.values())
+        healthy()
+
+        assert "node 2 is stopped until: tidelog cluster start 2" in done("cluster", "stop", "2", "--data", data)
+        until(lambda: tidelog("cluster", "status").exit_code == 3)
+        assert [row["state"] for row in json.loads(tidelog("status", "--data", data, "--json").output)] == ["ready", "stopped", "ready"]
+        again = tidelog("cluster", "stop", "2", "--data", data)
+        assert (again.exit_code, "node 2 is stopped already" in again.errors) == (1, True)
+        too_many = tidelog("cluster", "stop", "3", "--data", data)
+        assert "without it 1 of 3 voters of the metadata quorum would be left" in too_many.errors
+        assert done("cluster", "start", "2", "--data", data) == "node 2 serves again\n"
+        healthy()
+
+        stop_and_start = (
+            f"for what in stop start; do {sys.executable} -m log_service.cli.main cluster $what {{id}} --data {data} || exit 1; done"
+        )
+        elsewhere = ["--data", str(tmp_path / "elsewhere")]
+        refused = tidelog("cluster", "roll", "--execute", *elsewhere)
+        assert "brokers 1, 2, 3 are no nodes of a tidelog up on" in refused.errors
+        assert "3 brokers restarted" in done("cluster", "roll", "--execute", "--command", f'sh -c "{stop_and_start}"', *elsewhere)
+        assert not set(after.values()) & {row["pid"] for row in json.loads(done("status", "--data", data, "--json"))}
         healthy()
 
     with installation(tmp_path, port):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import PartitionLayout
-from log_service.cluster_plans.rolling import obstacles, roll_order, single_replicas
+from log_service.cluster_plans.rolling import obstacles, obstacles_to_stay_down, roll_order, single_replicas
 from tests.unit.cluster_plans.layouts import broker, layout, partition
 
 QUORUM = QuorumState(leader_id=2, leader_epoch=1, members=tuple(QuorumMember(node_id=n, is_voter=True, lag=0) for n in (1, 2, 3)))
@@ -51,3 +51,19 @@ def test_offline_partitions_moves_and_late_voters_are_waited_for() -> None:
 def test_another_broker_that_is_down_is_waited_for() -> None:
     cluster = layout([broker(1), broker(2), broker(3, is_fenced=True)], [WELL])
     assert obstacles(cluster, QUORUM, 1) == ["broker 3 is down"]
+
+
+def test_a_broker_stays_down_only_where_a_majority_of_the_voters_is_left() -> None:
+    """A restart takes seconds, in which a quorum of two may wait; a node that stays down takes the quorum with it."""
+    brokers = [broker(1), broker(2), broker(3, is_fenced=True), broker(4)]
+    sole = QuorumState(leader_id=1, leader_epoch=1, members=(QuorumMember(node_id=1, is_voter=True, lag=0),))
+    without_3 = layout(brokers, [])
+    assert obstacles(without_3, QUORUM, 1) == []
+    assert obstacles_to_stay_down(without_3, QUORUM, 1) == [
+        "without it 1 of 3 voters of the metadata quorum would be left, which is no majority"
+    ]
+    assert obstacles_to_stay_down(without_3, QUORUM, 4) == []
+    assert obstacles_to_stay_down(layout(BROKERS, [WELL]), QUORUM, 1) == []
+    assert obstacles_to_stay_down(layout(BROKERS, []), sole, 1) == [
+        "without it 0 of 1 voters of the metadata quorum would be left, which is no majority"
+    ]

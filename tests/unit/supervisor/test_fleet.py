@@ -1,5 +1,6 @@
 """Nodes come, go and restart under a supervisor that runs; what cannot be leaves everything as it was."""
 
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ import trio
 
 from log_service.common.errors import ConfigError
 from log_service.supervisor import state
-from log_service.supervisor.control import ADD, REMOVE, RESTART, ControlRequest
+from log_service.supervisor.control import ADD, REMOVE, RESTART, START, STOP, ControlRequest
 from log_service.supervisor.fleet import Fleet
 from log_service.supervisor.nodes import ClusterSpec, NodeFactory, NodeSpec, broker_port, new_cluster, read_cluster
 from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, ServiceContext
@@ -43,9 +44,19 @@ class ServerFactory(NodeFactory):
 def free_range(count: int) -> int:
     """Return the first of so many free ports in a row, with room above for controllers."""
     for port in free_ports(20):
-        if port + count < 60_000:
+        if port + count < 60_000 and all(is_free(port + step) for step in range(count)):
             return port
     raise AssertionError("no ports")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def tell(directory: Path, story: Callable[[Fleet, list[str]], Awaitable[None]], *, count: int = 2, failing: tuple[int, ...] = ()) -> None:
@@ -96,6 +107,30 @@ def test_a_node_restarts_as_a_new_process(tmp_path: Path) -> None:
         assert after["broker2"] not in {None, before["broker2"]}
         assert after["broker"] == before["broker"]
         assert [line.split()[:2] for line in told[-2:]] == [["broker2", "stopped"], ["broker2", "ready"]]
+
+    tell(tmp_path, story)
+
+
+def test_a_node_that_is_stopped_stays_down_until_it_is_started(tmp_path: Path) -> None:
+    """The supervisor does not start it again by itself, as it does with one that dies."""
+
+    async def story(fleet: Fleet, told: list[str]) -> None:
+        with pytest.raises(ConfigError, match="broker2 was not stopped"):
+            await fleet.handle(ControlRequest(command=START, node_id=2))
+        await fleet.handle(ControlRequest(command=STOP, node_id=2))
+        assert told[-1] == "broker2  stopped, and stays down until it is asked to start"
+        await trio.sleep(2)
+        assert running(tmp_path) == {"broker": "ready", "broker2": "stopped"}
+        assert state.read(tmp_path)[1].pid is None
+        with pytest.raises(ConfigError, match="broker2 is stopped already"):
+            await fleet.handle(ControlRequest(command=STOP, node_id=2))
+        await fleet.handle(ControlRequest(command=START, node_id=2))
+        assert running(tmp_path) == {"broker": "ready", "broker2": "ready"}
+        await fleet.handle(ControlRequest(command=STOP, node_id=2))
+        await fleet.handle(ControlRequest(command=RESTART, node_id=2))
+        with pytest.raises(ConfigError, match="broker2 was not stopped"):
+            await fleet.handle(ControlRequest(command=START, node_id=2))
+        await fleet.handle(ControlRequest(command=STOP, node_id=2))
 
     tell(tmp_path, story)
 

@@ -1,0 +1,87 @@
+"""``tidelog cluster stop | start``: a node of ``tidelog up`` that is down for a while, for work on its disk or its machine.
+
+The supervisor leaves it down until it is asked to start it, or until the next ``tidelog up``, which starts all nodes. A node is stopped
+only while the cluster can be without it.
+"""
+
+from pathlib import Path
+
+import click
+
+from log_service.cli.connection import open_admin
+from log_service.cli.installation_nodes import hold_node, nodes_option, release_node, required_cluster
+from log_service.cli.node_ids import NODE_ID
+from log_service.cli.output import bootstrap_option, counted, json_option, tell
+from log_service.cluster_operations.reading import read_state
+from log_service.cluster_operations.waiting import wait_until_serving
+from log_service.cluster_plans.rolling import obstacles_to_stay_down, single_replicas
+from log_service.common.errors import TidelogError
+from log_service.supervisor import state as supervisor_state
+from log_service.supervisor.nodes import NodeSpec
+
+
+@click.command(short_help="Stop a node of tidelog up for a while.")
+@click.argument("node_id", type=NODE_ID, metavar="ID")
+@click.option("--force", is_flag=True, help="Stop it even where the cluster cannot be without it.")
+@nodes_option
+@json_option
+@bootstrap_option
+def stop(*, node_id: int, force: bool, data: Path, as_json: bool, bootstrap_servers: str) -> None:
+    """Stop node ID of the tidelog up on --data, and leave it down until tidelog cluster start ID.
+
+    Others lead its partitions first. Where the cluster cannot be without the node that is refused, unless --force is given.
+    """
+    name = require_node(data, node_id).name
+    if any(component.name == name and component.state == "stopped" for component in supervisor_state.read(data)):
+        raise click.ClickException(f"node {node_id} is stopped already; to start it: tidelog cluster start {node_id}")
+    with open_admin(bootstrap_servers) as admin:
+        state = read_state(admin)
+    require_same_cluster(data, state.cluster_id)
+    why = obstacles_to_stay_down(state.layout, state.quorum, node_id)
+    if why and not force:
+        raise click.ClickException(f"node {node_id} is not stopped: {'; '.join(why)}. --force stops it all the same")
+    alone = len(single_replicas(state.layout, node_id))
+    hold_node(data, node_id)
+    text = f"node {node_id} is stopped until: tidelog cluster start {node_id}"
+    if alone:
+        text += f"\n{counted(alone, 'partition')} with a single replica {'is' if alone == 1 else 'are'} offline until then"
+    tell(text, {"node_id": node_id, "state": "stopped", "offline_partitions": alone}, as_json=as_json)
+
+
+@click.command(short_help="Start a node of tidelog up that was stopped.")
+@click.argument("node_id", type=NODE_ID, metavar="ID")
+@nodes_option
+@json_option
+@bootstrap_option
+def start(*, node_id: int, data: Path, as_json: bool, bootstrap_servers: str) -> None:
+    """Start node ID again, which tidelog cluster stop has stopped, and wait until it serves."""
+    require_node(data, node_id)
+    release_node(data, node_id)
+    with open_admin(bootstrap_servers) as admin:
+        wait_until_serving(admin, node_id)
+    tell(f"node {node_id} serves again", {"node_id": node_id, "state": "ready"}, as_json=as_json)
+
+
+def require_node(data: Path, node_id: int) -> NodeSpec:
+    """Return a node of the installation.
+
+    Raises:
+        ClickException: nothing runs there, or no such node.
+    """
+    try:
+        return required_cluster(data).node(node_id)
+    except TidelogError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def require_same_cluster(data: Path, cluster_id: str) -> None:
+    """Refuse to judge one cluster's node by another cluster's state.
+
+    Raises:
+        ClickException: the brokers that were asked are of another cluster.
+    """
+    own = required_cluster(data).cluster_id
+    if own != cluster_id:
+        raise click.ClickException(
+            f"the brokers of --bootstrap-servers are of cluster {cluster_id}, and {data} is of cluster {own}: name that one's brokers"
+        )
