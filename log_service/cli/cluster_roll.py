@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from log_service.cli.connection import open_admin
+from log_service.cli.connection import NO_LEADER_TEXT, open_admin
 from log_service.cli.installation_nodes import nodes_option, restart_node, runs_node
 from log_service.cli.node_ids import NODE_ID
 from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, refuse_both
@@ -23,7 +23,7 @@ from log_service.cluster_operations.membership import refuse_unknown_brokers
 from log_service.cluster_operations.reading import ClusterState, read_state
 from log_service.cluster_operations.rolling import Restart, RollingRestart, Stage
 from log_service.cluster_operations.waiting import SYNC_SECONDS
-from log_service.cluster_plans.layout import PlanRefused
+from log_service.cluster_plans.layout import NO_LEADER, PlanRefused
 from log_service.cluster_plans.rolling import roll_order, single_replicas
 
 COMMAND_SECONDS = 600.0
@@ -54,13 +54,17 @@ def roll(
 ) -> None:
     """Restart brokers ID, or all, one by one; each waits until all replicas are in sync. The active controller's comes last.
 
+    Nodes of tidelog up are restarted by it, any others by a command of yours.
+
     \b
-    Nodes of tidelog up:  tidelog cluster roll --execute
-    any other brokers:    tidelog cluster roll --execute --command 'ssh {host} systemctl restart kafka'
+    tidelog cluster roll --execute
+    tidelog cluster roll --execute --command 'ssh {host} reboot-the-broker'
     """
     refuse_both({"--execute": execute, "--dry-run": dry_run})
     with open_admin(bootstrap_servers) as admin, told_refusals():
         before = read_state(admin)
+        if before.quorum.leader_id == NO_LEADER:
+            raise PlanRefused(NO_LEADER_TEXT)
         order = ordered(admin, before, broker_ids)
         words = words_of(command, order) if command is not None else []
         strange = [] if words else [each for each in order if not runs_node(data, admin, each)]

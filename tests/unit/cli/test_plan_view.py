@@ -49,7 +49,7 @@ def test_a_plan_is_summed_up_in_a_line() -> None:
     [
         (["topics", "plan"], "say which topics, or --file with a plan"),
         (["topics", "plan", "t"], "say what they are to have: --replication-factor or --brokers"),
-        (["topics", "plan", "t", "--brokers", "1,x"], "'1,x' is not a list of broker ids like 1,2,3"),
+        (["topics", "plan", "t", "--brokers", "1,x"], "'1,x' is not a list of node ids like 1,2,3: 'x' is none"),
         (["topics", "plan", "--file", "setup.cfg", "-r", "2"], "does not exist"),
         (["add", "4", "--start"], "--start starts a broker with the next id: it excludes ID"),
         (["rebalance", "--throttle", "slow"], "'slow' is not bytes a second like 50MiB"),
