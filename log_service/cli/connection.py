@@ -5,12 +5,15 @@ A client of a service tries for a minute, because its broker may come back. A pe
 
 import socket
 import struct
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
+from log_service.client.admin.values import QuorumDescription
 from log_service.client.blocking.admin import BlockingAdmin
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.config.client import parse_servers
 
 CONNECT_SECONDS = 3.0
@@ -21,6 +24,15 @@ GREETING = struct.pack(">ihhih", 10, 18, 0, 0x71DE, -1)
 GREETING_RESPONSE = struct.pack(">ii", 0, 0x71DE)
 """How the response begins: its size, which may be any, and the correlation id."""
 API_TIMEOUT_MS = 20_000
+QUORUM_TIMEOUT_MS = 5_000
+"""How long the quorum may take to tell of itself; without a leader brokers wait for one much longer."""
+NO_LEADER_TEXT = (
+    "the metadata quorum has no leader, so nothing can be changed: a majority of the controllers has to run and to reach each other; "
+    "see: tidelog cluster status"
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def client_settings(bootstrap_servers: str) -> dict[str, Any]:
@@ -34,9 +46,71 @@ def client_settings(bootstrap_servers: str) -> dict[str, Any]:
     return {"client_id": "tidelog-cli", "default_api_timeout_ms": API_TIMEOUT_MS}
 
 
-def open_admin(bootstrap_servers: str) -> BlockingAdmin:
+def _led(method: Callable[Concatenate["CommandAdmin", P], T]) -> Callable[Concatenate["CommandAdmin", P], T]:
+    """Return a method that looks first whether the metadata quorum has a leader: without one brokers wait for it in silence."""
+
+    def call(admin: "CommandAdmin", /, *arguments: P.args, **named: P.kwargs) -> T:
+        admin.require_leader()
+        return method(admin, *arguments, **named)
+
+    return update_wrapper(call, method)
+
+
+class CommandAdmin(BlockingAdmin):
+    """The admin of commands. What only the active controller does is refused within seconds where there is none."""
+
+    def __init__(self, bootstrap_servers: str, **settings: Any) -> None:
+        super().__init__(bootstrap_servers, **settings)
+        self._is_led = False
+
+    def require_leader(self) -> None:
+        """Look once whether the metadata quorum has a leader. Clusters that do not tell, or not this user, are left to respond themselves.
+
+        Raises:
+            KafkaError: LEADER_NOT_AVAILABLE.
+        """
+        if not self._is_led:
+            try:
+                self.describe_metadata_quorum()
+            except KafkaError as error:
+                if error.is_retriable:
+                    raise
+            self._is_led = True
+
+    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        """Describe the metadata quorum as ``Admin`` does, within seconds.
+
+        Raises:
+            KafkaError: LEADER_NOT_AVAILABLE, it has no leader; or what the brokers say.
+        """
+        limit_ms = QUORUM_TIMEOUT_MS if timeout_ms is None else timeout_ms
+        try:
+            found = BlockingAdmin.describe_metadata_quorum(self, timeout_ms=limit_ms)
+        except KafkaError as error:
+            if not error.is_retriable:
+                raise
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER_TEXT) from error
+        if found.leader_id < 0:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER_TEXT)
+        self._is_led = True
+        return found
+
+    create_topics = _led(BlockingAdmin.create_topics)
+    delete_topics = _led(BlockingAdmin.delete_topics)
+    create_partitions = _led(BlockingAdmin.create_partitions)
+    alter_configs = _led(BlockingAdmin.alter_configs)
+    elect_leaders = _led(BlockingAdmin.elect_leaders)
+    alter_partition_reassignments = _led(BlockingAdmin.alter_partition_reassignments)
+    list_partition_reassignments = _led(BlockingAdmin.list_partition_reassignments)
+    update_features = _led(BlockingAdmin.update_features)
+    unregister_broker = _led(BlockingAdmin.unregister_broker)
+    add_raft_voter = _led(BlockingAdmin.add_raft_voter)
+    remove_raft_voter = _led(BlockingAdmin.remove_raft_voter)
+
+
+def open_admin(bootstrap_servers: str) -> CommandAdmin:
     """Return an admin for ``with``. Raises as ``client_settings``."""
-    return BlockingAdmin(bootstrap_servers, **client_settings(bootstrap_servers))
+    return CommandAdmin(bootstrap_servers, **client_settings(bootstrap_servers))
 
 
 def accepts_at_once(servers: Sequence[tuple[str, int]]) -> bool:
