@@ -25,11 +25,11 @@ from log_service.cli.output import (
     tell,
 )
 from log_service.cli.plan_view import told_refusals
-from log_service.client.admin.values import ElectionType, FeatureUpdate, ItemsFailed, LogDirDescription, QuorumReplica, UpgradeType
+from log_service.client.admin.values import ElectionType, FeatureUpdate, ItemsFailed, LogDirDescription, UpgradeType
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.membership import no_such_brokers, refuse_unknown_brokers
-from log_service.cluster_operations.reading import read_state
-from log_service.cluster_plans.layout import PlanRefused
+from log_service.cluster_operations.reading import active_controller, quorum_of, read_state
+from log_service.cluster_plans.layout import NO_LEADER, PlanRefused
 from log_service.cluster_plans.leaving import refuse_to_forget, what_is_on
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
@@ -63,24 +63,31 @@ for _command in (
 @json_option
 @bootstrap_option
 def describe(*, as_json: bool, bootstrap_servers: str) -> None:
-    """Show the cluster's id, its controller and its brokers."""
+    """Show the cluster's id, its active controller and its brokers."""
     with open_admin(bootstrap_servers) as admin:
         found = admin.describe_cluster()
+        controller_id = active_controller(admin, found)
     rows = [
         {
             "node_id": node.node_id,
             "host": node.host,
             "port": node.port,
             "rack": node.rack,
-            "controller": node.node_id == found.controller_id,
+            "controller": node.node_id == controller_id,
         }
         for node in found.nodes
     ]
     if as_json:
-        told = {"cluster_id": found.cluster_id, "controller_id": found.controller_id, "is_tidelog": found.is_tidelog}
+        told = {
+            "cluster_id": found.cluster_id,
+            "controller_id": None if controller_id == NO_LEADER else controller_id,
+            "is_tidelog": found.is_tidelog,
+        }
         print_json(told | {"brokers": rows})
         return
-    click.echo(f"cluster {found.cluster_id}  {counted(len(rows), 'broker')}  {'tidelog' if found.is_tidelog else 'not tidelog'}")
+    controller = "no active controller" if controller_id == NO_LEADER else f"active controller {controller_id}"
+    kind = "tidelog" if found.is_tidelog else "not tidelog"
+    click.echo(f"cluster {found.cluster_id}  {counted(len(rows), 'broker')}  {kind}  {controller}")
     print_rows(rows, ["node_id", "host", "port", "rack", "controller"], as_json=False)
 
 
@@ -165,22 +172,18 @@ def quorum(*, as_json: bool, bootstrap_servers: str) -> None:
 
     with open_admin(bootstrap_servers) as admin:
         found = admin.describe_metadata_quorum()
-    replicas: list[tuple[str, QuorumReplica]] = [
-        ("leader" if each.node_id == found.leader_id else "follower", each) for each in found.voters
-    ]
-    replicas += [("observer", each) for each in found.observers]
-    end = max((each.log_end_offset for _, each in replicas), default=found.high_watermark)
+    state = quorum_of(found)
     rows: list[dict[str, Any]] = [
         {
             "node_id": each.node_id,
-            "role": role,
+            "role": state.role_of(member),
             "log_end_offset": each.log_end_offset,
-            "lag": end - each.log_end_offset,
+            "lag": member.lag,
             "last_caught_up_ms": each.last_caught_up_ms,
             "directory_id": format_uuid(each.directory_id),
-            "endpoints": dict(found.endpoints.get(each.node_id, {})),
+            "endpoints": dict(found.endpoints.get(each.node_id, {})) if member.is_voter else {},
         }
-        for role, each in replicas
+        for each, member in zip([*found.voters, *found.observers], state.members, strict=True)
     ]
     if as_json:
         told = {"leader_id": found.leader_id, "leader_epoch": found.leader_epoch, "high_watermark": found.high_watermark}

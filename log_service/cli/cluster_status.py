@@ -1,5 +1,7 @@
 """``tidelog cluster status``: what is wrong first, then each broker with its leaders, replicas, lag, disk and place in the quorum.
 
+Controllers that are no brokers come behind them, with their place in the quorum alone.
+
 The exit code tells the health to scripts: 0 is well, 3 works and the next failure may cost something, 4 is that clients cannot read or
 write something now. 1 is that no broker can be asked, as with every command.
 """
@@ -12,7 +14,7 @@ from log_service.cli.connection import open_admin
 from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, sized
 from log_service.cluster_operations.moving import brokers_left_throttled
 from log_service.cluster_operations.reading import ClusterState, read_state
-from log_service.cluster_plans.health import Finding, Severity, findings_of, worst
+from log_service.cluster_plans.health import Finding, QuorumMember, Severity, findings_of, worst
 from log_service.cluster_plans.layout import NO_LEADER, BrokerLayout
 
 EXIT_CODES = {Severity.NOTICE: 0, Severity.DEGRADED: 3, Severity.FAILED: 4}
@@ -63,8 +65,8 @@ def show(state: ClusterState, findings: list[Finding], rows: list[dict[str, Any]
     if state.quorum.leader_id == NO_LEADER:
         leader = "no active controller"
     click.echo(f"\ncluster {state.cluster_id}  {counts}  {leader}\n")
-    columns = ["broker", "state", "rack", "leaders", "replicas", "in_sync", "lag", "quorum", "used", "free"]
-    print_rows(rows, columns, as_json=False, flexible=["rack"])
+    columns = ["node", "state", "rack", "leaders", "replicas", "in_sync", "lag", "quorum", "used", "free"]
+    print_rows([*rows, *controller_rows(state)], columns, as_json=False, flexible=["rack"])
 
 
 def broker_row(state: ClusterState, broker: BrokerLayout) -> dict[str, Any]:
@@ -76,11 +78,10 @@ def broker_row(state: ClusterState, broker: BrokerLayout) -> dict[str, Any]:
     used = sum(directory.used_bytes for directory in online)
     total = sum(directory.total_bytes for directory in online)
     usable = sum(directory.usable_bytes for directory in online)
-    role = None
-    if member is not None:
-        role = "leader" if own == state.quorum.leader_id else "voter" if member.is_voter else "observer"
+    role = None if member is None else state.quorum.role_of(member)
     return {
         "broker": own,
+        "node": own,
         "state": "fenced" if broker.is_fenced else "silent" if own in state.silent else "serves",
         "address": broker.address,
         "rack": broker.rack,
@@ -88,7 +89,7 @@ def broker_row(state: ClusterState, broker: BrokerLayout) -> dict[str, Any]:
         "replicas": len(replicas),
         "in_sync": sum(own in each.isr for each in replicas),
         "lag": max((each.lags.get(own, 0) for each in replicas), default=0) if online else None,
-        "quorum": role if member is None or not member.lag else f"{role} -{member.lag}",
+        "quorum": None if member is None else place_in_quorum(state, member),
         "quorum_role": role,
         "quorum_lag": None if member is None else member.lag,
         "used": sized(used) if online else None,
@@ -98,6 +99,26 @@ def broker_row(state: ClusterState, broker: BrokerLayout) -> dict[str, Any]:
         "total_bytes": total if online else None,
         "failed_log_dirs": [directory.path for directory in broker.log_dirs if not directory.is_online],
     }
+
+
+def place_in_quorum(state: ClusterState, member: QuorumMember) -> str:
+    """Return a member's part in the quorum, and how many records it is behind."""
+    role = state.quorum.role_of(member)
+    return f"{role} -{member.lag}" if member.lag else role
+
+
+def controller_rows(state: ClusterState) -> list[dict[str, Any]]:
+    """Return the controllers that are no brokers, as rows. An observer that is long silent may be a broker that has left."""
+    brokers = {broker.broker_id for broker in state.layout.brokers}
+    return [
+        {
+            "node": member.node_id,
+            "state": "behind" if member.is_behind else "controls",
+            "quorum": place_in_quorum(state, member),
+        }
+        for member in state.quorum.members
+        if member.node_id not in brokers and (member.is_voter or not member.is_behind)
+    ]
 
 
 def as_values(state: ClusterState, findings: list[Finding], rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -117,6 +138,7 @@ def as_values(state: ClusterState, findings: list[Finding], rows: list[dict[str,
                 for each in state.quorum.members
             ],
         },
-        "brokers": [{name: value for name, value in row.items() if name not in {"quorum", "used", "free"}} for row in rows],
+        "brokers": [{name: value for name, value in row.items() if name not in {"node", "quorum", "used", "free"}} for row in rows],
+        "controllers": [{"node_id": row["node"], "state": row["state"]} for row in controller_rows(state)],
         "partitions": len(state.layout.partitions),
     }

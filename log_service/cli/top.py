@@ -17,6 +17,7 @@ from log_service.cli.top_rates import GroupLook, Look, Screen, TopicLook, screen
 from log_service.cli.top_view import SORT_KEYS, show_live, table_text
 from log_service.client.admin.values import PartitionOffsets
 from log_service.client.blocking.admin import BlockingAdmin
+from log_service.cluster_operations.reading import active_controller
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 
@@ -101,7 +102,7 @@ def look(admin: BlockingAdmin, metrics_urls: Sequence[str], *, is_internal_inclu
     return Look(
         at_s=time.monotonic(),
         cluster_id=cluster.cluster_id,
-        controller_id=cluster.controller_id,
+        controller_id=active_controller(admin, cluster),
         brokers={node.node_id: f"{node.host}:{node.port}" for node in cluster.nodes},
         topics=topics,
         groups=groups_of(admin, offsets),

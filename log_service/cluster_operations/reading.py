@@ -6,7 +6,14 @@ A broker that does not respond is no reason to tell nothing: its directories sta
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from log_service.client.admin.values import BrokerDescription, ConfigResource, LogDirDescription, Reassignment
+from log_service.client.admin.values import (
+    BrokerDescription,
+    ClusterDescription,
+    ConfigResource,
+    LogDirDescription,
+    QuorumDescription,
+    Reassignment,
+)
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.client.connections.cluster_view import PartitionView
 from log_service.cluster_plans.health import QuorumMember, QuorumState
@@ -185,10 +192,18 @@ def _partition(
 
 
 def read_quorum(admin: BlockingAdmin, timeout_ms: int | None = None) -> QuorumState:
-    """Return the metadata quorum. How long ago a member had caught up is measured by the leader's clock, which its response carries."""
-    found = admin.describe_metadata_quorum(timeout_ms=timeout_ms)
+    """Return the metadata quorum."""
+    return quorum_of(admin.describe_metadata_quorum(timeout_ms=timeout_ms))
+
+
+def quorum_of(found: QuorumDescription) -> QuorumState:
+    """Return what is told of the quorum: its voters first, each as far behind the leader as it says.
+
+    How long ago a member had caught up is measured by the leader's clock, which its response carries.
+    """
     replicas = [(True, each) for each in found.voters] + [(False, each) for each in found.observers]
-    end = max((each.log_end_offset for _, each in replicas), default=0)
+    ends = {each.node_id: each.log_end_offset for is_voter, each in replicas if is_voter}
+    end = ends.get(found.leader_id, max((each.log_end_offset for _, each in replicas), default=0))
     now_ms = max((each.last_caught_up_ms for _, each in replicas), default=-1)
     return QuorumState(
         leader_id=found.leader_id,
@@ -197,9 +212,21 @@ def read_quorum(admin: BlockingAdmin, timeout_ms: int | None = None) -> QuorumSt
             QuorumMember(
                 node_id=each.node_id,
                 is_voter=is_voter,
-                lag=end - each.log_end_offset,
+                lag=max(0, end - each.log_end_offset),
                 caught_up_ms_ago=now_ms - each.last_caught_up_ms if each.last_caught_up_ms > 0 else -1,
             )
             for is_voter, each in replicas
         ),
     )
+
+
+def active_controller(admin: BlockingAdmin, described: ClusterDescription) -> int:
+    """Return the node that leads the metadata quorum, -1 where none does or nobody tells.
+
+    What a broker of such a cluster names as the controller is any broker that serves: its clients need no more. Only a cluster without a
+    metadata quorum names the true one.
+    """
+    try:
+        return admin.describe_metadata_quorum(timeout_ms=QUORUM_TIMEOUT_MS).leader_id
+    except KafkaError as error:
+        return described.controller_id if error.code is ErrorCode.UNSUPPORTED_VERSION else NO_LEADER

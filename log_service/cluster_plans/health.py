@@ -61,6 +61,12 @@ class QuorumState:
     leader_epoch: int
     members: tuple[QuorumMember, ...]
 
+    def role_of(self, member: QuorumMember) -> str:
+        """Return a member's part in the quorum."""
+        if not member.is_voter:
+            return "observer"
+        return "leader" if member.node_id == self.leader_id else "voter"
+
     @property
     def voters(self) -> tuple[QuorumMember, ...]:
         """Those that vote."""

@@ -94,7 +94,7 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
         yield Hosts(tmp_path, stack)
 
 
-VOTER = {"leader", "follower"}
+VOTER = {"leader", "voter"}
 
 
 def test_nodes_are_formatted_and_started_and_voters_change_as_documented(hosts: Hosts) -> None:

@@ -1,9 +1,12 @@
 """What ``tidelog cluster`` and its neighbours say and refuse, with a cluster that is made up."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,9 +21,11 @@ from log_service.client.admin.values import (
     FeatureDescription,
     LogDirDescription,
     QuorumDescription,
+    QuorumReplica,
     TopicListing,
 )
-from log_service.cluster_operations.reading import ClusterState
+from log_service.client.connections.cluster_view import Node
+from log_service.cluster_operations.reading import ClusterState, read_quorum
 from log_service.cluster_plans.execution import LEADER_RATE, LEADER_REPLICAS
 from log_service.cluster_plans.health import QuorumMember, QuorumState
 from log_service.cluster_plans.layout import BrokerLayout, PartitionLayout
@@ -159,6 +164,88 @@ def test_a_quorum_without_a_leader_is_told_with_the_brokers_that_are_there(monke
     assert result.output.startswith("FAILED    the metadata quorum has no leader: nothing can be changed")
     assert "no active controller" in result.output
     assert result.output.splitlines()[-1].split()[:2] == ["1", "serves"]
+
+
+# Controllers
+
+
+class QuorumAdmin:
+    """The admin of brokers 1 and 2 and of controllers 2, 3001 and 3002, of which 3001 leads and 3002 has stopped. Observer 1 is ahead."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def describe_cluster(self) -> ClusterDescription:
+        nodes = tuple(Node(node_id=number, host="h", port=number, rack=None) for number in (1, 2))
+        return ClusterDescription(cluster_id="c", controller_id=1, nodes=nodes, is_tidelog=True)
+
+    def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumDescription:
+        assert timeout_ms is None or timeout_ms <= 5_000
+        if self.error is not None:
+            raise self.error
+        leader, follower, stopped, observer = (
+            QuorumReplica(node_id=node_id, directory_id=UUID(int=node_id), log_end_offset=end, last_fetch_ms=1, last_caught_up_ms=at)
+            for node_id, end, at in ((3001, 100, 90_000), (2, 97, 90_000), (3002, 40, 5_000), (1, 101, 90_000))
+        )
+        return QuorumDescription(
+            leader_id=3001,
+            leader_epoch=4,
+            high_watermark=97,
+            voters=(leader, follower, stopped),
+            observers=(observer,),
+            endpoints={3001: {"CONTROLLER": "h:9093"}},
+        )
+
+
+@pytest.fixture
+def quorum_admin(monkeypatch: pytest.MonkeyPatch) -> QuorumAdmin:
+    made = QuorumAdmin()
+
+    @contextmanager
+    def opened(_servers: str) -> Iterator[QuorumAdmin]:
+        yield made
+
+    for module in (cluster, cluster_status):
+        monkeypatch.setattr(module, "open_admin", opened)
+    read = ClusterState(
+        cluster_id="c", layout=layout((broker(1), broker(2)), ()), quorum=read_quorum(cast("Any", made)), silent=MappingProxyType({})
+    )
+    monkeypatch.setattr(cluster_status, "read_state", lambda _admin: read)
+    monkeypatch.setattr(cluster_status, "brokers_left_throttled", lambda *_: [])
+    return made
+
+
+def test_the_controller_is_the_one_that_leads_the_quorum_and_no_broker_that_is_named_in_its_place(quorum_admin: QuorumAdmin) -> None:
+    """A broker names any broker that serves as the controller (KIP-500): its clients send to it what the controller is to do."""
+    lines = invoke("describe").output.splitlines()
+    assert lines[0] == "cluster c  2 brokers  tidelog  active controller 3001"
+    assert [line.split()[-1] for line in lines[1:]] == ["CONTROLLER", "no", "no"]
+    assert json.loads(invoke("describe", "--json").output)["controller_id"] == 3001
+    quorum_admin.error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "no leader")
+    assert invoke("describe").output.splitlines()[0] == "cluster c  2 brokers  tidelog  no active controller"
+    quorum_admin.error = KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    assert invoke("describe").output.splitlines()[0].endswith("active controller 1"), "of a cluster without such a quorum"
+
+
+def test_status_and_quorum_tell_the_same_of_voters_and_lag(quorum_admin: QuorumAdmin) -> None:
+    assert quorum_admin.error is None
+    told = [line.split() for line in invoke("quorum").output.splitlines()[2:]]
+    assert [(line[0], line[1], line[3]) for line in told] == [
+        ("3001", "leader", "0"),
+        ("2", "voter", "3"),
+        ("3002", "voter", "60"),
+        ("1", "observer", "0"),
+    ]
+    rows = {line.split()[0]: line for line in invoke("status").output.splitlines() if line.split()[:1] and line.split()[0].isdecimal()}
+    assert list(rows) == ["1", "2", "3001", "3002"]
+    assert rows["3001"].split() == ["3001", "controls", *["-"] * 5, "leader", "-", "-"]
+    assert rows["3002"].split() == ["3002", "behind", *["-"] * 5, "voter", "-60", "-", "-"]
+    assert "voter -3" in rows["2"]
+    assert "observer" in rows["1"]
+    assert json.loads(invoke("status", "--json").output)["controllers"] == [
+        {"node_id": 3001, "state": "controls"},
+        {"node_id": 3002, "state": "behind"},
+    ]
 
 
 # Topics
