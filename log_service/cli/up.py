@@ -18,7 +18,16 @@ from log_service.common.errors import TidelogError
 from log_service.supervisor import control
 from log_service.supervisor.components import SERVERS_SETTING, broker_component, external_broker, registered_components, service_context
 from log_service.supervisor.fleet import Fleet
-from log_service.supervisor.nodes import MAX_BROKERS, ClusterSpec, NodeFactory, check_node_ports, cluster_of, read_cluster, write_cluster
+from log_service.supervisor.nodes import (
+    MAX_BROKERS,
+    ClusterSpec,
+    NodeFactory,
+    check_node_ports,
+    cluster_of,
+    read_cluster,
+    refuse_factors,
+    write_cluster,
+)
 from log_service.supervisor.nodes import bootstrap_servers as bootstrap_of
 from log_service.supervisor.spec import Component, InstallationSpec, ServiceContext
 from log_service.supervisor.state import held_lock
@@ -95,6 +104,7 @@ def up(
         with held_lock(data):
             pass
         cluster = None if bootstrap_servers else cluster_of(data, broker_count, rack)
+        refuse_factors(overrides, 1 if cluster is None else len(cluster.nodes))
         if rack and cluster is None:
             raise click.UsageError("--rack is about the nodes of a cluster: give --brokers, too")
         context = service_context(

@@ -34,6 +34,16 @@ FORMAT_SECONDS = 60.0
 STOP_SECONDS = 45.0
 """A broker waits up to 30 s for a controller to let it go; without a quorum none does. Then it closes its logs in order."""
 LAST_PORT = 65_535
+REPLICA_COUNTS = (
+    "default.replication.factor",
+    "min.insync.replicas",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
+)
+"""Properties that count replicas of one partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +201,27 @@ def servers_of(data_directory: Path) -> list[str]:
             if name == CLIENT_LISTENER and address:
                 servers.append(address)
     return servers
+
+
+def refuse_factors(overrides: Iterable[str], broker_count: int) -> None:
+    """Refuse properties of the person's own that ask for more replicas than there are brokers: no such topic could be created.
+
+    Raises:
+        ConfigError: some do; all are told.
+    """
+    settings = dict(override.split("=", 1) for override in overrides)
+    wanted = {key.strip(): value.strip() for key, value in settings.items()}
+    too_many = [
+        f"{key}={wanted[key]}"
+        for key in REPLICA_COUNTS
+        if wanted.get(key, "").isascii() and wanted.get(key, "").isdecimal() and int(wanted[key]) > broker_count
+    ]
+    if too_many:
+        there = "there is 1 broker" if broker_count == 1 else f"there are {broker_count} brokers"
+        raise ConfigError(
+            f"{', '.join(too_many)}: {there}, and a partition has at most one replica on each; "
+            f"set at most {broker_count}, or run more brokers with --brokers N"
+        )
 
 
 def check_node_ports(cluster: ClusterSpec, host: str, first_port: int) -> None:

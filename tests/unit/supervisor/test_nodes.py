@@ -16,6 +16,7 @@ from log_service.supervisor.nodes import (
     cluster_of,
     new_cluster,
     read_cluster,
+    refuse_factors,
     write_cluster,
 )
 from log_service.supervisor.spec import KafkaReadiness, ServiceContext
@@ -114,3 +115,18 @@ def test_occupied_and_impossible_ports_are_refused() -> None:
             check_node_ports(cluster, "127.0.0.1", taken - 1)
     with pytest.raises(ConfigError, match="the controller of broker would listen on port 66534"):
         check_node_ports(cluster, "127.0.0.1", 65_534)
+
+
+def test_more_replicas_than_brokers_are_refused_at_once() -> None:
+    """The nodes would start, and each topic that is created, or each consumer group, would be refused or wait for ever."""
+    wanted = ("default.replication.factor=4", "min.insync.replicas = 5", "offsets.topic.replication.factor=3", "num.partitions=9")
+    with pytest.raises(ConfigError) as refused:
+        refuse_factors(wanted, 3)
+    assert str(refused.value).startswith(
+        "default.replication.factor=4, min.insync.replicas=5: there are 3 brokers, and a partition has at most"
+    )
+    assert str(refused.value).endswith("set at most 3, or run more brokers with --brokers N")
+    refuse_factors(wanted, 5)
+    refuse_factors(("default.replication.factor=many", "default.replication.factor=9", "default.replication.factor=1"), 1)
+    with pytest.raises(ConfigError, match="there is 1 broker"):
+        refuse_factors(("default.replication.factor=2",), 1)
