@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from orchestration.quality.rules import validate_check_name
 from orchestration.settings import export_environment
 
@@ -113,12 +115,18 @@ def _evaluated(expectation: Expectation, batch: Any) -> Outcome:
 def _observed(answer: Mapping[str, Any]) -> dict[str, int | float | str]:
     result = answer.get("result") or {}
     wanted = ("element_count", "unexpected_count", "unexpected_percent", "missing_count", "observed_value")
-    observed = {name: result[name] for name in wanted if isinstance(result.get(name), int | float | str)}
+    found = {name: _plain(result.get(name)) for name in wanted}
+    observed = {name: value for name, value in found.items() if isinstance(value, int | float | str)}
     samples = result.get("partial_unexpected_list") or []
     if samples:
         observed["unexpected_values"] = ", ".join(str(value) for value in samples[:10])
     failure = _exception_text(answer.get("exception_info") or {})
     return {**observed, "error": failure} if failure else observed
+
+
+def _plain(value: Any) -> Any:
+    """Return Python's own number for numpy's: its float64 is a float, but Dagster stores no subclasses."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _exception_text(info: Mapping[str, Any]) -> str:

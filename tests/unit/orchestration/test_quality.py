@@ -77,3 +77,16 @@ def test_outcomes_come_in_order_and_a_mistake_is_an_outcome_that_is_not_met() ->
     assert "min_valu" in str(outcomes[2].observed["error"])
     assert "nonsense not found" in str(outcomes[3].observed["error"])
     assert '"missing"' in str(outcomes[4].observed["error"])
+
+
+def test_numbers_that_were_observed_are_pythons_own() -> None:
+    """Dagster stores no float64 of numpy's: the run of the table failed once its suite was evaluated."""
+    suite = Suite(
+        expect("expect_column_max_to_be_between", column="a", max_value=1),
+        expect("expect_column_min_to_be_between", column="b", max_value=1),
+        expect("expect_column_values_to_be_between", column="a", max_value=1),
+    )
+    frame = pd.DataFrame({"a": [1.5, 2.5], "b": [1, 2]})
+    outcomes = run_suite(suite, frame, table="t")
+    assert [type(outcome.observed.get("observed_value")) for outcome in outcomes] == [float, int, type(None)]
+    assert {type(value) for outcome in outcomes for value in outcome.observed.values()} <= {int, float, str}
