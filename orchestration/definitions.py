@@ -1,65 +1,12 @@
-"""The only assembly of Definitions: the project's assets, sensors and schedules, the platform's resources, one executor.
+"""The Definitions of the project that this process stands in: what ``tidelog up``, ``dagster dev`` and a workspace.yaml load.
 
-Decides that runs execute in one process (a run that is killed has no step process that goes on writing), which sensors and which upkeep
-a project gets that declares none, and that each table from a topic gets what replays it, and all of them the asset of their dead letters.
-A top-level name of a module in ``assets`` or ``sensors`` that is a definition of Dagster's belongs to the project. Opens no connection and
-reads no environment while it loads.
+``orchestration.assembly`` puts them together. A folder that is no project is one sentence.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-
-from orchestration.dead_letter_asset import dead_letters_asset
-from orchestration.maintenance import is_maintenance, standard_maintenance
-from orchestration.projects import SENSORS, find_project, import_project
-from orchestration.resources import default_resources
-from orchestration.sensing import standard_sensors
-from orchestration.transforms import topic_feeds
-from orchestration.transforms.history import history_definitions
-
-ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
-JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)
-
-
-def assemble(modules: Sequence[ModuleType]) -> dg.Definitions:
-    """Return the Definitions of a project's modules."""
-    found = list(declared(modules))
-    has_sensors = any(module.__name__.partition(".")[0] == SENSORS for module in modules)
-    assets = [one for one in found if isinstance(one, ASSET_TYPES) and not isinstance(one, dg.AssetChecksDefinition)]
-    has_upkeep = any(isinstance(one, dg.AssetsDefinition) and is_maintenance(one) for one in assets)
-    upkeep, upkeep_schedules = ([], []) if has_upkeep else standard_maintenance()
-    defined = [one for one in assets if isinstance(one, dg.AssetsDefinition)]
-    histories, replays = history_definitions(defined)
-    followed = [feed.table for feed in topic_feeds(defined)]
-    letters = [dead_letters_asset(followed)] if followed else []
-    own = dg.Definitions(
-        assets=[*assets, *upkeep, *histories, *letters],
-        asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],
-        sensors=[*(one for one in found if isinstance(one, dg.SensorDefinition)), *([] if has_sensors else standard_sensors())],
-        schedules=[*(one for one in found if isinstance(one, dg.ScheduleDefinition)), *upkeep_schedules],
-        jobs=[*(one for one in found if isinstance(one, JOB_TYPES)), *replays],
-        resources=default_resources(),
-        executor=dg.in_process_executor,
-    )
-    given = [one for one in found if isinstance(one, dg.Definitions)]
-    return dg.Definitions.merge(own, *given) if given else own
-
-
-def declared(modules: Sequence[ModuleType]) -> Iterator[Any]:
-    """Yield every object that is a top-level name of a module, or in a list that is one, once."""
-    seen: set[int] = set()
-    for module in modules:
-        for value in vars(module).values():
-            for one in value if isinstance(value, list | tuple) else [value]:
-                if id(one) not in seen:
-                    seen.add(id(one))
-                    yield one
-
+from orchestration.assembly import assemble
+from orchestration.projects import find_project, import_project
 
 defs = assemble(import_project(find_project(Path.cwd(), sys.path)))

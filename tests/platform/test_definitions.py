@@ -57,6 +57,21 @@ def test_a_project_that_cares_for_itself_gets_no_other_upkeep(project: Path) -> 
     assert finished.stdout.endswith("[]\n")
 
 
+def test_definitions_of_ones_own_take_pipelines_in_without_a_project(tmp_path: Path) -> None:
+    (tmp_path / "pipelines.py").write_text(
+        "from orchestration.sensing import topic_sensor\nfrom orchestration.topics import TopicSpec, topic_asset\n\n"
+        "orders = topic_asset(TopicSpec(name='orders'))\nnew_records = topic_sensor()\n"
+    )
+    (tmp_path / "mine.py").write_text(
+        "import dagster as dg\nimport pipelines\nfrom orchestration.assembly import assemble\n\n\n@dg.asset\ndef hello() -> None: ...\n\n\n"
+        "defs = dg.Definitions.merge(assemble([pipelines], has_sensors=True), dg.Definitions(assets=[hello]))\n"
+    )
+    finished = python(tmp_path, "-c", LISTING.replace("orchestration.definitions", "mine"))
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.startswith("['hello', 'maintenance/")
+    assert "'topics/orders']\n['new_records']\n" in finished.stdout
+
+
 def test_loading_reads_no_settings_and_reaches_for_nothing(project: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": "nonsense", "TIDELOG_RECORDS_PER_RUN": "many"}
     command = [sys.executable, "-c", f"import socket\nsocket.socket.connect = None\n{LISTING}"]

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
-from orchestration.definitions import assemble
+from orchestration.assembly import assemble
 from orchestration.resources import LakeResource, LogServiceResource, WarehouseResource
 from orchestration.tables import Lake
 from orchestration.warehouse import Warehouse

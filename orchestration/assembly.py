@@ -1,0 +1,70 @@
+"""The only assembly of Definitions: a project's assets, sensors and schedules, the platform's resources, one executor.
+
+    defs = dg.Definitions.merge(assemble([my_pipelines]), my_other_definitions)
+
+is how it goes into Definitions of somebody's own; a project of ``tidelog up`` has it done by ``orchestration.definitions``.
+
+Decides that runs execute in one process (a run that is killed has no step process that goes on writing), which sensors and which upkeep
+a project gets that declares none, and that each table from a topic gets what replays it, and all of them the asset of their dead letters.
+A top-level name of a module in ``assets`` or ``sensors`` that is a definition of Dagster's belongs to the project. Opens no connection and
+reads no environment while it loads.
+"""
+
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+from orchestration.dead_letter_asset import dead_letters_asset
+from orchestration.maintenance import is_maintenance, standard_maintenance
+from orchestration.projects import SENSORS
+from orchestration.resources import default_resources
+from orchestration.sensing import standard_sensors
+from orchestration.transforms import topic_feeds
+from orchestration.transforms.history import history_definitions
+
+ASSET_TYPES = (dg.AssetsDefinition, dg.AssetSpec)
+JOB_TYPES = (dg.JobDefinition, UnresolvedAssetJobDefinition)
+
+
+def assemble(modules: Sequence[ModuleType], *, has_sensors: bool | None = None) -> dg.Definitions:
+    """Return the Definitions of modules: what is declared at their top level, and what the platform adds.
+
+    Added are the standard sensors, unless the modules declare those that are to run (``has_sensors``; None: they do if one of them lies in
+    a package ``sensors``), upkeep where none is declared, replays, the asset of the dead letters, and the resources ``log_service``,
+    ``spark``, ``lake``, ``warehouse`` and ``database``.
+    """
+    found = list(declared(modules))
+    if has_sensors is None:
+        has_sensors = any(module.__name__.partition(".")[0] == SENSORS for module in modules)
+    assets = [one for one in found if isinstance(one, ASSET_TYPES) and not isinstance(one, dg.AssetChecksDefinition)]
+    has_upkeep = any(isinstance(one, dg.AssetsDefinition) and is_maintenance(one) for one in assets)
+    upkeep, upkeep_schedules = ([], []) if has_upkeep else standard_maintenance()
+    defined = [one for one in assets if isinstance(one, dg.AssetsDefinition)]
+    histories, replays = history_definitions(defined)
+    followed = [feed.table for feed in topic_feeds(defined)]
+    letters = [dead_letters_asset(followed)] if followed else []
+    own = dg.Definitions(
+        assets=[*assets, *upkeep, *histories, *letters],
+        asset_checks=[one for one in found if isinstance(one, dg.AssetChecksDefinition)],
+        sensors=[*(one for one in found if isinstance(one, dg.SensorDefinition)), *([] if has_sensors else standard_sensors())],
+        schedules=[*(one for one in found if isinstance(one, dg.ScheduleDefinition)), *upkeep_schedules],
+        jobs=[*(one for one in found if isinstance(one, JOB_TYPES)), *replays],
+        resources=default_resources(),
+        executor=dg.in_process_executor,
+    )
+    given = [one for one in found if isinstance(one, dg.Definitions)]
+    return dg.Definitions.merge(own, *given) if given else own
+
+
+def declared(modules: Sequence[ModuleType]) -> Iterator[Any]:
+    """Yield every object that is a top-level name of a module, or in a list that is one, once."""
+    seen: set[int] = set()
+    for module in modules:
+        for value in vars(module).values():
+            for one in value if isinstance(value, list | tuple) else [value]:
+                if id(one) not in seen:
+                    seen.add(id(one))
+                    yield one
