@@ -1,5 +1,8 @@
 """What Dagster remembers, kept short: runs, their event and compute logs, events without a run, ticks; older than some days, they go.
 
+It is the history of the whole instance, whichever project a run belonged to. So the standard upkeep, which no project asked for, touches no
+instance but that of ``tidelog up``.
+
 Decides what stays however old it is: the newest materialization, observation and check of each asset, because sensors, automation and the
 UI build on them. Knows the default storage (SQLite, one file per run) and any other SQL storage of Dagster's.
 """
@@ -16,11 +19,17 @@ from dagster._core.instance.utils import RUNLESS_RUN_ID
 from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
 from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 
+from orchestration.instance import HOME_VARIABLE, dagster_home
 from orchestration.maintenance.retention import GROUP
+from orchestration.settings import load_settings, process_environment
 
 EVENTS = SqlEventLogStorageTable
 MAX_RUNS_AT_ONCE = 5_000
 DAY_S = 86_400.0
+OTHERS_INSTANCE = (
+    "this instance of Dagster is not that of tidelog up: its history is left alone. "
+    "Where it is to be pruned, for all projects on it, declare history_asset(limits=Limits(...)) in the project"
+)
 FINISHED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
@@ -42,8 +51,11 @@ class Limits:
     succeeded_runs: int = 2_000
 
 
-def history_asset(*, name: str = "history", limits: Limits | None = None) -> dg.AssetsDefinition:
-    """Return the asset whose run forgets runs, events and ticks beyond ``limits``."""
+def history_asset(*, name: str = "history", limits: Limits | None = None, is_own_instance_only: bool = False) -> dg.AssetsDefinition:
+    """Return the asset whose run forgets runs, events and ticks beyond ``limits``: those of the whole instance, also of other projects.
+
+    With ``is_own_instance_only`` it leaves every instance alone that is not the one of ``tidelog up``.
+    """
     kept = limits or Limits()
 
     @dg.asset(
@@ -54,7 +66,11 @@ def history_asset(*, name: str = "history", limits: Limits | None = None) -> dg.
         f"and events without a run older than {kept.event_days:g} days",
     )
     def forget(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        done = prune(context.instance, kept, time.time())
+        if is_own_instance_only and not is_own_instance():
+            context.log.warning(OTHERS_INSTANCE)
+            done = Pruned(runs=0, events_without_run=0, bytes_freed=0)
+        else:
+            done = prune(context.instance, kept, time.time())
         return dg.MaterializeResult(
             metadata={
                 "runs_deleted": done.runs,
@@ -65,6 +81,12 @@ def history_asset(*, name: str = "history", limits: Limits | None = None) -> dg.
         )
 
     return forget
+
+
+def is_own_instance() -> bool:
+    """Whether this process works for the instance that ``tidelog up`` keeps in its data directory."""
+    home = process_environment().get(HOME_VARIABLE)
+    return home is not None and Path(home).absolute() == dagster_home(load_settings().data_directory)
 
 
 def prune(instance: dg.DagsterInstance, limits: Limits, now: float) -> Pruned:

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from orchestration.checkpoints import Checkpoint, PartitionOffsets
 from orchestration.lag import lag_of
 from orchestration.log_client import RetentionPass
-from orchestration.maintenance.history import Limits, delete_runless_events, prune, purge_ticks
+from orchestration.maintenance.history import Limits, delete_runless_events, history_asset, prune, purge_ticks
 from orchestration.maintenance.lake import keep_table
 from orchestration.maintenance.retention import BY_ITSELF, decide_deletions, run_retention
 from orchestration.offsets import OffsetRange, OffsetRanges
@@ -140,6 +140,19 @@ def test_old_runs_are_forgotten_with_their_files(instance: dg.DagsterInstance, t
     assert done.bytes_freed > 50_000
     assert [run.run_id for run in instance.get_runs()] == [newest]
     assert not [path for path in tmp_path.rglob("*") if path.name.removesuffix(".db") in old]
+
+
+@pytest.mark.parametrize(("home", "deleted"), [("data/dagster", 1), ("company", 0)])
+def test_the_standard_upkeep_forgets_nothing_of_an_instance_that_others_use(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str, deleted: int
+) -> None:
+    monkeypatch.setenv("TIDELOG_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / home))
+    materialize(instance, quiet="yes")
+    upkeep = history_asset(limits=Limits(days=-1, event_days=-1), is_own_instance_only=True)
+    ran = dg.materialize([upkeep], instance=instance)
+    (told,) = ran.asset_materializations_for_node(upkeep.op.name)
+    assert told.metadata["runs_deleted"].value == deleted
 
 
 def test_the_run_of_an_assets_newest_materialization_stays(instance: dg.DagsterInstance) -> None:
