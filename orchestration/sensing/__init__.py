@@ -9,13 +9,14 @@ from orchestration.sensing.automation import automation_sensor
 from orchestration.sensing.new_records import TableState, decide_runs
 from orchestration.sensing.objectives import decide_keeps_up, lag_objective
 from orchestration.sensing.progress import Progress, decide_events
-from orchestration.sensing.run_failures import decide_alert, run_failure_alerts
+from orchestration.sensing.run_failures import Alert, decide_alert, run_failure_alerts
 from orchestration.sensing.schema_drift import decide_drift, schema_drift_sensor
 from orchestration.sensing.standard import standard_sensors
 from orchestration.sensing.topic_sensor import topic_sensor
 from orchestration.sensing.watchdog import decide_sensor_alert, watchdog_sensor
 
 __all__ = [
+    "Alert",
     "Progress",
     "TableState",
     "automation_sensor",

@@ -16,18 +16,24 @@ from orchestration.transforms import table_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A failure that is worth telling. ``subject`` is the table, or the job where the run had no table."""
+    """Something that is worth telling.
+
+    ``subject`` is the table, the sensor, or the job where the run had no table; ``what`` is what it did. ``failures`` counts those in a
+    row, ``run_id`` names the run (or the tick) and is empty where there was none.
+    """
 
     subject: str
     run_id: str
     failures: int
     why: str
+    what: str = "failed"
 
     @property
     def text(self) -> str:
         """One sentence."""
         times = "" if self.failures == 1 else f" {self.failures} times in a row"
-        return f"{self.subject} failed{times}: {self.why} (run {self.run_id})"
+        run = f" (run {self.run_id})" if self.run_id else ""
+        return f"{self.subject} {self.what}{times}: {self.why}{run}"
 
 
 def decide_alert(*, subject: str, run_id: str, tags: Mapping[str, str], failures: int, why: str) -> Alert | None:

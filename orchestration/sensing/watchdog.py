@@ -1,4 +1,4 @@
-"""Watches what watches: it judges the lag objectives, and tells of sensors that fail or hang.
+"""Watches what watches: it judges the lag objectives, and tells of tables that miss theirs and of sensors that fail or hang.
 
 The topic sensor waits for records, so a tick of it may take long, or fail. Objectives are judged here, by ticks of their own, so that a
 topic sensor that does neither start runs nor tell lag is noticed by what it should have done. Each table is judged apart: one that cannot
@@ -82,19 +82,26 @@ def watchdog_sensor(
         except LogServiceError as error:
             context.log.error(str(error))
         alerts = [alert for alert in sensor_alerts(context.instance, name, now_s()) if progress.alerts.get(alert.subject) != alert.run_id]
-        for alert in alerts:
+        told = decide_events({}, progress, now_s(), {table: one.text for table, one in verdicts.items()})
+        missed = [missed_objective(table, verdicts[table]) for table in told.judged if not verdicts[table].is_kept]
+        for alert in [*alerts, *missed]:
             context.log.error(alert.text)
             if notify is not None:
                 notify(alert)
-        told = decide_events({}, progress, now_s(), {table: one.text for table, one in verdicts.items()})
         by_table = {feed.table: feed for feed in feeds}
         return dg.SensorResult(
-            skip_reason=dg.SkipReason("; ".join(alert.text for alert in alerts) or "nothing to tell"),
+            skip_reason=dg.SkipReason("; ".join(alert.text for alert in [*alerts, *missed]) or "nothing to tell"),
             cursor=told.progress.with_alerts({alert.subject: alert.run_id for alert in alerts}).to_cursor(),
             asset_events=[verdict_event(by_table[table], verdicts[table]) for table in told.judged],
         )
 
     return watch
+
+
+def missed_objective(table: str, verdict: Verdict) -> Alert:
+    """Return what is told of a table that has just missed its objective."""
+    why = f"{verdict.late} records are older than {verdict.within_s} s and not in the table"
+    return Alert(subject=table, run_id="", failures=1, why=why, what="does not keep up")
 
 
 def judged(

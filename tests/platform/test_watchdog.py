@@ -66,6 +66,18 @@ def test_a_verdict_is_told_when_it_changes_though_the_topic_sensor_does_nothing(
     assert told(watchdog.tick()) == {"AssetCheckEvaluation": {"late_records": 0, "lag": 0, "within_seconds": 60}}
 
 
+def test_a_missed_objective_is_sent_once(world: World) -> None:
+    watchdog = Watchdog(world)
+    append(world, 3)
+    for _ in range(2):
+        watchdog.tick()
+    world.commit(3)
+    watchdog.tick()
+    assert [alert.text for alert in watchdog.alerts] == [
+        "clean_orders does not keep up: 3 records are older than 60 s and not in the table"
+    ]
+
+
 def test_a_table_that_cannot_be_judged_and_a_log_service_that_is_away_fail_no_tick(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     append(world, 3)
 
