@@ -4,7 +4,7 @@ Decides column types and when a replacement is needed: the database notes which 
 or the new ones. Meant for tables that fit into memory. Knows SQLAlchemy only, so that any database it speaks to will do.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -47,6 +47,9 @@ def sql_table(
     description: str = "",
     is_automated: bool = True,
     group_name: str = "sql",
+    tags: Mapping[str, str] | None = None,
+    owners: Sequence[str] | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
 ) -> dg.AssetsDefinition:
     """Return the asset that keeps the SQL table ``name`` equal to a lake table (its ``columns``; all by default).
 
@@ -66,6 +69,9 @@ def sql_table(
         automation_condition=on_fresh_inputs() if is_automated else None,
         retry_policy=dg.RetryPolicy(max_retries=2, delay=3),
         group_name=group_name,
+        tags=tags,
+        owners=owners,
+        freshness_policy=freshness_policy,
     )
     def copy_to_database(
         context: dg.AssetExecutionContext, lake: LakeResource, database: DatabaseResource
