@@ -21,6 +21,7 @@ from log_service.client.consumer.consumer import Consumer
 from log_service.client.consumer.held_records import HeldRecords, consumed_before, go_back
 from log_service.client.consumer.rebalance import RebalanceCallback
 from log_service.client.consumer.records import ConsumerRecord
+from log_service.client.portal import Departed
 from log_service.common.errors import KafkaError
 from log_service.common.types import TopicPartition
 
@@ -88,11 +89,14 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
             await super().__aexit__(kind, error, trace)
 
     async def close(self) -> None:
-        """Close the consumer and its thread; commits as leaving its block does. Idempotent, and possible from any event loop."""
+        """Close the consumer and its thread; commits as leaving its block does. Idempotent, and possible from any event loop.
+
+        From another loop than its own it commits only where no record is held.
+        """
         try:
             await self._return_held()
         finally:
-            await super().close()
+            await self._bridge.close(Departed() if self._held else None)
 
     # What is read
 
@@ -208,6 +212,6 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
         return await self._bridge.call(call)
 
     async def _return_held(self) -> None:
-        """Go back to what is held, which is not committed then. After the loop was left it may be called from another one."""
+        """Go back to what is held, which is not committed then; impossible from another loop."""
         if self._held and self._bridge.is_usable:
             await self._bridge.call(partial(go_back, self._client, self._held.give_up()))

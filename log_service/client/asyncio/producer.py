@@ -54,10 +54,11 @@ class AsyncioDelivery(NamedTuple):
         Raises:
             KafkaError: it was given up.
         """
-        delivery = self.delivery
-        while not delivery.is_done:
-            await self.settlements.wait_changed(self.batch.part_of(self.record_index)[0])
-        return delivery.result()
+        while True:
+            batch, index = self.batch.part_of(self.record_index)
+            if batch.is_settled:
+                return batch.metadata_of(index, self.timestamp_ms)
+            await self.settlements.wait_changed(batch)
 
 
 _new_receipt = partial(_new, AsyncioDelivery)

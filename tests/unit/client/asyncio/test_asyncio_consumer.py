@@ -160,6 +160,20 @@ def test_leaving_the_block_commits_what_was_returned_and_not_what_is_held(bootst
     assert asyncio.run(read(1)) == [5], "what a cancelled task had in hand is read again"
 
 
+def test_closing_from_another_loop_commits_no_record_that_is_held(bootstrap: str) -> None:
+    consumer = AsyncioConsumer(bootstrap, group_id="elsewhere", auto_offset_reset="earliest")
+
+    async def first() -> None:
+        await consumer.__aenter__()
+        await consumer.subscribe(["t"])
+        assert (await anext(consumer)).offset == 0
+
+    asyncio.run(first())
+    asyncio.run(consumer.close())
+    with BlockingAdmin(bootstrap) as admin:
+        assert admin.list_group_offsets("elsewhere") == {}
+
+
 def test_moving_drops_what_is_held_and_reads_it_again_where_it_belongs(bootstrap: str) -> None:
     async def main() -> None:
         async with AsyncioConsumer(bootstrap, auto_offset_reset="earliest") as consumer:
