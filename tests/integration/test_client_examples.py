@@ -1,16 +1,29 @@
 """The examples run as they are printed, one after the other, against a new broker."""
 
+import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.integration.client_clusters import tidelog
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
+RUNS_ON = re.compile(r"running on (http://\S+)")
+HEED_INTERRUPTS = """
+import runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv[0] = "examples/asyncio_service.py"
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""The example as a terminal starts it: a shell that runs the tests in the background has them, and their children, ignore Ctrl-C."""
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 
 
@@ -28,7 +41,14 @@ def run_example(servers: str, name: str, *arguments: str) -> str:
 
 
 def test_every_example_is_tried() -> None:
-    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == ["admin", "blocking_service", "consume", "orders", "produce"]
+    assert sorted(path.stem for path in EXAMPLES.glob("*.py")) == [
+        "admin",
+        "asyncio_service",
+        "blocking_service",
+        "consume",
+        "orders",
+        "produce",
+    ]
 
 
 def test_what_produce_sends_consume_prints(servers: str) -> None:
@@ -49,6 +69,45 @@ def test_the_blocking_service_reads_what_its_threads_produce(servers: str) -> No
     printed = run_example(servers, "blocking_service", "--seconds", "2")
     assert "the first reading is at offset 0" in printed
     assert int(printed.split("read ")[1].split()[0]) > 50
+
+
+def test_the_asyncio_service_turns_requests_into_records_and_reads_them(servers: str, tmp_path: Path) -> None:
+    with serving(servers, tmp_path / "first.log") as address:
+        taken = [httpx.post(f"{address}/orders", json={"country": "NL", "amount": 2.5}).raise_for_status().json() for _ in range(4)]
+        assert [each["offset"] for each in taken] == [0, 1, 2, 3], "one key goes to one partition"
+        assert httpx.post(f"{address}/orders", json={"country": "NL"}).status_code == 422
+        assert revenue(address, "NL", 10.0) == 10.0
+    with serving(servers, tmp_path / "second.log") as address:
+        httpx.post(f"{address}/orders", json={"country": "NL", "amount": 1.0}).raise_for_status()
+        assert revenue(address, "NL", 1.0) == 1.0, "the first one committed what it had added"
+
+
+@contextmanager
+def serving(servers: str, log: Path) -> Iterator[str]:
+    """Run the asyncio service until Ctrl-C, which it has to heed; yields its address."""
+    command = [sys.executable, "-c", HEED_INTERRUPTS, "--bootstrap-servers", servers, "--port", "0"]
+    with log.open("wb") as written, subprocess.Popen(command, stdout=written, stderr=written, cwd=EXAMPLES.parent) as process:
+        try:
+            deadline = time.monotonic() + 30
+            while (found := RUNS_ON.search(log.read_text())) is None and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert found is not None, log.read_text()
+            yield found.group(1)
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+        finally:
+            process.kill()
+    text = log.read_text()
+    assert "Application shutdown complete" in text, text
+    assert "Traceback" not in text.replace("KeyboardInterrupt", ""), text
+
+
+def revenue(address: str, country: str, expected: float) -> float:
+    """Ask until the background task has added up so much, or patience ends."""
+    deadline = time.monotonic() + 30
+    while (found := float(httpx.get(f"{address}/revenue/{country}").raise_for_status().json())) < expected and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
 
 
 def test_orders_are_billed_and_what_nobody_can_read_is_skipped(servers: str) -> None:
