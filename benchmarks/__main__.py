@@ -15,6 +15,7 @@ from types import FrameType
 import psutil
 
 from benchmarks import consume, footprint, groups, latency, produce, rounds, table
+from benchmarks.asyncio_clients import asyncio_clients
 from benchmarks.canned import with_floor
 from benchmarks.clients import clients
 from benchmarks.decisions import decisions
@@ -29,6 +30,7 @@ NODE: Mapping[str, Family] = {
     "footprint": of_new_brokers(footprint.measure),
     "partitions": partitions,
     "clients": clients,
+    "asyncio": asyncio_clients,
     "decisions": decisions,
 }
 PLATFORM: Mapping[str, Family] = {
