@@ -16,6 +16,7 @@ import psutil
 from log_service.supervisor import state
 from orchestration.instance import UNFINISHED, dagster_home, open_instance
 from orchestration.services import free_port
+from tests.helpers.java_archives import quicken_spark
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 180.0
@@ -140,8 +141,9 @@ def told(run: dg.DagsterRun) -> str:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """Return an environment in which nothing of the surroundings leads to settings of tidelog, to Dagster or to Java."""
+    """Return an environment in which nothing of the surroundings leads to settings of tidelog, Dagster or Java; Spark starts quickly."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIDELOG_", "DAGSTER_", "JAVA_", "SPARK_"))}
+    quicken_spark(kept)
     return {**kept, "TIDELOG_SPARK_DRIVER_MEMORY": "1g", **changes}
 
 

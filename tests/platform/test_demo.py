@@ -16,6 +16,7 @@ from orchestration.demo.story import Story
 from orchestration.settings import load_settings
 from orchestration.tables import Lake
 from orchestration.warehouse import Warehouse
+from tests.helpers.java_archives import QUICK, SPARK_OPTIONS
 from tests.helpers.ports import free_port
 from tests.platform.installation import ROOT, environment, path_without_java
 
@@ -26,7 +27,7 @@ REFERENCE_ROWS = {"airlines": 16, "airports": 1_458, "planes": 3_322, "weather":
 
 def demo(data: Path, path: str, *more: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "log_service.cli.main", "demo", "--data", str(data), *more]
-    variables = environment(PATH=path, COLUMNS="140")
+    variables = environment(PATH=path, COLUMNS="140", **{SPARK_OPTIONS: " ".join(QUICK)})
     return subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
