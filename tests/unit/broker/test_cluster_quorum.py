@@ -183,3 +183,16 @@ def test_a_node_alone_imports_neither_the_quorums_messages_nor_connections_to_ot
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_idle_leader_writes_a_record_in_each_interval() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader = await cluster.leader()
+        await trio.sleep(30)
+        raft = cluster.brokers[leader].raft
+        before, epoch = raft.log_end_offset, raft.epoch
+        await trio.sleep(70)
+        assert raft.epoch == epoch
+        assert 9 <= raft.log_end_offset - before <= 11
+
+    tell_cluster(story, {each: node_properties(each, (1, 2, 3), metadata_max_idle_interval_ms="7000") for each in (1, 2, 3)})

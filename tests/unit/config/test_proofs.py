@@ -25,7 +25,7 @@ COMPACTION = "unit/storage/cleaner/test_compaction.py"
 LISTENERS = "unit/broker/test_listeners.py"
 FILE = "unit/config/test_server_properties.py"
 QUORUM = "unit/config/test_quorum.py"
-TIMES_OF_QUORUM = (QUORUM, "test_times_and_sizes_of_the_quorum_reach_their_view")
+QUORUM_KEYS = "unit/raft/test_quorum_keys.py"
 TOLD = (BROKERS, "test_node_id_rack_and_cluster_id_are_told")
 ADDRESSES = (LISTENERS, "test_a_client_is_told_the_addresses_of_the_listener_it_came_through")
 LIVE_CLEANER = (RESOURCES, "test_the_cleaner_is_told_at_once_what_changes")
@@ -57,15 +57,21 @@ PROOFS = {
     "compression.zstd.level": (LOGS, "test_levels_of_compression_act_in_the_file_and_live"),
     "connections.max.idle.ms": (BROKERS, "test_connections_max_idle_ms"),
     "controller.listener.names": (LISTENERS, "test_the_controllers_listener_answers_admin_clients_alone"),
-    "controller.quorum.auto.join.enable": TIMES_OF_QUORUM,
+    "controller.quorum.auto.join.enable": (
+        "unit/broker/test_cluster_voters.py",
+        "test_a_controller_joins_by_itself_and_again_with_a_new_disk",
+    ),
     "controller.quorum.bootstrap.servers": (QUORUM, "test_servers_whose_ids_are_not_known_are_numbered_as_kafka_numbers_them"),
-    "controller.quorum.election.backoff.max.ms": TIMES_OF_QUORUM,
-    "controller.quorum.election.timeout.ms": TIMES_OF_QUORUM,
-    "controller.quorum.fetch.max.bytes": TIMES_OF_QUORUM,
-    "controller.quorum.fetch.snapshot.max.bytes": TIMES_OF_QUORUM,
-    "controller.quorum.fetch.timeout.ms": TIMES_OF_QUORUM,
-    "controller.quorum.request.timeout.ms": TIMES_OF_QUORUM,
-    "controller.quorum.retry.backoff.ms": TIMES_OF_QUORUM,
+    "controller.quorum.election.backoff.max.ms": (
+        QUORUM_KEYS,
+        "test_a_later_successor_stands_for_election_after_its_share_of_the_backoff",
+    ),
+    "controller.quorum.election.timeout.ms": (QUORUM_KEYS, "test_the_first_election_begins_when_its_timeout_is_over"),
+    "controller.quorum.fetch.max.bytes": (QUORUM_KEYS, "test_a_fetch_of_the_log_asks_for_no_more_than_the_file_says"),
+    "controller.quorum.fetch.snapshot.max.bytes": (QUORUM_KEYS, "test_a_fetch_of_a_snapshot_asks_for_no_more_than_the_file_says"),
+    "controller.quorum.fetch.timeout.ms": (QUORUM_KEYS, "test_a_silent_leader_is_followed_until_the_fetch_timeout_is_over"),
+    "controller.quorum.request.timeout.ms": (QUORUM_KEYS, "test_a_request_is_given_up_when_its_timeout_is_over"),
+    "controller.quorum.retry.backoff.ms": (QUORUM_KEYS, "test_a_peer_that_refuses_is_left_alone_for_the_retry_backoff"),
     "controller.quorum.voters": (QUORUM, "test_voters_are_read_in_the_order_of_their_ids"),
     "cordoned.log.dirs": (BROKERS, "test_cordoned_log_dirs_take_no_new_partitions_from_the_file_and_live"),
     "default.replication.factor": (BROKERS, "test_default_replication_factor"),
@@ -109,7 +115,7 @@ PROOFS = {
     "metadata.log.max.snapshot.interval.ms": (BROKERS, "test_snapshots_of_the_metadata"),
     "metadata.log.segment.bytes": (RESOURCES, "test_metadata_log_segment_bytes_reaches_the_metadata_log"),
     "metadata.log.segment.ms": (BROKERS, "test_the_metadata_log_rolls_at_its_age"),
-    "metadata.max.idle.interval.ms": TIMES_OF_QUORUM,
+    "metadata.max.idle.interval.ms": ("unit/broker/test_cluster_quorum.py", "test_an_idle_leader_writes_a_record_in_each_interval"),
     "metrics.listener": (RESOURCES, "test_the_metrics_page_is_where_metrics_listener_says"),
     "node.death.grace.ms": (DEATHS, "test_without_a_grace_the_session_alone_tells"),
     "node.id": TOLD,

@@ -10,6 +10,7 @@ import trio
 
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import LeaderEpoch, NodeId
+from log_service.config.views import QuorumConfig
 from log_service.protocol.codec import decode, encode
 from log_service.protocol.messages import vote
 from log_service.protocol.schema import Message
@@ -54,6 +55,23 @@ class Network:
 
     def __init__(self) -> None:
         self.drivers: dict[str, RaftDriver] = {}
+        self.silent: set[str] = set()
+        """Nodes to and from which nothing comes through, and nothing is refused."""
+        self.sent: list[tuple[float, str, str]] = []
+        """When a message was sent, from which node to which."""
+        self.received: list[tuple[str, WireMessage]] = []
+        """Responses, and which node got each."""
+        self.given_up_after_s: list[float] = []
+        """How long each message to or from a silent node was waited for."""
+
+    async def come_through(self, *names: str) -> None:
+        """Return at once, unless one of the nodes is silent: then never."""
+        began = trio.current_time()
+        if self.silent.intersection(names):
+            try:
+                await trio.sleep_forever()
+            finally:
+                self.given_up_after_s.append(trio.current_time() - began)
 
     def of(self, name: str) -> "Line":
         return Line(self, name)
@@ -67,6 +85,8 @@ class Line:
         self.refusing_ids: tuple[NodeId, ...] = ()
 
     async def send(self, peer: Peer, request: WireMessage) -> WireMessage:
+        self.network.sent.append((trio.current_time(), self.name, peer.host))
+        await self.network.come_through(self.name, peer.host)
         await trio.sleep(0.001)
         if self.name not in self.network.drivers or peer.host not in self.network.drivers:
             raise ConnectionRefusedError(peer.host)
@@ -74,15 +94,17 @@ class Line:
             response = await self.network.drivers[peer.host].handle(over_the_wire(request), listener_name=LISTENER)
         except Crashed as crashed:
             raise ConnectionResetError(peer.host) from crashed
+        await self.network.come_through(self.name, peer.host)
         await trio.sleep(0.001)
+        self.network.received.append((self.name, over_the_wire(response)))
         return over_the_wire(response)
 
 
 class Quorum:
     """Three nodes of one world."""
 
-    def __init__(self, world: World, nursery: trio.Nursery) -> None:
-        self.world, self.nursery = world, nursery
+    def __init__(self, world: World, nursery: trio.Nursery, settings: QuorumConfig | None = None) -> None:
+        self.world, self.nursery, self.settings = world, nursery, settings
         self.network = Network()
         self.replayed: dict[int, Replayed] = {}
         self.scopes: dict[int, trio.CancelScope] = {}
@@ -109,6 +131,7 @@ class Quorum:
                 self.world.node_env(name),
                 DIRECTORY,
                 node_id=NodeId(node_id),
+                quorum=self.settings,
                 transport=self.network.of(name),
                 endpoints=(VoterEndpoint(LISTENER, name, 9093),),
             )
@@ -140,9 +163,9 @@ class Quorum:
 
 
 @asynccontextmanager
-async def three_nodes(world: World) -> AsyncIterator[Quorum]:
+async def three_nodes(world: World, settings: QuorumConfig | None = None) -> AsyncIterator[Quorum]:
     async with trio.open_nursery() as nursery:
-        quorum = Quorum(world, nursery)
+        quorum = Quorum(world, nursery, settings)
         for node_id in (1, 2, 3):
             quorum.format(node_id)
             await quorum.start(node_id)
