@@ -35,8 +35,11 @@ Meters = Mapping[ApiKey, RequestMeter]
 
 
 def new_meters(apis: Mapping[ApiKey, Api], began_ms: int) -> Meters:
-    """Return meters that have counted nothing."""
-    return {key: RequestMeter(api.spec.max_version, began_ms) for key, api in apis.items()}
+    """Return meters that have counted nothing. Fetches of followers are metered apart from those of consumers, as in Apache Kafka."""
+    meters = {key: RequestMeter(api.spec.max_version, began_ms) for key, api in apis.items()}
+    if ApiKey.FETCH in meters:
+        meters[ApiKey.FETCH].followers = RequestMeter(apis[ApiKey.FETCH].spec.max_version, began_ms)
+    return meters
 
 
 class Pipeline:
@@ -74,6 +77,8 @@ class Pipeline:
                 return _step_down(error)
         reply = self._handle(call, len(frame))
         meter = call.route.meter
+        if meter.followers is not None and _is_of_follower(call.request):
+            meter = meter.followers
         if isinstance(reply, list):
             assert call.account is None, "a request with an account is answered with a message"
             response: Response = reply
@@ -159,6 +164,10 @@ class Pipeline:
             answer_forwarded=self.answer_forwarded,
         )
         return route
+
+
+def _is_of_follower(fetch: Any) -> bool:
+    return fetch.replica_id >= 0 or (fetch.replica_state is not None and fetch.replica_state.replica_id >= 0)
 
 
 def _step_down(error: UnsupportedVersionError) -> list[Any]:

@@ -10,11 +10,15 @@ from log_service.metrics.latency import BOUNDS_NS, LatencyMeter
 
 
 class RequestMeter:
-    """One API's requests. ``versions`` counts requests by version; ``at_once`` and ``delayed_*`` hold durations in nanoseconds."""
+    """One API's requests. ``versions`` counts requests by version; ``at_once`` and ``delayed_*`` hold durations in nanoseconds.
 
-    __slots__ = ("_counts", "at_once", "delayed_local", "delayed_total", "versions")
+    ``followers`` meters those of other brokers, where they are told apart from those of clients.
+    """
+
+    __slots__ = ("_counts", "at_once", "delayed_local", "delayed_total", "followers", "versions")
 
     def __init__(self, max_version: int, began_ms: int = 0) -> None:
+        self.followers: RequestMeter | None = None
         self.versions = [0] * (max_version + 1)
         self.at_once = LatencyMeter(began_ms)
         self.delayed_local = LatencyMeter(began_ms)

@@ -51,14 +51,15 @@ def _by_topic(topics: Mapping[str, Traffic], total: Traffic, count: Callable[[Tr
 
 def request_families(meters: Mapping[ApiKey, RequestMeter], now_ms: int) -> Iterator[Family]:
     """Yield counts by version and the summaries of durations, of every API that was asked at least once."""
-    used = {name: meter for name, meter in _named(meters) if any(meter.versions)}
+    used = {name: found for name, found in _named(meters) if any(any(meter.versions) for meter in found)}
     yield Family(
         name="kafka_network_requestmetrics_requests_total",
         type="counter",
         help="Requests by API and version.",
         samples=_by_version(used),
     )
-    recent = {name: _Recent(meter, now_ms) for name, meter in used.items()}
+    looks = {meter: _Recent(meter, now_ms) for found in used.values() for meter in found}  # one look each: a look may begin a window
+    recent = {name: [looks[meter] for meter in found] for name, found in used.items()}
     for suffix, text, parts in (
         ("totaltimems", "Time from a request's last byte to its response, in milliseconds.", _Recent.total),
         ("localtimems", "Time in the request's handler, in milliseconds.", _Recent.local),
@@ -68,19 +69,23 @@ def request_families(meters: Mapping[ApiKey, RequestMeter], now_ms: int) -> Iter
         yield Family(name=f"kafka_network_requestmetrics_{suffix}", type="summary", help=text, samples=_summaries(recent, parts))
 
 
-def _named(meters: Mapping[ApiKey, RequestMeter]) -> Iterator[tuple[str, RequestMeter]]:
+def _named(meters: Mapping[ApiKey, RequestMeter]) -> Iterator[tuple[str, Sequence[RequestMeter]]]:
+    """Yield each name with what is counted under it: all fetches are Fetch, and some FetchConsumer or FetchFollower, too."""
     for key, meter in meters.items():
         name = "".join(part.capitalize() for part in key.name.split("_"))
-        yield name, meter
-        if key is ApiKey.FETCH:
-            yield "FetchConsumer", meter  # dashboards ask for this name; fetches of followers are in it, too
+        if meter.followers is None:
+            yield name, (meter,)
+        else:
+            yield name, (meter, meter.followers)
+            yield f"{name}Consumer", (meter,)
+            yield f"{name}Follower", (meter.followers,)
 
 
-def _by_version(used: Mapping[str, RequestMeter]) -> Iterator[Sample]:
-    for name, meter in used.items():
-        for version, count in enumerate(meter.versions):
-            if count:
-                yield "", labels({"request": name, "version": version}), count
+def _by_version(used: Mapping[str, Sequence[RequestMeter]]) -> Iterator[Sample]:
+    for name, found in used.items():
+        for version, counts in enumerate(zip(*(meter.versions for meter in found), strict=True)):
+            if any(counts):
+                yield "", labels({"request": name, "version": version}), sum(counts)
 
 
 Parts = tuple[Sequence[int], int, int]
@@ -88,7 +93,7 @@ Parts = tuple[Sequence[int], int, int]
 
 
 class _Recent:
-    """One API's durations, looked at once."""
+    """One meter's durations, looked at once."""
 
     def __init__(self, meter: RequestMeter, now_ms: int) -> None:
         self._at_once, self._at_once_recent = meter.at_once, _recent_of(meter.at_once, now_ms)
@@ -127,9 +132,10 @@ def _added(first: Sequence[int], second: Sequence[int]) -> list[int]:
     return [one + other for one, other in zip(first, second, strict=True)]
 
 
-def _summaries(recent: Mapping[str, _Recent], parts: Callable[[_Recent], Parts]) -> Iterator[Sample]:
+def _summaries(recent: Mapping[str, Sequence[_Recent]], parts: Callable[[_Recent], Parts]) -> Iterator[Sample]:
     for name, found in recent.items():
-        yield from summary({"request": name}, *parts(found))
+        counts, counted, sums_ns = zip(*map(parts, found), strict=True)
+        yield from summary({"request": name}, [sum(bucket) for bucket in zip(*counts, strict=True)], sum(counted), sum(sums_ns))
 
 
 def summary(values: Mapping[str, object], counts: Sequence[int], count: int, sum_ns: int) -> Iterable[Sample]:

@@ -2,6 +2,8 @@
 
 import re
 
+import trio
+
 from tests.helpers.cluster import Cluster, host_of, node_properties, tell_cluster
 from tests.helpers.metrics_page import fetch
 
@@ -32,3 +34,18 @@ def test_one_node_says_that_it_is_the_active_controller_and_all_say_who() -> Non
 
     files = {each: node_properties(each, (1, 2, 3), metrics_listener=f"{host_of(each)}:9404") for each in (1, 2, 3)}
     tell_cluster(story, {**files, 4: node_properties(4, (1, 2, 3), "broker", metrics_listener=f"{host_of(4)}:9404")})
+
+
+def test_fetches_of_followers_are_counted_apart_from_those_of_consumers() -> None:
+    def count(page: str, name: str) -> float:
+        return number(page, f'kafka_network_requestmetrics_totaltimems_count{{request="{name}"}}')
+
+    async def story(cluster: Cluster) -> None:
+        leader = await cluster.leader()
+        await trio.sleep(10)
+        page = await page_of(cluster, leader)
+        assert count(page, "Fetch") == count(page, "FetchFollower") > 0, "the other controllers fetch the metadata log"
+        assert 'request="FetchConsumer"' not in page
+
+    files = {each: node_properties(each, (1, 2, 3), metrics_listener=f"{host_of(each)}:9404") for each in (1, 2, 3)}
+    tell_cluster(story, files)

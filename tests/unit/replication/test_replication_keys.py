@@ -12,7 +12,9 @@ RECORD = b"x" * 1_000
 
 
 def fetch_count(cluster: ReplicaCluster, number: int = 1) -> int:
-    return sum(cluster.node(number).meters[ApiKey.FETCH].versions)
+    meter = cluster.node(number).meters[ApiKey.FETCH].followers
+    assert meter is not None
+    return sum(meter.versions)
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -118,7 +118,8 @@ def test_appends_do_not_wake_a_follower_that_is_held_back() -> None:
         for _ in range(20):
             await cluster.node(1).produce("a", batch(RECORD), acks=1)
         await trio.sleep(1)
-        meter = cluster.node(1).meters[ApiKey.FETCH]
+        meter = cluster.node(1).meters[ApiKey.FETCH].followers
+        assert meter is not None
         before = sum(meter.versions)
         for _ in range(100):
             await cluster.node(1).produce("a", batch(RECORD), acks=1)
