@@ -115,7 +115,11 @@ def raise_internal_factors(layout: ClusterLayout, factor: int, *, throttle_bytes
             if each.where.topic in INTERNAL_TOPICS and len(each.replicas) < wanted and each.leader != NO_LEADER
         }
     )
-    return change_topics(layout, low, replication_factor=wanted, throttle_bytes=throttle_bytes) if low else Plan(moves=())
+    if not low:
+        return Plan(moves=())
+    plan = change_topics(layout, low, replication_factor=wanted, throttle_bytes=throttle_bytes)
+    note = f"more replicas, {wanted} each: {', '.join(low)}; min.insync.replicas stays as it is: tidelog configs describe --topic NAME"
+    return replace(plan, notes=(*plan.notes, note))
 
 
 def join(layout: ClusterLayout, new: Collection[int], internal_factor: int, *, throttle_bytes: int | None = None) -> Plan:

@@ -247,6 +247,9 @@ def test_internal_topics_get_more_replicas_when_brokers_join() -> None:
     assert all(sorted(placed[TopicPartition("__consumer_offsets", number)]) == [1, 2, 3] for number in range(3))
     assert {len(placed[each.where]) for each in own} == {1}
     assert sorted(leader_counts(grown.active, placed)) == [1, 2, 2]
+    assert plan.notes == (
+        "more replicas, 3 each: __consumer_offsets; min.insync.replicas stays as it is: tidelog configs describe --topic NAME",
+    )
     assert join(grown, [2, 3], 0).copied_replicas == 3, "factors stay, and three of five replicas move"
 
 
