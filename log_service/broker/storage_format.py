@@ -121,8 +121,11 @@ def _first_records(config: NodeConfig, options: FormatOptions) -> list[MetadataR
     levels = dict(options.features or {})
     for name, level in levels.items():
         if not is_supported(name, level):
-            lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
-            raise ConfigError(f"--feature {name}={level}: this version keeps {name} from {lowest} to {highest}")
+            known = SUPPORTED_FEATURES.get(name)
+            kept = (
+                f"keeps {name} from {known[0]} to {known[1]}" if known else f"has no {name}; it has {', '.join(sorted(SUPPORTED_FEATURES))}"
+            )
+            raise ConfigError(f"--feature {name}={level}: this version {kept}")
     kraft_version = levels.pop(KRAFT_VERSION, None)
     if kraft_version == DYNAMIC_QUORUM and config.quorum.voters:
         raise ConfigError(

@@ -114,7 +114,7 @@ def test_features_are_among_the_first_records() -> None:
         (DYNAMIC, {"initial_controllers": INITIAL.replace("2@", "1@")}, "names node 1 twice"),
         (DYNAMIC, {"initial_controllers": INITIAL.replace("B", "A")}, "two nodes one directory id"),
         (STATIC, {"features": {"metadata.version": 29}}, "keeps metadata.version from 30 to 30"),
-        (STATIC, {"features": {"transaction.version": 2}}, "keeps transaction.version from 0 to 0"),
+        (STATIC, {"features": {"transaction.version": 2}}, "this version has no transaction.version; it has eligible"),
         (STATIC, {"features": {"kraft.version": 1}}, "fixes the voters"),
         (DYNAMIC, {"is_without_controllers": True, "features": {"kraft.version": 0}}, "needs controller.quorum.voters"),
         (STATIC, {"release": "3.9"}, "this version keeps 4.3"),
