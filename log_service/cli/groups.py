@@ -18,6 +18,7 @@ from log_service.cli.group_resets import (
     time_before_now_ms,
 )
 from log_service.cli.names import complete_groups, complete_topics, matching_groups, partitions_named
+from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_json, print_rows, refuse_both, tell
 from log_service.cli.times import TimeParameter
 from log_service.client.admin.values import GroupDescription
@@ -189,7 +190,7 @@ def member_rows(group: GroupDescription) -> list[dict[str, Any]]:
 @click.option("--to-earliest", is_flag=True, help="To the first offset.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
 @click.option("--to-current", is_flag=True, help="To where it is (the end, where nothing is committed).")
-@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option("--to-offset", type=WholeNumber(min=0), metavar="N", help="To this offset.")
 @click.option("--shift-by", type=int, metavar="N", help="N offsets forward, or back where N is negative.")
 @click.option("--to-time", type=TimeParameter(), help="To the first record as new as this: ISO 8601, or ms since 1970.")
 @click.option("--by-duration", type=DurationParameter(), help="To the first record of the last 90m, 2h30m, 1d, ...")

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import counted, print_json, print_rows, sized
 from log_service.client.blocking.admin import BlockingAdmin
 from log_service.cluster_operations.moving import Mover
@@ -66,7 +67,7 @@ def plan_options(command: click.decorators.FC) -> click.decorators.FC:
         click.option("--execute", is_flag=True, help="Carry the plan out; without it, it is only shown."),
         click.option("--dry-run", is_flag=True, help="Only show the plan, as without --execute."),
         click.option(
-            "--at-once", "limit", type=click.IntRange(min=1), default=DEFAULT_LIMIT, show_default=True, metavar="N",
+            "--at-once", "limit", type=WholeNumber(min=1), default=DEFAULT_LIMIT, show_default=True, metavar="N",
             help="Copies that a broker takes part in at a time.",
         ),
         click.option(

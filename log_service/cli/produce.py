@@ -11,6 +11,7 @@ import click
 
 from log_service.cli.connection import API_TIMEOUT_MS, client_settings
 from log_service.cli.names import complete_topics
+from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import bootstrap_option, counted, refuse_both
 from log_service.cli.record_lines import LineError, NewRecord, Parse, parser
 from log_service.client.blocking.producer import BlockingProducer
@@ -104,7 +105,7 @@ class Deliveries:
 @click.option("--null", "null_text", metavar="TEXT", help="A key or value that reads like this is null.")
 @click.option("-k", "--key-separator", metavar="TEXT", help="Each line is key, this text, value; without it records have no key.")
 @click.option("--json", "as_json", is_flag=True, help="Each line is an object as 'tidelog consume --json' prints it; only value is needed.")
-@click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", help="Send all to this partition.")
+@click.option("-p", "--partition", type=WholeNumber(min=0), metavar="N", help="Send all to this partition.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header for every record; may be repeated.")
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)

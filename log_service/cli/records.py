@@ -8,6 +8,7 @@ import click
 
 from log_service.cli.connection import open_admin
 from log_service.cli.names import complete_topics
+from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import bootstrap_option, confirm, counted, json_option, print_rows
 from log_service.common.types import TopicPartition
 
@@ -19,8 +20,8 @@ def records() -> None:
 
 @records.command(short_help="Delete records below an offset.")
 @click.argument("name", required=False, shell_complete=complete_topics)
-@click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", help="The partition.")
-@click.option("--before", type=click.IntRange(min=-1), metavar="N", help="The first offset to keep; -1 deletes all that is committed.")
+@click.option("-p", "--partition", type=WholeNumber(min=0), metavar="N", help="The partition.")
+@click.option("--before", type=WholeNumber(min=-1), metavar="N", help="The first offset to keep; -1 deletes all that is committed.")
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from log_service.cli.connection import open_admin
+from log_service.cli.numbers import Number, WholeNumber
 from log_service.cli.output import bootstrap_option, print_json
 from log_service.cli.top_metrics import TopicBytes, read_topic_bytes
 from log_service.cli.top_rates import GroupLook, Look, Screen, TopicLook, screen_of
@@ -25,11 +26,9 @@ FIRST_PAUSE_S = 1.0
 
 
 @click.command()
-@click.option(
-    "-n", "--interval", type=click.FloatRange(min=0.2), default=2.0, show_default=True, metavar="SECONDS", help="Time between looks."
-)
+@click.option("-n", "--interval", type=Number(min=0.2), default=2.0, show_default=True, metavar="SECONDS", help="Time between looks.")
 @click.option("-s", "--sort", "sort_key", type=click.Choice(sorted(SORT_KEYS)), default="in", show_default=True, help="Order of topics.")
-@click.option("-l", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of each table.")
+@click.option("-l", "--limit", type=WholeNumber(min=1), default=20, show_default=True, help="Rows of each table.")
 @click.option(
     "--metrics",
     "metrics_urls",

@@ -12,6 +12,7 @@ import click
 import trio
 from click.core import ParameterSource
 
+from log_service.cli.numbers import WholeNumber
 from log_service.cli.output import DATA_SETTING, data_option
 from log_service.cli.project_settings import read_settings_of
 from log_service.common.errors import TidelogError
@@ -47,12 +48,12 @@ REMOTE_SETTING = "TIDELOG_SPARK_REMOTE"
 @click.option("--ui-port", default=3000, show_default=True, help="Where the Dagster UI is.")
 @click.option("--spark-port", default=15002, show_default=True, help="Where the warm Spark server listens, on 127.0.0.1.")
 @click.option(
-    "--metrics-port", type=click.IntRange(0, 65_535), metavar="PORT",
+    "--metrics-port", type=WholeNumber(0, 65_535), metavar="PORT",
     help="Where Prometheus reads the broker's metrics; 0 is nowhere.  [default: 9404, or one that is free]",
 )  # fmt: skip
 @click.option("--broker", "overrides", multiple=True, metavar="KEY=VALUE", help="A server property for the broker; may be repeated.")
 @click.option(
-    "--brokers", "broker_count", type=click.IntRange(1, MAX_BROKERS), metavar="N",
+    "--brokers", "broker_count", type=WholeNumber(1, MAX_BROKERS), metavar="N",
     help="Run a cluster of N brokers, a process each; from 3 on, three are controllers.",
 )  # fmt: skip
 @click.option("--rack", metavar="NAME", help="With --brokers: the broker.rack of all nodes, for a cluster of several hosts.")

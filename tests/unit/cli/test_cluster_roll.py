@@ -173,3 +173,17 @@ def test_brokers_that_cannot_be_restarted_are_named(admin: Admin) -> None:
     wrong = roll("one")
     assert (wrong.exit_code, "'one' is no node id, which is a whole number from 0 on, such as 1" in wrong.stderr) == (2, True)
     assert roll(str(2**31)).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["up", "--brokers", "x"], "'x' is not a valid whole number."),
+        (["up", "--brokers", "0"], "0 is not in the range 1<=x<=100."),
+        (["cluster", "roll", "--wait", "long"], "'long' is not a valid number."),
+    ],
+)
+def test_what_is_no_number_is_called_so(arguments: list[str], said: str) -> None:
+    """click calls its type 'integer range'."""
+    refused = CliRunner().invoke(tidelog, arguments)
+    assert (refused.exit_code, said in refused.stderr) == (2, True), refused.stderr
