@@ -20,6 +20,7 @@ from log_service.broker.call import Side
 from log_service.broker.lifecycle import NOT_REGISTERED, BrokerLifecycle
 from log_service.broker.listeners import ListenerGroup
 from log_service.broker.live import LiveSettings
+from log_service.broker.metrics.elections import UncleanElections
 from log_service.broker.metrics.endpoint import MetricsEndpoint, bind_metrics
 from log_service.broker.metrics.page import page
 from log_service.broker.metrics.sources import MetricsSources
@@ -355,7 +356,12 @@ class Broker:
         if self._metrics_listener is not None:
             node = rooms.node(foundation, self.controller_address)
             servers = {server.name: server for server in self.servers}
-            sources = MetricsSources(node=node, meters=self._meters, servers=servers, logs=node.logs, raft=node.raft)
+            unclean_elections = UncleanElections()
+            if self._config.is_controller:
+                self._loader.add_publisher(unclean_elections)
+            sources = MetricsSources(
+                node=node, meters=self._meters, servers=servers, logs=node.logs, raft=node.raft, unclean_elections=unclean_elections
+            )
             endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)))
             await rooms.background.start(endpoint.run)
 

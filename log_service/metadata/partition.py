@@ -18,6 +18,8 @@ MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY = UUID(int=0), UUID(in
 """Reserved ids (KIP-858): of before directories had ids, of a replica whose broker has not chosen yet, of a directory that is gone."""
 UNPLACED_DIRECTORIES = frozenset({MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY})
 """The ids of replicas whose broker has not said yet where they are."""
+RECOVERED, RECOVERING = 0, 1
+"""States of a leader; one that was elected uncleanly recovers until it has told the controller who is in sync (KIP-704)."""
 NO_LEADER_CHANGE = -2
 NO_RECOVERY_STATE_CHANGE = -1
 
@@ -36,7 +38,7 @@ class PartitionRegistration:
     removing_replicas: tuple[NodeId, ...] = ()
     eligible_leader_replicas: tuple[NodeId, ...] = ()
     last_known_elr: tuple[NodeId, ...] = ()
-    leader_recovery_state: int = 0  # 0: recovered, 1: its leader was elected uncleanly
+    leader_recovery_state: int = RECOVERED
 
     @property
     def has_leader(self) -> bool:

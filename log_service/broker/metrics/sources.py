@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from log_service.broker.metrics.elections import UncleanElections
 from log_service.broker.node import Node
 from log_service.metrics.rate import RateWindow
 from log_service.metrics.request_meter import RequestMeter
@@ -25,6 +26,7 @@ class MetricsSources:
     servers: Mapping[str, Server]
     logs: LogManager
     raft: RaftDriver
+    unclean_elections: UncleanElections
     rates: "Rates" = field(init=False)
 
     def __post_init__(self) -> None:

@@ -120,7 +120,8 @@ def controller_families(sources: MetricsSources, image: MetadataImage, counts: C
     yield gauge(f"{prefix}preferredreplicaimbalancecount", "Partitions that another than their first replica leads.", counts.not_preferred)
     yield gauge(f"{prefix}lastappliedrecordoffset", "Offset of the last metadata record that was applied.", image.offset)
     yield gauge(f"{prefix}lastcommittedrecordoffset", "Offset of the last metadata record that is safe.", sources.raft.high_watermark - 1)
-    yield counter("kafka_controller_controllerstats_uncleanleaderelections_total", "Leaders elected out of sync.", 0)
+    unclean_count = sources.unclean_elections.count
+    yield counter("kafka_controller_controllerstats_uncleanleaderelections_total", "Leaders elected out of sync.", unclean_count)
     yield from _quorum_families(sources, image)
     yield gauge("kafka_brokers", "Brokers.", len(image.cluster.brokers))
     rows: list[Sample] = [("", labels({"topic": name}), count) for name, count in counts.by_topic.items()]

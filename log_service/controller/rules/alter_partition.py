@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NodeId, TopicId
 from log_service.controller.rules.brokers import registered_broker
-from log_service.controller.rules.partition_change import RECOVERED, RECOVERING, unchanged
+from log_service.controller.rules.partition_change import unchanged
 from log_service.controller.rules.partitions import Partitions, is_active
 from log_service.metadata.image import MetadataImage, TopicImage
-from log_service.metadata.partition import NO_LEADER_CHANGE, PartitionRegistration
+from log_service.metadata.partition import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionRegistration
 from log_service.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,

@@ -18,10 +18,9 @@ from enum import Enum, auto
 from uuid import UUID
 
 from log_service.common.types import NodeId
-from log_service.metadata.partition import NO_LEADER, PartitionRegistration
+from log_service.metadata.partition import NO_LEADER, RECOVERED, RECOVERING, PartitionRegistration
 from log_service.protocol.stored.metadata_records import PartitionChangeRecord
 
-RECOVERED, RECOVERING = 0, 1
 NO_CHANGE = PartitionChangeRecord()
 
 

@@ -9,6 +9,7 @@ from log_service.metadata.partition import PartitionRegistration
 from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 from log_service.protocol.messages.produce import ProduceResponse
 from tests.helpers.cluster import BROKER_PORT, Cluster, host_of, node_properties, tell_cluster
+from tests.helpers.metrics_page import fetch
 from tests.unit.broker.context import RawClient, batch, produce_request
 
 
@@ -151,6 +152,10 @@ def test_unclean_leader_election_enable(of_topic: bool) -> None:
         await cluster.start(second)
         await cluster.until(lambda: registration(cluster).leader == second)
         assert bytes_of(cluster.brokers[second]) == b""
+        (other,) = {1, 2, 3} - {first, second}
+        page = await fetch(cluster.world.client_env().network, host_of(other), 9404)
+        assert "\nkafka_controller_controllerstats_uncleanleaderelections_total 1\n" in page
 
-    files = {each: node_properties(each, (1, 2, 3), **({} if of_topic else configs)) for each in (1, 2, 3)}
+    pages = {each: {"metrics_listener": f"{host_of(each)}:9404"} for each in (1, 2, 3)}
+    files = {each: node_properties(each, (1, 2, 3), **pages[each], **({} if of_topic else configs)) for each in (1, 2, 3)}
     tell_cluster(story, files)

@@ -1,0 +1,26 @@
+"""Counts the unclean elections that this node has seen in the metadata: a leader that was out of sync, so that records may be lost.
+
+The controller marks such a leader as recovering (KIP-704). Elections before the first image are not counted: a count begins with the node.
+"""
+
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage
+from log_service.metadata.partition import NO_LEADER, RECOVERING
+
+
+class UncleanElections:
+    """A publisher of the metadata; ``count`` only grows."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_image(self, delta: MetadataDelta, _image: MetadataImage) -> None:
+        """Count the partitions that have got a leader that recovers."""
+        for topic_id, changed in delta.changed_topics.items():
+            before = delta.base.topics.by_id.get(topic_id)
+            if before is None:
+                continue
+            for index, partition in changed.changed_partitions.items():
+                known = before.partitions.get(index)
+                is_elected = known is not None and partition.leader not in (known.leader, NO_LEADER)
+                self.count += is_elected and partition.leader_recovery_state == RECOVERING
