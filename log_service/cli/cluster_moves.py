@@ -136,10 +136,10 @@ def remove(*, broker_id: int, data: Path, throttle_bytes: int | None, as_json: b
     """
     with open_admin(bootstrap_servers) as admin, told_refusals():
         layout = read_layout(admin)
-        voter_ids = refuse_removal(admin, layout, broker_id)
         is_ours = runs_node(data, admin, broker_id)
         if is_ours:
             refuse_to_stop(data, broker_id)
+        voter_ids = refuse_removal(admin, layout, broker_id)
         plan = plans.drain(layout, [broker_id], throttle_bytes=throttle_bytes)
         if voter_ids and not as_json:
             click.echo(f"it also leaves the metadata quorum: {voters_text(voter_ids, set(voter_ids) - {broker_id})}")

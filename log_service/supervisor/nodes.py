@@ -96,7 +96,11 @@ class ClusterSpec:
             ConfigError: there is no such node, or it is a voter, which the files of all nodes name.
         """
         if self.node(node_id).is_controller:
-            raise ConfigError(f"node {node_id} is a controller, and the files of all nodes name it: only brokers can be taken away")
+            controllers = ", ".join(str(node.node_id) for node in self.nodes if node.is_controller)
+            raise ConfigError(
+                f"node {node_id} is a controller, and the files of all nodes name it: of this installation {controllers} stay, and the "
+                f"others can be taken away. tidelog cluster drain {node_id} empties it, tidelog cluster stop {node_id} stops it for a while"
+            )
         return replace(self, nodes=tuple(node for node in self.nodes if node.node_id != node_id))
 
 

@@ -115,7 +115,7 @@ def test_three_nodes_and_a_fourth(tmp_path: Path) -> None:
         assert Counter(replicas(bootstrap))[4] == 4
         refused = tidelog("cluster", "remove", "1", "--data", data, "--execute")
         assert refused.exit_code == 1
-        assert "node 1 is a" in refused.errors
+        assert "node 1 is a controller, and the files of all nodes name it: of this installation 1, 2, 3 stay" in refused.errors
 
         done("cluster", "remove", "4", "--data", data, "--execute")
         assert Counter(replicas(bootstrap)) == {1: 6, 2: 6, 3: 6}
