@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from log_service.cli.connection import open_admin
+from log_service.cli.node_files import read_node_file
 from log_service.cli.node_ids import NODE_ID
 from log_service.cli.output import bootstrap_option, json_option, tell
 from log_service.cli.plan_view import told_refusals
@@ -65,11 +66,10 @@ def remove(*, node_id: int, execute: bool, as_json: bool, bootstrap_servers: str
 def _voter_of(properties: Path) -> tuple[str, RaftVoter]:
     """Return the cluster that a controller was formatted for, and the controller as a voter."""
     from log_service.broker.env import real_env  # noqa: PLC0415 - the other commands need no node
-    from log_service.broker.main import read_configuration  # noqa: PLC0415 - as above
     from log_service.raft.format import own_endpoint  # noqa: PLC0415 - as above
     from log_service.storage.meta_properties import read_meta_properties  # noqa: PLC0415 - as above
 
-    config, _ = read_configuration(properties, ())
+    config = read_node_file(properties)
     if not config.is_controller:
         raise click.ClickException(f"{properties} is of a broker alone: only a node whose process.roles has controller can vote")
     owner = read_meta_properties(real_env(config).files, config.metadata_log_dir)

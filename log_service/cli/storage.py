@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from log_service.cli.node_files import read_node_file
 from log_service.cli.output import json_option, print_rows
 from log_service.common.errors import ConfigError
 
@@ -57,11 +58,10 @@ def format_(
       tidelog storage format -t $id -c node1.properties      (and so on each node)
     """
     from log_service.broker.env import real_env  # noqa: PLC0415 - the other commands need no node
-    from log_service.broker.main import read_configuration  # noqa: PLC0415 - as above
     from log_service.broker.storage_format import FormatOptions, format_node  # noqa: PLC0415 - as above
     from log_service.storage.partition_metadata import format_uuid  # noqa: PLC0415 - as above
 
-    config, _ = read_configuration(properties, ())
+    config = read_node_file(properties)
     options = FormatOptions(
         cluster_id=cluster_id,
         is_standalone=standalone,
