@@ -48,9 +48,16 @@ class Bridge:
         return True
 
     async def open(self, on_end: Callable[[], object] = int) -> None:
-        """Open the client, for the loop that runs now; ``on_end`` is called there when the client's thread has ended."""
+        """Open the client, for the loop that runs now; ``on_end`` is called there when the client's thread has ended.
+
+        Raises:
+            RuntimeError: no event loop of asyncio runs.
+            KafkaError: INVALID_REQUEST, it was opened before.
+            Exception: what opening the client raised.
+        """
+        loop = asyncio.get_running_loop()  # first: without a loop there is no thread either
         started = self._portal.start()
-        self._loop, self._context, self._on_end = asyncio.get_running_loop(), copy_context(), on_end
+        self._loop, self._context, self._on_end = loop, copy_context(), on_end
         self._portal.ended.add_done_callback(lambda _: self.put(self._on_end))
         try:
             await asyncio.shield(asyncio.wrap_future(started))

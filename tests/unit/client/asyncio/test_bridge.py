@@ -192,6 +192,13 @@ def test_opening_that_is_cancelled_leaves_no_thread() -> None:
     asyncio.run(main())
 
 
+def test_without_an_event_loop_of_asyncio_nothing_is_opened() -> None:
+    face = OnAsyncio(Client())
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        trio.run(face.__aenter__)
+    assert face._portal._thread.ident is None
+
+
 def test_opening_raises_what_the_client_raised() -> None:
     class Broken(Client):
         async def __aenter__(self) -> Self:
