@@ -1,8 +1,7 @@
-"""The one error that matters out of a group.
+"""Picks the one error that an operator has to know out of a group of errors.
 
-trio raises groups, because several tasks may fail at once. The operator wants a sentence: what a disk did, whatever else failed
-for its sake, or the first error that a task raised by itself; neither the cancellations that followed from it nor the errors that others
-made while they were cancelled.
+trio raises groups, because several tasks may fail at once. A disk's error comes first, whatever else failed because of it; then the first
+error that a task raised by itself. The cancellations that follow from it are left out, and so are errors of tasks that were cancelled.
 """
 
 from collections.abc import Iterator

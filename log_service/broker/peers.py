@@ -1,7 +1,7 @@
 """The connections of a node to other nodes: made when they are first asked for, so that a node alone does not even import what they take.
 
 Decides which pool a request takes: the quorum's requests have one of their own, with their own name, times and bound of one request in
-flight; all others share the other one. An endpoint's ``purpose`` keeps requests that wait long apart from those that do not.
+flight; all others share the other one. A destination's ``purpose`` keeps requests that wait long apart from those that do not.
 """
 
 from typing import TYPE_CHECKING

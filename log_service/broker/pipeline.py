@@ -5,8 +5,8 @@ parse close it, as they do in Kafka, with one log line (the server's). ApiVersio
 the client can step down (KIP-511). A ``KafkaError`` of any later step becomes the error response of the API. Any other exception is a bug:
 it costs the connection of its request and no other, and the server logs the traceback.
 
-Knows no API but Produce, whose requests it may recognize without decoding them. Who may do what, and how much, is for the authorizer and
-the quotas to say; where there is none, everything is allowed and nothing is counted.
+Knows no API but two: Produce, whose requests it may recognize without decoding them, and Fetch, where followers are metered apart. Who may
+do what, and how much, is for the authorizer and the quotas to say; where there is none, everything is allowed and nothing is counted.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""What has to hold before a broker leaves, and its way out of the metadata quorum."""
+"""Checks whether a broker may leave the cluster and whether a node may begin or cease to vote, and takes a voter out of the quorum.
+
+Each check reads the cluster, changes nothing, and refuses with a sentence that says what to do first.
+"""
 
 from collections.abc import Sequence
 

@@ -4,9 +4,9 @@ Decides when there is an active controller: it begins when this node has come to
 with the epoch, or with ``resign``. The core decides on requests. The runtime performs a decision, and replies to its sender. A request is a
 message of the protocol, the same that a broker elsewhere sends, and its response too; in process neither is encoded.
 
-Invariants: a controller that cannot begin is none: this node leads the quorum no more then, and a quorum of one ends with the reason. A
-caller hears only what is so. When the disk fails, the raft driver raises in the node's nursery, and every caller here is cancelled with the
-node.
+Invariants: where the controller cannot begin, this node gives up leading the quorum, and a quorum of one ends with the reason. A caller
+hears of a decision only once it is committed. When the disk fails, the raft driver raises in the node's nursery, and every caller here is
+cancelled with the node.
 """
 
 import logging

@@ -3,7 +3,7 @@
 - ``partition_state``: who leads, who is in sync, how far records are safe, as a value without input and output.
 - ``partition``: one partition: its log and its state; appends, reads, offsets, as leader and as follower.
 - ``replica_manager``: all partitions of a node, as the metadata says; tells listeners and waiting requests what changed.
-- ``listeners``: registrations that end nothing but themselves.
+- ``listeners``: functions that are called when something changes, until their registration is cancelled.
 - ``purgatory``: delayed operations, finished once by a key or by their deadline.
 - ``syncs``, ``log_deletions``, ``moves``: what is done to logs beside the requests.
 - ``traffic``: sums of what partitions counted.

@@ -1,6 +1,6 @@
 """How replication reaches the other nodes of the cluster.
 
-Decides nothing. Nothing of it is made, imported or opened before a partition of this node has another replica: a node alone has none.
+Decides nothing. No connection is opened, and no client code imported, before a partition of this node has a replica on another node.
 """
 
 from collections.abc import Callable

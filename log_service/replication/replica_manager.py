@@ -1,8 +1,9 @@
 """All partitions of a node: created and deleted as the metadata says, appended to, and announced when they change.
 
 Decides which logs exist here and what an image means for each of them. Knows neither requests nor clients. A request that waits for a
-partition is in one of the two purgatories here. A room that follows partitions is a listener: ``add_listener`` for partitions that are led,
-lost, moved and deleted, ``Partition.high_watermark_listeners`` for one partition's high watermark.
+partition is in one of the three purgatories here, for fetches, produces and deletions of records. A room that follows partitions is a
+listener: ``add_listener`` for partitions that are led, lost, moved and deleted, ``Partition.high_watermark_listeners`` for one partition's
+high watermark.
 
 Listeners and waiting requests are called in the middle of another request, or of the metadata's publication, which a bug of theirs must not
 fail. An exception that a listener raises is raised again in a task of the node's nursery: it ends the node, as the failure of a room does
