@@ -17,7 +17,7 @@ from uuid import UUID
 import trio
 
 from log_service.common.errors import ErrorCode, KafkaError
-from log_service.common.types import BrokerEpoch, NodeId, TopicId
+from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.channel import ControllerChannel
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
@@ -72,7 +72,8 @@ class DirectoryReports(ReplicaListener):
 
     def on_opened(self, partition: Partition) -> None:
         """Tell where a partition's log is, where the metadata does not say so: it is new here, or has moved."""
-        self._look_at((_id_of(partition),))
+        if self._news_of(partition) is not None:
+            self._look_at((_id_of(partition),))
 
     on_moved = on_opened
 
@@ -83,22 +84,25 @@ class DirectoryReports(ReplicaListener):
 
     def _look_at(self, replicas: Iterable[ReplicaId]) -> None:
         for replica in replicas:
-            if self._news_of(replica) is not None:
+            if self._news_about(replica) is not None:
                 self._waiting[replica] = None
         if self._waiting and not self._is_sending:
             self._is_sending = True
             self._nursery.start_soon(self._send_all)
 
-    def _news_of(self, replica: ReplicaId) -> UUID | None:
+    def _news_about(self, replica: ReplicaId) -> UUID | None:
+        partition = self._find(replica)
+        return None if partition is None else self._news_of(partition)
+
+    def _news_of(self, partition: Partition) -> UUID | None:
         """Return the directory of a replica; None where the metadata has it there, or it has no log or no place any more."""
-        topic, partition = self._image().topics.by_id.get(TopicId(replica[0])), self._find(replica)
-        registration = None if topic is None else topic.partitions.get(replica[1])
-        log = None if partition is None else partition.log
+        log, topic = partition.log, self._image().topics.by_id.get(partition.topic_id)
+        registration = None if topic is None else topic.partitions.get(partition.topic_partition.partition)
         if registration is None or log is None:
             return None
         known = registration.directory_of(self._node_id)
         directory_id = self._logs.directory_ids.get(log.home.path)
-        return None if known in {None, directory_id} else directory_id
+        return None if known is None or known == directory_id else directory_id
 
     # Telling it
 
@@ -148,7 +152,7 @@ class DirectoryReports(ReplicaListener):
         while self._waiting and len(sent) < MAX_REPLICAS_PER_REQUEST:
             replica = next(iter(self._waiting))
             del self._waiting[replica]
-            directory_id = self._news_of(replica)
+            directory_id = self._news_about(replica)
             if directory_id is not None:
                 sent[replica] = directory_id
         return sent

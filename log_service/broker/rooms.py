@@ -89,7 +89,7 @@ class NodeFoundation:
         topics = self.image().topics
         topic = topics.by_name.get(name) if log.topic_id is None else topics.by_id.get(log.topic_id)
         registration = None if topic is None else topic.partitions.get(index)
-        return registration is not None and self.node_id in registration.replicas
+        return registration is not None and self.config.node_id in registration.replicas
 
     def log_defaults(self, image: MetadataImage) -> LogConfig:
         """Return the configuration of a topic that has none of its own."""

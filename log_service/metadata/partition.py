@@ -6,8 +6,7 @@ Invariants: the partition epoch rises with every change; the leader epoch rises 
 (that is how a broker that stopped uncleanly gets a new epoch).
 """
 
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 from uuid import UUID
 
 from log_service.common.types import LeaderEpoch, NodeId, PartitionEpoch
@@ -24,9 +23,11 @@ NO_LEADER_CHANGE = -2
 NO_RECOVERY_STATE_CHANGE = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRegistration:
-    """Where a partition lives and who leads it. ``directories`` holds one log directory id per replica; -1 is no leader."""
+class PartitionRegistration(NamedTuple):
+    """Where a partition lives and who leads it. ``directories`` holds one log directory id per replica; -1 is no leader.
+
+    A tuple, because a node with ten thousand partitions makes fifty thousand of them while it starts.
+    """
 
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
@@ -47,18 +48,15 @@ class PartitionRegistration:
 
     def directory_of(self, node_id: NodeId) -> UUID | None:
         """Return the log directory that holds a broker's replica, None where it has none; a reserved id where that is not known."""
-        if node_id not in self.replicas:
+        try:
+            position = self.replicas.index(node_id)
+        except ValueError:
             return None
-        position = self.replicas.index(node_id)
         return self.directories[position] if position < len(self.directories) else MIGRATING_DIRECTORY
 
 
 def _ids(numbers: "list[int] | None") -> tuple[NodeId, ...]:
     return cast("tuple[NodeId, ...]", tuple(numbers)) if numbers else ()
-
-
-def _ids_or(kept: tuple[NodeId, ...], numbers: "list[int] | None") -> tuple[NodeId, ...]:
-    return kept if numbers is None else _ids(numbers)
 
 
 def partition_of(record: PartitionRecord) -> PartitionRegistration:
@@ -82,17 +80,19 @@ def changed_partition(partition: PartitionRegistration, record: PartitionChangeR
     """Return ``partition`` with a change record applied; what the record leaves out stays."""
     is_led_anew = record.leader != NO_LEADER_CHANGE
     is_state_kept = record.leader_recovery_state == NO_RECOVERY_STATE_CHANGE
+    adding, removing = record.adding_replicas, record.removing_replicas
+    eligible, last_known = record.eligible_leader_replicas, record.last_known_elr
     return PartitionRegistration(
-        replicas=_ids_or(partition.replicas, record.replicas),
-        isr=_ids_or(partition.isr, record.isr),
+        replicas=partition.replicas if record.replicas is None else _ids(record.replicas),
+        isr=partition.isr if record.isr is None else _ids(record.isr),
         leader=NodeId(record.leader) if is_led_anew else partition.leader,
         leader_epoch=LeaderEpoch(partition.leader_epoch + is_led_anew),
         partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
         directories=partition.directories if record.directories is None else tuple(record.directories),
-        adding_replicas=_ids_or(partition.adding_replicas, record.adding_replicas),
-        removing_replicas=_ids_or(partition.removing_replicas, record.removing_replicas),
-        eligible_leader_replicas=_ids_or(partition.eligible_leader_replicas, record.eligible_leader_replicas),
-        last_known_elr=_ids_or(partition.last_known_elr, record.last_known_elr),
+        adding_replicas=partition.adding_replicas if adding is None else _ids(adding),
+        removing_replicas=partition.removing_replicas if removing is None else _ids(removing),
+        eligible_leader_replicas=partition.eligible_leader_replicas if eligible is None else _ids(eligible),
+        last_known_elr=partition.last_known_elr if last_known is None else _ids(last_known),
         leader_recovery_state=partition.leader_recovery_state if is_state_kept else record.leader_recovery_state,
     )
 

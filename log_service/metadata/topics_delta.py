@@ -76,10 +76,10 @@ class TopicsDelta:
         delta.deleted.update((topic_id, topic) for topic_id, topic in base.by_id.items() if topic_id not in image.by_id)
         for topic in image.by_name.values():
             before = base.by_id.get(topic.topic_id)
-            known = {} if before is None else before.partitions
-            changed = {index: partition for index, partition in topic.partitions.items() if known.get(index) != partition}
-            if before is None or changed:
-                delta.changed[topic.topic_id] = ChangedTopic(topic=topic, changed_partitions=changed, is_new=before is None)
+            if before is None:
+                delta.changed[topic.topic_id] = ChangedTopic(topic=topic, changed_partitions=topic.partitions, is_new=True)
+            elif changed := {index: each for index, each in topic.partitions.items() if before.partitions.get(index) != each}:
+                delta.changed[topic.topic_id] = ChangedTopic(topic=topic, changed_partitions=changed, is_new=False)
         return delta
 
     def create_topic(self, record: TopicRecord) -> None:

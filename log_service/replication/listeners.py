@@ -40,7 +40,7 @@ class Listeners(Generic[L]):
         self.registrations: tuple[Registration[L], ...] = ()
 
     def __iter__(self) -> Iterator[L]:
-        return (each.listener for each in self.registrations if each.is_active)
+        return (each.listener for each in self.registrations if each._listeners is not None)  # noqa: SLF001 - a call less for each
 
     def add(self, listener: L) -> Registration[L]:
         """Call ``listener`` from now on, after those that are here already."""

@@ -151,7 +151,7 @@ class Partition:
         A leader that has followers notes at once where its epoch begins: they may ask before it appends anything.
         """
         change = self.state.apply(registration, is_online=not self.is_offline, now_ms=now_ms)
-        if Change.LED in change and self.state.followers and self.log is not None:
+        if self.state.followers and self.log is not None and Change.LED in change:
             self.log.leader_epochs.assign(self.state.leader_epoch, self.log.log_end_offset)
         return change
 

@@ -23,6 +23,7 @@ most one proposal is under way. Metadata of an older partition epoch changes not
 
 from collections.abc import Mapping
 from enum import Enum, Flag, auto
+from types import MappingProxyType
 from typing import NamedTuple
 
 from log_service.common.errors import ErrorCode
@@ -141,6 +142,9 @@ class FollowerState:
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
 
+_NO_FOLLOWERS: Mapping[int, FollowerState] = MappingProxyType({})
+
+
 class PartitionState:
     """One replica of a partition on node ``node_id``. All may read the public attributes; only the methods here change them.
 
@@ -199,7 +203,7 @@ class PartitionState:
         self.registration: PartitionRegistration | None = None
         self.isr: tuple[int, ...] = ()
         self.proposal: IsrProposal | None = None
-        self.followers: dict[int, FollowerState] = {}
+        self.followers: Mapping[int, FollowerState] = _NO_FOLLOWERS
         self.eligible_brokers: Mapping[int, int] = {}
         self.observers = NO_OBSERVERS
         self.log_end_offset = log_end_offset
@@ -293,12 +297,23 @@ class PartitionState:
             return Change.LOST if was_leader else Change.NOTHING
         if is_new_epoch:
             self.epoch_start_offset = self.log_end_offset
-        known = self.followers if was_leader else {}
+        if len(registration.replicas) > 1:
+            self._lead_followers(registration, self.followers if was_leader else _NO_FOLLOWERS, now_ms, is_new_epoch=is_new_epoch)
+        else:
+            self.followers = _NO_FOLLOWERS
+        change = self.look_again(now_ms)
+        if is_new_epoch:
+            return Change.LED if change is Change.NOTHING else Change.LED | change  # joining flags costs a call of the enum's
+        return change
+
+    def _lead_followers(
+        self, registration: PartitionRegistration, known: Mapping[int, FollowerState], now_ms: int, *, is_new_epoch: bool
+    ) -> None:
+        """Follow the progress of all other replicas; of those that are ``known``, in this epoch too, it is kept."""
         self.followers = {id_: known.get(id_) or FollowerState() for id_ in registration.replicas if id_ != self.node_id}
         for broker_id, follower in self.followers.items():
             if is_new_epoch or broker_id not in known:
                 follower.begin_epoch(self.log_end_offset, now_ms, is_in_sync=broker_id in self.isr)
-        return self.look_again(now_ms) | (Change.LED if is_new_epoch else Change.NOTHING)
 
     def retire(self) -> Change:
         """Serve the partition no more: it is deleted, or this node is none of its replicas."""
@@ -376,9 +391,11 @@ class PartitionState:
         if not self.is_leader:
             return Change.NOTHING
         self.is_under_min_isr = len(self.isr) < self._needed_isr_count
-        maximal = self.maximal_isr
-        self._awaited = self._followers_to_wait_for(maximal, now_ms) if self.followers else ()
-        self._awaits_isr_alone = len(self._awaited) <= len(maximal) - (self.node_id in maximal)
+        self._awaited, self._awaits_isr_alone = (), True
+        if self.followers:
+            maximal = self.maximal_isr
+            self._awaited = self._followers_to_wait_for(maximal, now_ms)
+            self._awaits_isr_alone = len(self._awaited) <= len(maximal) - (self.node_id in maximal)
         self.is_safe_at_once = not self._awaited and not self.is_synced_first and not self.is_under_min_isr
         return Change.HIGH_WATERMARK if self._advance_high_watermark() else Change.NOTHING
 
@@ -391,7 +408,7 @@ class PartitionState:
         )
 
     def _forget_followers(self) -> None:
-        self.followers, self._awaited, self.proposal, self.is_safe_at_once = {}, (), None, False
+        self.followers, self._awaited, self.proposal, self.is_safe_at_once = _NO_FOLLOWERS, (), None, False
 
     def _advance_high_watermark(self) -> bool:
         if not self.is_leader or self.is_under_min_isr:

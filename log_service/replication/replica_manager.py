@@ -318,17 +318,18 @@ class ReplicaManager:
 
     def _announce_change(self, partition: Partition, change: Change) -> None:
         """Tell listeners and waiting requests what a change of the partition's state means to them."""
-        if change:
-            if Change.LOST in change:
+        if change is not Change.NOTHING:
+            if change is not Change.LED and Change.LOST in change:
                 self._tell(lambda listener: listener.on_lost(partition))
-            if Change.LED in change:
+            if change is Change.LED or Change.LED in change:  # what "in" asks is a call of the enum's
                 self._tell(lambda listener: listener.on_led(partition))
             self.announce((partition,))
 
     def _tell(self, event: Callable[[ReplicaListener], None]) -> None:
-        for listener in self._listeners:
+        for registration in self._listeners.registrations:
             try:
-                event(listener)
+                if registration.is_active:
+                    event(registration.listener)
             except Exception as error:  # noqa: BLE001 - as above
                 self._fail(error)
 
@@ -528,6 +529,8 @@ class ReplicaManager:
 
     def _can_transactions_end(self, registration: PartitionRegistration) -> bool:
         """Whether another replica is on a broker that ends transactions; this node does not."""
+        if len(registration.replicas) == 1:
+            return False
         brokers = self._image.cluster.brokers
         return any(
             has_transactions(broker.features)

@@ -178,8 +178,8 @@ def test_an_in_sync_replica_that_does_not_live_and_epochs_that_go_back_are_named
         image = host.current.broker.image
         partition = image.topics.by_name[TOPIC].partitions[0]
         replicas = (*partition.replicas, NodeId(7))
-        watch.metadata._check_partition("a", replace(partition, replicas=replicas, isr=replicas), None, image)
-        watch.metadata._check_partition("b", partition, replace(partition, partition_epoch=PartitionEpoch(99)), image)
+        watch.metadata._check_partition("a", partition._replace(replicas=replicas, isr=replicas), None, image)
+        watch.metadata._check_partition("b", partition, partition._replace(partition_epoch=PartitionEpoch(99)), image)
 
     first, second = found_after(act)
     assert "7 is in sync in a, and does not live: None" in first

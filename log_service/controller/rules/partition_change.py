@@ -13,8 +13,10 @@ rises with a new leader and when a replica leaves the partition, and only then; 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from log_service.common.types import NodeId
@@ -41,8 +43,7 @@ class PartitionPolicy:
     election: Election = Election.CLEAN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(NamedTuple):
     """What a partition shall be like. ``directories`` names the log directories of replicas that are elsewhere by now.
 
     ``unclean_shutdown`` is the broker that has just stopped without writing everything down.
@@ -53,24 +54,19 @@ class Target:
     adding: tuple[NodeId, ...] = ()
     removing: tuple[NodeId, ...] = ()
     recovery_state: int = RECOVERED
-    directories: Mapping[NodeId, UUID] = field(default_factory=dict)
+    directories: Mapping[NodeId, UUID] = MappingProxyType({})
     unclean_shutdown: NodeId | None = None
 
 
-def unchanged(partition: PartitionRegistration, **changes: object) -> Target:
+def unchanged(partition: PartitionRegistration, **changes: Any) -> Target:
     """Return the target that is the partition as it is, but for ``changes``."""
-    fields: dict[str, object] = {
-        "replicas": partition.replicas,
-        "isr": partition.isr,
-        "adding": partition.adding_replicas,
-        "removing": partition.removing_replicas,
-        "recovery_state": partition.leader_recovery_state,
-    }
-    return Target(**{**fields, **changes})  # type: ignore[arg-type]
+    present = Target(
+        partition.replicas, partition.isr, partition.adding_replicas, partition.removing_replicas, partition.leader_recovery_state
+    )
+    return present._replace(**changes) if changes else present
 
 
-@dataclass(frozen=True, slots=True)
-class _Elected:
+class _Elected(NamedTuple):
     leader: NodeId
     is_unclean: bool = False
 
@@ -103,7 +99,7 @@ def change_of(
         record.leader_recovery_state = recovery_state
     _note_isr(record, partition, isr, eligible, policy)
     _note_placement(record, partition, placement, target.directories, default_directory)
-    return None if record == NO_CHANGE else record
+    return None if record.leader == NO_CHANGE.leader and record == NO_CHANGE else record
 
 
 # Reassignments
@@ -203,11 +199,13 @@ def _note_placement(
     default_directory: Callable[[NodeId], UUID],
 ) -> None:
     """Note replicas, where they are, and which of them come and go."""
-    known = {**dict(zip(partition.replicas, partition.directories, strict=False)), **moved}
-    directories = [known[node_id] if node_id in known else default_directory(node_id) for node_id in placement.replicas]
-    if tuple(directories) != partition.directories:
-        record.directories = directories
-    if placement.replicas != partition.replicas:
+    is_elsewhere = placement.replicas != partition.replicas
+    if is_elsewhere or moved or len(partition.directories) != len(partition.replicas):
+        known = {**dict(zip(partition.replicas, partition.directories, strict=False)), **moved}
+        directories = [known[node_id] if node_id in known else default_directory(node_id) for node_id in placement.replicas]
+        if tuple(directories) != partition.directories:
+            record.directories = directories
+    if is_elsewhere:
         record.replicas = list(placement.replicas)
     if placement.removing != partition.removing_replicas:
         record.removing_replicas = list(placement.removing)

@@ -25,10 +25,6 @@ from log_service.protocol.stored.metadata_records import PartitionChangeRecord
 MIN_ISR, UNCLEAN_ELECTION = "min.insync.replicas", "unclean.leader.election.enable"
 
 
-PartitionId = tuple[TopicId, int]
-"""A partition by its topic's id, and its index."""
-
-
 # Brokers
 
 
@@ -96,7 +92,8 @@ class Partitions:
         self.records: list[PartitionChangeRecord] = []
         self._node_id = node_id
         self._static_texts = static_texts
-        self._changed: dict[PartitionId, PartitionRegistration] = {}
+        self._changed: dict[tuple[str, int], tuple[PartitionRegistration, PartitionChangeRecord]] = {}
+        """By name and index; each as it was, and its last change: few are looked at again."""
         self._policies: dict[str, PartitionPolicy] = {}
 
     def __repr__(self) -> str:
@@ -104,7 +101,8 @@ class Partitions:
 
     def find(self, topic: TopicImage, index: int) -> PartitionRegistration | None:
         """Return a partition as it is after the changes so far, None where there is none."""
-        return self._changed.get((topic.topic_id, index)) or topic.partitions.get(index)
+        changed = self._changed.get((topic.name, index))
+        return topic.partitions.get(index) if changed is None else changed_partition(*changed)
 
     def get(self, topic: str | TopicId, index: int) -> tuple[TopicImage, PartitionRegistration]:
         """Return the topic of a name or an id, and one of its partitions as it is after the changes so far.
@@ -124,11 +122,12 @@ class Partitions:
         return found, partition
 
     def iterate(self) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
-        """Yield every partition with its topic and index, in the order of topic ids."""
-        changed = self._changed
+        """Yield every partition with its topic and index, in the order of topic ids. A loop may change the partition that it is at."""
+        changed = self._changed.copy()
         for topic in self.image.topics.by_id.values():
             for index, partition in topic.partitions.items():
-                yield topic, index, changed.get((topic.topic_id, index), partition) if changed else partition
+                known = changed.get((topic.name, index)) if changed else None
+                yield topic, index, partition if known is None else changed_partition(*known)
 
     def policy_of(self, topic: TopicImage) -> PartitionPolicy:
         """Return what holds for the partitions of a topic."""
@@ -154,6 +153,19 @@ class Partitions:
         """
         partition = self.find(topic, index)
         assert partition is not None, "a change is of a partition that exists"
+        return self._change(topic, index, partition, target, election=election, gone=gone, returned=returned)
+
+    def _change(
+        self,
+        topic: TopicImage,
+        index: int,
+        partition: PartitionRegistration,
+        target: Target,
+        *,
+        election: Election | None = None,
+        gone: NodeId | None = None,
+        returned: NodeId | None = None,
+    ) -> PartitionChangeRecord | None:
         policy = self.policy_of(topic)
         if election is not None and election is not policy.election:
             policy = PartitionPolicy(min_isr=policy.min_isr, keeps_eligible=policy.keeps_eligible, election=election)
@@ -177,15 +189,20 @@ class Partitions:
         if record is not None:
             record.topic_id, record.partition_id = topic.topic_id, index
             self.records.append(record)
-            self._changed[(topic.topic_id, index)] = changed_partition(partition, record)
+            self._changed[(topic.name, index)] = partition, record
         return record
 
     # Brokers come and go
 
     def take_from(self, node_id: NodeId) -> None:
-        """Take a broker that goes out of every in-sync set, and give what it leads to another one. It may stay an ELR."""
+        """Take a broker that goes out of every in-sync set, and give what it leads to another one. It may stay an ELR.
+
+        A partition of this broker alone that has no leader stays as it is: a broker that stops in order has given up all of them, and the
+        next process of it registers.
+        """
         for topic, index, partition in self.iterate():
-            if node_id in partition.isr or partition.leader == node_id:
+            has_more = partition.has_leader or len(partition.replicas) > 1
+            if partition.leader == node_id or (has_more and node_id in partition.isr):
                 self._take_out(topic, index, partition, node_id)
 
     def take_from_unclean(self, node_id: NodeId) -> None:
@@ -193,7 +210,7 @@ class Partitions:
         for topic, index, partition in self.iterate():
             if node_id in partition.isr or node_id in partition.eligible_leader_replicas or partition.leader == node_id:
                 isr = tuple(each for each in partition.isr if each != node_id)
-                self.change(topic, index, unchanged(partition, isr=isr, unclean_shutdown=node_id), gone=node_id)
+                self._change(topic, index, partition, unchanged(partition, isr=isr, unclean_shutdown=node_id), gone=node_id)
 
     def take_directory(self, node_id: NodeId, directory_id: UUID) -> None:
         """Take the replicas of one log directory of a broker out of the in-sync sets: it is offline."""
@@ -209,13 +226,13 @@ class Partitions:
 
     def _take_out(self, topic: TopicImage, index: int, partition: PartitionRegistration, node_id: NodeId) -> None:
         isr = tuple(each for each in partition.isr if each != node_id)
-        self.change(topic, index, unchanged(partition, isr=isr), gone=node_id)
+        self._change(topic, index, partition, unchanged(partition, isr=isr), gone=node_id)
 
     def lead_again(self, node_id: NodeId) -> None:
         """Let a broker that has returned lead partitions that have no leader."""
         for topic, index, partition in self.iterate():
             if not partition.has_leader:
-                self.change(topic, index, unchanged(partition), returned=node_id)
+                self._change(topic, index, partition, unchanged(partition), returned=node_id)
 
     def leads_any(self, node_id: NodeId) -> bool:
         """Whether a broker leads a partition."""

@@ -1,6 +1,5 @@
 """Topics, partitions, configuration, offsets and retention, as an administrator asks for them."""
 
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -104,7 +103,7 @@ def test_an_end_that_no_sync_can_tell_is_refused(version: int, code: ErrorCode) 
         partition = node.broker.replicas.get_partition("a", 0)
         partition.append_as_leader(bytearray(batch(b"one", timestamp_ms=0)), 0)
         assert partition.state.registration is not None
-        partition.apply(replace(partition.state.registration, leader_epoch=LeaderEpoch(partition.leader_epoch + 1)), 0)
+        partition.apply(partition.state.registration._replace(leader_epoch=LeaderEpoch(partition.leader_epoch + 1)), 0)
         assert (await list_offset(node, -1, version=version)).error_code == code
         assert (await list_offset(node, -2, version=version)).offset == 0
 

@@ -367,7 +367,7 @@ def test_a_partition_that_is_led_elsewhere_says_so(version: int, ordinary: list[
         producer = await producer_of(node, version=version)
         partition = node.broker.replicas.partitions["a", 0]
         assert partition.state.registration is not None
-        partition.apply(replace(partition.state.registration, leader=NodeId(7), leader_epoch=LeaderEpoch(3), isr=(NodeId(7),)), 0)
+        partition.apply(partition.state.registration._replace(leader=NodeId(7), leader_epoch=LeaderEpoch(3), isr=(NodeId(7),)), 0)
         answer = await producer.ask(batch(b"x"))
         assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (answer.current_leader is None) == (version < 10)

@@ -209,7 +209,7 @@ def lead_anew(node: Story) -> None:
     replicas: Any = node.broker.replicas
     topic = replicas._image.topics.by_name["a"]
     registration = topic.partitions[0]
-    replicas._apply(topic, 0, replace(registration, leader_epoch=registration.leader_epoch + 1))
+    replicas._apply(topic, 0, registration._replace(leader_epoch=registration.leader_epoch + 1))
 
 
 @pytest.mark.parametrize("version", [12, 15, 16, 18])
@@ -239,7 +239,7 @@ def test_a_producer_learns_where_the_leader_is(version: int) -> None:
         await node.create_topic("a")
         state = node.broker.replicas.partitions["a", 0].state
         assert state.registration is not None
-        state.apply(replace(state.registration, leader_epoch=LeaderEpoch(5)), is_online=False, now_ms=0)
+        state.apply(state.registration._replace(leader_epoch=LeaderEpoch(5)), is_online=False, now_ms=0)
         response: ProduceResponse = await node.ask(produce_request("a", batch(b"one")), version)
         (result,) = response.responses[0].partition_responses
         assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

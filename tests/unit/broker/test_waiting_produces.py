@@ -20,7 +20,7 @@ def change(node: Story, **metadata: Any) -> Partition:
     partition = node.broker.replicas.partitions["a", 0]
     before = partition.state.registration
     assert before is not None
-    partition.apply(replace(before, partition_epoch=PartitionEpoch(before.partition_epoch + 1), **metadata), 0)
+    partition.apply(before._replace(partition_epoch=PartitionEpoch(before.partition_epoch + 1), **metadata), 0)
     node.broker.replicas.announce((partition,))
     return partition
 

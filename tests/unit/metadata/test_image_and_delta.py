@@ -104,7 +104,7 @@ def test_a_partition_knows_the_log_directory_of_each_replica() -> None:
         directories=(DIRECTORY, LOST_DIRECTORY),
     )
     assert [known.directory_of(node_id) for node_id in (first, second, third)] == [DIRECTORY, LOST_DIRECTORY, None]
-    assert replace(known, directories=()).directory_of(second) == MIGRATING_DIRECTORY
+    assert known._replace(directories=()).directory_of(second) == MIGRATING_DIRECTORY
 
 
 @pytest.mark.parametrize(
