@@ -39,6 +39,7 @@ def measure(product: str, bench: ClusterBench) -> list[Row]:
         began = time.monotonic()
         create(nodes, topics)
         created_s = time.monotonic() - began
+        nodes.until_whole()
         rss_bytes = nodes.rss_bytes()
         victim = next(node for node in NODES if node != nodes.active_controller())
         survivor = nodes.admin(*(node for node in NODES if node != victim))

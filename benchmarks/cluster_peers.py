@@ -14,6 +14,8 @@ from pathlib import Path
 
 from benchmarks import cluster_faults, cluster_footprint, cluster_load, cluster_moves, cluster_partitions, rounds, table
 from benchmarks.__main__ import interrupt, machine_name
+from benchmarks.apache_kafka import java_command
+from benchmarks.broker_process import BenchmarkError
 from benchmarks.cluster_nodes import SETTLED_S
 from benchmarks.cluster_scaling import scaling
 from benchmarks.clusters import PATIENCE, ClusterBench, ClusterFamily, of_living_clusters, of_new_clusters
@@ -114,6 +116,11 @@ def measure(options: argparse.Namespace, bench: ClusterBench, results: Results) 
 
 def main() -> int:
     options = arguments()
+    if not options.alone:
+        try:
+            java_command()
+        except BenchmarkError as error:
+            sys.exit(f"{error}; --alone leaves Apache Kafka out")
     keep_to_cores(options.cores)
     about = {"machine": machine_name(), "cores": options.cores, "rounds": options.rounds, "scale": options.scale}
     report, results = Report(options.out, about), Results()

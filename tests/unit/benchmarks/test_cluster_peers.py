@@ -125,3 +125,11 @@ def test_wait_begins_anew_where_what_was_so_is_so_no_more(monkeypatch: pytest.Mo
     monkeypatch.setattr(cluster_nodes, "time", clock)
     assert until(lambda: next(looks), 1.0, "the cluster is whole", calm_s=2.0) == 3.0
     assert (sum(slept), next(looks, None)) == (5.0, None)
+
+
+def test_run_without_the_peers_jars_ends_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOG_KAFKA_LIBS", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["cluster_peers", "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit, match=r"there are no jars of Apache Kafka in .*; --alone leaves Apache Kafka out"):
+        cluster_peers.main()
+    assert not (tmp_path / "out").exists()
