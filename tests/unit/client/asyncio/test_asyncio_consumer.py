@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -106,6 +107,58 @@ def test_a_poll_whose_records_came_as_it_was_cancelled_leaves_them_to_the_next()
             assert await consumer.position(ONLY) == 3
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_cancelled_a_member_that_goes_on_and_one_that_follows_read_everything(bootstrap: str, seed: int) -> None:
+    """Any call may be cut short at any moment, and the block may be left in any way; nothing hangs, and no commit is ahead."""
+    rng = Random(seed)
+    group_id = f"cancelled {seed}"
+    seen: list[int] = []
+
+    async def act(consumer: AsyncioConsumer) -> None:
+        match rng.randrange(8):
+            case 0:
+                seen.extend(offsets(await consumer.poll(rng.choice([None, 5]), timeout_ms=100)))
+            case 1:
+                await consumer.commit()
+            case 2:
+                await consumer.commit_soon()
+            case 3:
+                assert await consumer.position(ONLY) == (seen[-1] + 1 if seen else 0)
+            case 4:
+                await consumer.seek(ONLY, seen[-1] + 1 if seen else 0)
+            case 5:
+                await consumer.metrics()
+            case _:
+                async for record in consumer:
+                    seen.append(record.offset)
+                    if rng.random() < 0.02:
+                        break
+
+    async def member() -> None:
+        first = len(seen)
+        async with AsyncioConsumer(bootstrap, group_id=group_id, auto_offset_reset="earliest", max_poll_records=50) as consumer:
+            await consumer.subscribe(["t"])
+            seen.append((await anext(consumer)).offset)
+            assert seen[-1] <= (max(seen[:first]) + 1 if first else 0), "what was committed had been returned"
+            for _ in range(rng.randrange(40)):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(act(consumer), rng.choice([0, rng.random() / 500, 0.05]))
+            assert seen[first:] == list(range(seen[first], seen[first] + len(seen) - first)), "none is missing, none comes twice"
+            if rng.random() < 0.3:
+                await consumer.close()
+            elif rng.random() < 0.5:
+                raise ZeroDivisionError
+
+    async def main() -> None:
+        async with asyncio.timeout(60):
+            while not seen or seen[-1] < COUNT - 50:
+                with suppress(ZeroDivisionError):
+                    await member()
+
+    asyncio.run(main())
+    assert set(range(COUNT - 50)) <= set(seen)
 
 
 def test_a_commit_in_a_loop_covers_what_the_loop_has_returned(bootstrap: str) -> None:
