@@ -135,7 +135,7 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
         """
         self._bridge.require_loop()
         if not self._held:
-            await self._bridge.call(partial(self._client.poll, max_records, timeout_ms), self._held.hold)
+            await self._bridge.call(partial(self._client.poll, max_records, timeout_ms), self._held.extend)
             self._is_woken = False
         return self._held.take(self._client.config.max_poll_records if max_records is None else max_records)
 
@@ -150,13 +150,13 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
     async def __anext__(self) -> ConsumerRecord:
         """Return the next record, waiting until there is one, or ``wakeup``; nothing is lost by leaving the loop, or by a cancellation."""
         held = self._held
-        while not held or self._is_woken:
-            if self._is_woken:
-                self._is_woken = False
-                raise StopAsyncIteration
+        while not (held or self._is_woken):
             timeout_ms = self._client.config.default_api_timeout_ms
-            await self._bridge.call(partial(self._client.poll, None, timeout_ms), held.hold)
-        return held.pop()
+            await self._bridge.call(partial(self._client.poll, None, timeout_ms), held.extend)
+        if self._is_woken:
+            self._is_woken = False
+            raise StopAsyncIteration
+        return held.popleft()
 
     # Positions and commits
 

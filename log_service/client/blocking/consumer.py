@@ -85,9 +85,9 @@ class BlockingConsumer(Blocking[Consumer]):
         self._is_woken = False
         try:
             while not self._is_woken:
-                held.hold(self.poll())
+                held.extend(self.poll())
                 while held:
-                    yield held.pop()
+                    yield held.popleft()
         finally:
             firsts = held.give_up()
             if firsts and self.is_open:

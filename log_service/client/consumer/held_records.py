@@ -7,7 +7,7 @@ Invariant: of each partition the records are held in the order of their offsets.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import trio
 
@@ -17,48 +17,37 @@ from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.types import TopicPartition
 
 
-class HeldRecords:
-    """The records of a poll that come next."""
-
-    def __init__(self) -> None:
-        self._records: deque[ConsumerRecord] = deque()
-        self.pop = self._records.popleft
-        """Return the next record, and hold it no more; IndexError where there is none."""
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def hold(self, records: Iterable[ConsumerRecord]) -> None:
-        """Hold these records, behind those that are held."""
-        self._records.extend(records)
+class HeldRecords(deque[ConsumerRecord]):
+    """The records that come next. A deque: ``extend`` holds what a poll returned, ``popleft`` hands out one."""
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Return the next records, at most ``limit``, and hold them no more."""
-        if limit >= len(self._records):
-            taken = list(self._records)
-            self._records.clear()
+        if limit >= len(self):
+            taken = list(self)
+            self.clear()
             return taken
-        return [self.pop() for _ in range(limit)]
+        return [self.popleft() for _ in range(limit)]
 
     def firsts(self) -> dict[TopicPartition, int]:
         """Return, by partition, the offset of the first record that is held."""
         found: dict[TopicPartition, int] = {}
-        for record in tuple(self._records):  # a copy: another thread may take records meanwhile
+        for record in tuple(self):  # a copy: another thread may take records meanwhile
             found.setdefault(record.topic_partition, record.offset)
         return found
 
     def give_up(self) -> dict[TopicPartition, int]:
         """Hold nothing any more; returns what ``firsts`` did before: where to read on."""
         found = self.firsts()
-        self._records.clear()
+        self.clear()
         return found
 
 
 async def go_back(consumer: Consumer, firsts: Mapping[TopicPartition, int]) -> None:
     """Read on at these offsets, where the partitions are assigned still. Not cancelled half way."""
     with trio.CancelScope(shield=True):
-        for topic_partition in set(consumer.assignment).intersection(firsts):
-            await consumer.seek(topic_partition, firsts[topic_partition])
+        for topic_partition in consumer.assignment:
+            if topic_partition in firsts:
+                await consumer.seek(topic_partition, firsts[topic_partition])
 
 
 def consumed_before(consumer: Consumer, firsts: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
