@@ -60,10 +60,11 @@ def _ids(numbers: "list[int] | None") -> tuple[NodeId, ...]:
 
 
 def partition_of(record: PartitionRecord) -> PartitionRegistration:
-    """Return the registration that a partition's record describes."""
+    """Return the registration that a partition's record describes. Where all replicas are in sync, one tuple says so and who they are."""
+    replicas = _ids(record.replicas)
     return PartitionRegistration(
-        replicas=_ids(record.replicas),
-        isr=_ids(record.isr),
+        replicas=replicas,
+        isr=replicas if record.isr == record.replicas else _ids(record.isr),
         leader=NodeId(record.leader),
         leader_epoch=LeaderEpoch(record.leader_epoch),
         partition_epoch=PartitionEpoch(record.partition_epoch),
