@@ -1,16 +1,23 @@
 """The pages on pipelines as a reader follows them: files are written, commands and scripts run, in a project of its own, in order.
 
 A page's Python blocks begin with a remark that names their file. Remarks of HTML, which no reader sees, say what happens in between:
-``in: FOLDER`` goes into a folder, ``materialize: KEY`` does what the sensor of a running ``tidelog up`` would, ``run: FILE`` runs a script.
+``in: FOLDER`` goes into a folder, ``materialize: KEY ...`` does what the sensors of a running ``tidelog up`` would, ``refused: KEY: TEXT``
+is a run that has to fail with that text, ``run: FILE`` runs a script, ``import: FILE`` only imports it, ``unset: VARIABLE`` takes one
+from the environment. A block of properties names its file as Python does.
 What a script's ``print`` lines show behind a remark is compared with what they print.
+
+Each command is a process of its own, forked from one that has imported Dagster and Spark already.
 """
 
+import multiprocessing
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -20,18 +27,41 @@ from tests.helpers.documents import PROMPT, ROOT
 from tests.platform.test_kills import warm_server
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
-PAGES = sorted((ROOT / "docs" / "pipelines").glob("*.md"))
+PAGES = sorted(page for page in (ROOT / "docs" / "pipelines").glob("*.md") if "\n$ " in page.read_text())
 PART = re.compile(r"^```(\w+)\n(.*?)^```$|^<!-- (\w+): (.*?) -->$", re.MULTILINE | re.DOTALL)
+TABLE = re.compile(r"^<!-- materialize: .*lake/", re.MULTILINE)
+"""What only Spark can do."""
 ADDRESS = "127.0.0.1:9092"
 ELSEWHERE = ("tidelog up",)
+COMMAND_TIMEOUT_S = 300
+MODULES = {"tidelog": "log_service.cli.main", "dagster": "dagster"}
+PRELOADED = [
+    "dagster._core.execution.api",
+    "orchestration.cli.dead_letters",
+    "orchestration.cli.replay",
+    "orchestration.cli.sql",
+    "orchestration.connection",
+    "orchestration.marts",
+    "orchestration.replay",
+    "orchestration.resources",
+    "orchestration.sensing",
+    "orchestration.sql",
+    "orchestration.transforms.rehearsal",
+    "pyarrow.dataset",
+    "pyspark.sql.connect.session",
+]
+"""What most commands of a page import. Not the definitions: those belong to the folder that a command is called in."""
 MATERIALIZE = """
 import sys
 import dagster as dg
 from orchestration.definitions import defs
 
-key = dg.AssetKey.from_user_string(sys.argv[1])
 job = defs.resolve_implicit_global_asset_job_def()
-assert job.get_subset(asset_selection={key}).execute_in_process().success
+for name in sys.argv[1:]:
+    ran = job.get_subset(asset_selection={dg.AssetKey.from_user_string(name)}).execute_in_process(raise_on_error=False)
+    for event in ran.get_step_failure_events():
+        print(event.step_failure_data.user_failure_data, event.step_failure_data.error.to_string())
+    assert ran.success, name
 """
 
 
@@ -41,11 +71,40 @@ def spark_remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def forking() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
+def run_python(arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str], files: tuple[Path, Path, Path]) -> None:
+    """Be ``python ARGUMENTS`` in a folder, in a process that was forked for it. ``files`` are its input, output and errors."""
+    for number, file in enumerate(files):
+        os.dup2(os.open(file, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    sys.stdin = os.fdopen(0)  # multiprocessing has put an empty one there
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path[:0] = [str(folder)]
+    if arguments[0] == "-m":
+        sys.argv = list(arguments[1:])
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        exec(compile(arguments[1], "-c", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv = list(arguments)
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
 class Reader:
     """Does what a page says."""
 
-    def __init__(self, folder: Path, bootstrap: str, spark_remote: str) -> None:
+    def __init__(self, forking: ForkServerContext, folder: Path, bootstrap: str, spark_remote: str) -> None:
+        self.forking = forking
         self.folder = folder
+        self.home = folder.parent
         self.bootstrap = bootstrap
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIDELOG_", "DAGSTER_"))}
         self.environment = {
@@ -56,16 +115,27 @@ class Reader:
             "COLUMNS": "120",
         }
 
-    def call(self, *arguments: str) -> str:
-        ran = subprocess.run(
-            [sys.executable, *arguments], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300, check=False
-        )
-        assert ran.returncode == 0, f"{arguments}: {ran.stdout[-3000:]}{ran.stderr[-3000:]}"
-        return ran.stdout
+    def call(self, *arguments: str, given: str = "") -> str:
+        """Run Python and return what it prints; it has to end well."""
+        code, output, errors = self.ended(*arguments, given=given)
+        assert code == 0, f"{arguments}: {output[-3000:]}{errors[-3000:]}"
+        return output
+
+    def ended(self, *arguments: str, given: str = "") -> tuple[int | None, str, str]:
+        """Run Python; returns its exit code, its output and its errors."""
+        files = (self.home / "input", self.home / "output", self.home / "errors")
+        for file, text in zip(files, (given, "", ""), strict=True):
+            file.write_text(text)
+        process = self.forking.Process(target=run_python, args=(arguments, self.folder, self.environment, files))
+        process.start()
+        process.join(COMMAND_TIMEOUT_S)
+        process.kill()
+        process.join()
+        return process.exitcode, files[1].read_text(), files[2].read_text()
 
     def read(self, page: Path) -> None:
         for language, text, order, argument in PART.findall(page.read_text()):
-            if language == "python":
+            if language in {"python", "properties"}:
                 self.write(text)
             elif language == "console":
                 self.type(text)
@@ -73,18 +143,29 @@ class Reader:
                 self.folder /= argument
                 self.environment["PYTHONPATH"] = f"{self.folder}{os.pathsep}{ROOT}"
             elif order == "materialize":
-                self.call("-c", MATERIALIZE, argument)
+                self.call("-c", MATERIALIZE, *argument.split())
+            elif order == "refused":
+                self.refuse(*argument.split(": ", 1))
             elif order == "run":
                 self.run(argument)
+            elif order == "unset":
+                del self.environment[argument]
+            elif order == "import":
+                self.call("-c", f"import runpy; runpy.run_path({argument!r})")
             else:
                 assert language in {"yaml", "text"}, f"{page} has a block or a remark that nobody knows: {language}{order}"
 
     def write(self, text: str) -> None:
         first, _, _ = text.partition("\n")
-        assert first.startswith("# "), f"a Python block has to name its file: {first}"
+        assert first.startswith("# "), f"a block has to name its file: {first}"
         file = self.folder / first.removeprefix("# ").strip()
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text.replace(ADDRESS, self.bootstrap))
+
+    def refuse(self, key: str, text: str) -> None:
+        code, output, errors = self.ended("-c", MATERIALIZE, key)
+        assert code, f"{key} was not refused"
+        assert text in output, f"{key}: {output[-3000:]}{errors[-3000:]}"
 
     def run(self, file: str) -> None:
         printed = self.call(file).splitlines()
@@ -102,24 +183,21 @@ class Reader:
                 command = line.removeprefix(PROMPT).partition("  #")[0].strip()
                 printed = [] if command in ELSEWHERE else self.command(command).splitlines()
             elif line.strip() and command not in ELSEWHERE:
-                pattern = re.escape(line.strip()).replace(re.escape("..."), ".*").replace(r"\ ", r"\s+").replace(" ", r"\s+")
+                pattern = r"\s+".join(re.escape(word).replace(re.escape("..."), ".*") for word in line.split())
                 assert any(re.match(pattern, one.strip()) for one in printed), f"{command} shows {line!r}, and this was printed: {printed}"
 
     def command(self, command: str) -> str:
         piped, _, last = command.rpartition(" | ")
         program, *arguments = shlex.split(last)
-        assert program == "tidelog", f"nobody knows how to run {command}"
-        if piped:
-            return subprocess.run(
-                ["bash", "-c", f"{piped} | {shlex.join([sys.executable, '-m', 'log_service.cli.main', *arguments])}"],
-                cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300, check=True,
-            ).stdout  # fmt: skip
-        return self.call("-m", "log_service.cli.main", *arguments)
+        assert program in MODULES, f"nobody knows how to run {command}"
+        given = subprocess.run(["bash", "-c", piped], capture_output=True, text=True, check=True).stdout if piped else ""
+        return self.call("-m", MODULES[program], *arguments, given=given)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_can_be_followed(page: Path, tmp_path: Path, spark_remote: str) -> None:
+def test_a_page_can_be_followed(page: Path, tmp_path: Path, forking: ForkServerContext, request: pytest.FixtureRequest) -> None:
+    spark_remote = request.getfixturevalue("spark_remote") if TABLE.search(page.read_text()) else ""
     with BrokerProcess(tmp_path / "broker") as broker:
         folder = tmp_path / "reader"
         folder.mkdir()
-        Reader(folder, broker.bootstrap, spark_remote).read(page)
+        Reader(forking, folder, broker.bootstrap, spark_remote).read(page)
