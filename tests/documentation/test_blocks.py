@@ -87,9 +87,11 @@ def test_commands_run_as_they_are_printed(block: Block, broker: BrokerProcess) -
     for command in typed:
         shown = RUNS_UNTIL_STOPPED.get(command)
         if shown is None:
-            ran = subprocess.run(words(command), cwd=broker.directory, env=environment(broker), capture_output=True, text=True, check=False)
-            assert ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
-            assert ran.stdout, f"{command} said nothing"
+            before, _, last = command.rpartition(" | ")
+            given = subprocess.run(["bash", "-c", before], capture_output=True, check=True).stdout
+            ran = subprocess.run(words(last), cwd=broker.directory, env=environment(broker), input=given, capture_output=True, check=False)
+            assert ran.returncode == 0, f"{command}: {ran.stdout!r}{ran.stderr!r}"
+            assert ran.stdout or ran.stderr, f"{command} said nothing"
         else:
             run_until(command, shown, broker)
 
