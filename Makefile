@@ -10,7 +10,7 @@ SEED ?= 1
 MINUTES ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up status test lint check unit format sim fuzz chaos kill-loop bench bench-peers bench-platform generate kafka-libs clean
+.PHONY: help demo up status docs test lint check unit format sim fuzz chaos kill-loop bench bench-peers bench-platform generate kafka-libs clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,11 @@ $(VENV)/installed-dev: $(VENV)/installed
 	$(PIP_INSTALL) --editable '.[platform,demo,dev]'
 	@touch $@
 
+$(VENV)/installed-docs: $(VENV)/installed
+	@echo "installing the generator of the site"
+	$(PIP_INSTALL) --editable '.[docs]'
+	@touch $@
+
 demo: $(VENV)/installed  ## the whole path on real data, from an empty directory to an answered question
 	$(BIN)/tidelog demo
 
@@ -37,6 +42,9 @@ up: $(VENV)/installed  ## broker, Spark, Dagster webserver and daemon; Ctrl-C st
 
 status: $(VENV)/installed  ## what runs
 	$(BIN)/tidelog status
+
+docs: $(VENV)/installed-docs  ## the documentation as a site that can be searched, without a network; then open site/index.html
+	$(BIN)/zensical build --strict --clean
 
 test: $(VENV)/installed-dev  ## all tests
 	-$(BIN)/python -m tests.helpers.java_archives
@@ -86,5 +94,5 @@ kafka-libs:  ## Apache Kafka's jars, for the tests that compare with it (needs j
 	mvn --quiet --batch-mode --file tests/apache_kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.kafka/libs -DincludeScope=runtime
 
 clean:  ## remove caches and builds; data and the virtual environment stay
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf build dist site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
