@@ -319,9 +319,10 @@ class ReplicaManager:
     def _announce_change(self, partition: Partition, change: Change) -> None:
         """Tell listeners and waiting requests what a change of the partition's state means to them."""
         if change is not Change.NOTHING:
-            if change is not Change.LED and Change.LOST in change:
+            is_led = change is Change.LED  # what "in" asks is a call of the enum's
+            if not is_led and Change.LOST in change:
                 self._tell(lambda listener: listener.on_lost(partition))
-            if change is Change.LED or Change.LED in change:  # what "in" asks is a call of the enum's
+            if is_led or Change.LED in change:
                 self._tell(lambda listener: listener.on_led(partition))
             self.announce((partition,))
 
