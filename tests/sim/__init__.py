@@ -1,7 +1,8 @@
 """The simulated world: virtual time, a memory network and a memory disk, all drawn from one seed.
 
 - ``world``: ``sim_run`` and ``World``, which hands out a node's ``NodeEnv``.
-- ``clock``: ``VirtualClock``.
+- ``clock``: ``VirtualClock``, and the world's own ``WorldClock``.
+- ``draws``: a stream of random numbers for each purpose.
 - ``network``: ``MemoryNetwork`` with latency, chunks, cuts and resets.
 - ``disk`` and ``files``: ``MemoryFiles``, which loses what was not synced.
 
@@ -15,7 +16,8 @@ Whole nodes and their clients in that world, one run per seed (``make sim SEEDS=
 - ``cluster_plan``, ``cluster_runs``, ``cluster_faults``, ``cluster_clients``, ``cluster_audit`` and ``cluster_refusals`` do the same for
   clusters of several nodes (``make sim NODES=3``), which are judged as one; ``cluster_watch`` looks at all nodes after every event, with
   ``quorum_witness`` and ``replica_witness``. ``pauses`` stops a process as SIGSTOP does.
-- ``node_bugs`` are planted to prove that they are noticed; ``node_guard`` proves that nothing of the real world is touched.
+- ``cluster_aims`` holds scenarios: plans for clusters with chosen faults.
+- ``node_bugs`` and ``cluster_bugs`` are planted to prove that they are noticed; ``node_guard`` proves that nothing of the real world is touched.
 """
 
 from tests.sim.clock import VirtualClock

@@ -77,13 +77,13 @@ class LeaderWaiters(Waiters):
 
     async def run(self) -> None:
         """Wait in both ways: in a session and without one."""
-        trio.lowlevel.add_instrument(self._visibility)
+        self.world.clock.on_idle.append(self._visibility.look)
         try:
             async with trio.open_nursery() as nursery:
                 for number in range(2):
                     nursery.start_soon(self._keep_on, f"waiter-{number}", self._fetch)
         finally:
-            trio.lowlevel.remove_instrument(self._visibility)
+            self.world.clock.on_idle.remove(self._visibility.look)
 
     async def _make_topic(self, line: Line) -> None:
         """The topics of the plan are there."""

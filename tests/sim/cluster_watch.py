@@ -10,7 +10,6 @@ from typing import Any
 from unittest import mock
 
 import trio
-import trio._core._run as trio_run
 
 from log_service.common.types import BrokerEpoch, NodeId
 from log_service.controller.death_detector import DeathDetector
@@ -26,27 +25,29 @@ MAX_VIOLATIONS = 20
 """One broken promise is told in many ways; the first ones say enough."""
 
 
-class ClusterWatch(trio.abc.Instrument):
+class ClusterWatch:
     """Watches the nodes ``hosts``. ``violations`` is what it found, with the time of each."""
 
     def __init__(self, hosts: Sequence[NodeHost], is_kept: Callable[[str, int], bool]) -> None:
         self.violations: list[Violation] = []
+        self.on_violation: Callable[[], None] = lambda: None
         self.look_count = 0
         self.quorum = QuorumWitness(self._report)
         self.replicas = ReplicaWitness(self._report, is_kept)
         self.metadata = MetadataWitness(self._report)
+        self._world = hosts[0].world
         self._hosts = {host.name: host for host in hosts}
-        self._active: set[str] = set()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch what happens inside."""
-        trio.lowlevel.add_instrument(self)
+        on_idle = self._world.clock.on_idle
+        on_idle.append(self.look)
         try:
             with self.quorum.attached(list(self._hosts.values())), self._fences_noted():
                 yield
         finally:
-            trio.lowlevel.remove_instrument(self)
+            on_idle.remove(self.look)
 
     @contextmanager
     def _fences_noted(self) -> Iterator[None]:
@@ -65,18 +66,9 @@ class ClusterWatch(trio.abc.Instrument):
         with mock.patch.object(DeathDetector, "__init__", init_and_listen):
             yield
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Note of which node a task runs."""
-        self._active.add(task.context.get(HOST, ""))
-
-    def before_io_wait(self, timeout: float) -> None:
-        """Look, if no task can run: this is what is left of this moment."""
-        if not trio_run.GLOBAL_RUN_CONTEXT.runner.runq:
-            self.look()
-
     def look(self) -> None:
         """Look at the nodes of which a task ran since the last look."""
-        names, self._active = self._active, set()
+        names, self._world.active_hosts = self._world.active_hosts, set()
         hosts = [(host, host.current) for name, host in self._hosts.items() if name in names and host.is_running and host.current]
         if hosts:
             self.look_count += 1
@@ -100,3 +92,4 @@ class ClusterWatch(trio.abc.Instrument):
     def _report(self, rule: str, text: str) -> None:
         if len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(Violation(rule, f"{trio.current_time():.3f} s: {text}"))
+            self.on_violation()

@@ -184,9 +184,12 @@ class MemoryFiles:
 
     async def delay(self, seconds: tuple[float, float]) -> None:
         """Take virtual time that cancellation does not shorten, as a thread in the pool would."""
-        await trio.lowlevel.checkpoint()
-        with trio.CancelScope(shield=True):
-            await trio.sleep(self.rng.uniform(*seconds) if seconds[1] > 0 else 0)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if seconds[1] > 0:
+            with trio.CancelScope(deadline=trio.current_time() + self.rng.uniform(*seconds), shield=True):
+                await trio.sleep_forever()
+        else:
+            await trio.lowlevel.cancel_shielded_checkpoint()
 
     def check(self, operation: str, path: Path) -> None:
         """Die if the disk crashed; fail if a fault was asked for."""

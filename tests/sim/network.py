@@ -4,12 +4,13 @@ The weather holds between all hosts. One direction of one link may have a weathe
 everything at once, and nothing happens to its connections while both hosts live.
 
 A ``MemoryNetwork`` is the fabric between hosts, and itself the network of the host ``localhost``; ``host(name)`` is another host's view of
-it. No task runs here: bytes carry the time of their arrival and the receiver waits for it. Everything random comes from the
-generator that was handed in, so that one seed gives one run.
+it. No task runs here: bytes carry the time of their arrival and the receiver waits for it. Everything random depends on the generator that
+was handed in, so that one seed gives one run; each direction of each connection draws from a stream of its own, so that another request on
+one of them changes nothing on the rest.
 """
 
 import errno
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -18,6 +19,7 @@ import trio
 
 from log_service.common.env import FileSlice
 from log_service.common.types import Buffer
+from tests.sim.clock import WorldClock
 
 FIRST_FREE_PORT = 49_152
 LOOPBACK_NAMES = frozenset({"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})
@@ -40,7 +42,8 @@ class MemoryNetwork:
     """The fabric; also the ``Network`` of ``localhost``."""
 
     def __init__(self, rng: Random | None = None, weather: Weather | None = None) -> None:
-        self.rng = rng or Random(0)
+        self._key = (rng or Random(0)).getrandbits(64)
+        self._route_counts: Counter[tuple[str, str]] = Counter()
         self.weather = weather or Weather()
         self.quiet_hosts: set[str] = set()
         self.accept_failures: deque[OSError] = deque()
@@ -114,16 +117,21 @@ class MemoryNetwork:
         """How what ``source`` sends to ``target`` travels just now."""
         return QUIET if self._is_quiet(source, target) else self._weather_of_links.get((source, target), self.weather)
 
-    def draw_latency(self, source: str, target: str) -> float:
-        weather = self.weather_of(source, target)
-        return self.rng.uniform(weather.min_latency, weather.max_latency) if weather.max_latency > 0 else 0.0
+    def stream(self, source: str, target: str) -> Random:
+        """Begin the random numbers of the next connection, or of the next try of one, on a route."""
+        number = self._route_counts[source, target] = self._route_counts[source, target] + 1
+        return Random(f"{self._key} {source} {target} {number}")
 
-    def draw_chunk(self, source: str, target: str, size_bytes: int) -> int:
+    def draw_latency(self, source: str, target: str, rng: Random) -> float:
         weather = self.weather_of(source, target)
-        return min(size_bytes, self.rng.randint(1, weather.max_chunk_bytes)) if weather.max_chunk_bytes else size_bytes
+        return rng.uniform(weather.min_latency, weather.max_latency) if weather.max_latency > 0 else 0.0
+
+    def draw_chunk(self, source: str, target: str, size_bytes: int, rng: Random) -> int:
+        weather = self.weather_of(source, target)
+        return min(size_bytes, rng.randint(1, weather.max_chunk_bytes)) if weather.max_chunk_bytes else size_bytes
 
     def _is_quiet(self, source: str, target: str) -> bool:
-        return source in self.quiet_hosts or target in self.quiet_hosts
+        return bool(self.quiet_hosts) and (source in self.quiet_hosts or target in self.quiet_hosts)
 
     async def wait_until_healed(self) -> None:
         await self._healed.park()
@@ -139,11 +147,11 @@ class MemoryNetwork:
     def unbind(self, name: str, port: int) -> None:
         self._listeners.pop((name, port), None)
 
-    def dial(self, source: str, target: str, port: int) -> "MemoryConnection":
+    def dial(self, source: str, target: str, port: int, rng: Random) -> "MemoryConnection":
         listener = self._listeners.get((target, port))
         if listener is None or (source, target) in self._refusals:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"{target}:{port} refused the connection")
-        link = _Link(self, source, target)
+        link = _Link(self, source, target, rng)
         self._links.append(link)
         listener.offer(link.ends[1])
         return link.ends[0]
@@ -168,10 +176,11 @@ class MemoryHost:
 
     async def connect(self, host: str, port: int) -> "MemoryConnection":
         target = self.name if host in LOOPBACK_NAMES else host
-        await trio.sleep(self._network.draw_latency(self.name, target))
+        rng = self._network.stream(self.name, target)
+        await trio.sleep(self._network.draw_latency(self.name, target, rng))
         while self._network.is_cut(self.name, target) or self._network.is_cut(target, self.name):
             await self._network.wait_until_healed()  # the caller's deadline ends this
-        return self._network.dial(self.name, target, port)
+        return self._network.dial(self.name, target, port, rng)
 
 
 class MemoryListener:
@@ -213,10 +222,10 @@ class MemoryListener:
 class _Link:
     """Two ends and the two pipes between them."""
 
-    def __init__(self, network: MemoryNetwork, source: str, target: str) -> None:
+    def __init__(self, network: MemoryNetwork, source: str, target: str, rng: Random) -> None:
         self.hosts = (source, target)
         self._network = network
-        forth, back = _Pipe(network, source, target), _Pipe(network, target, source)
+        forth, back = _Pipe(network, source, target, rng), _Pipe(network, target, source, Random(rng.getrandbits(64)))
         self._pipes = (forth, back)
         self.ends = (MemoryConnection(self, source, target, forth, back), MemoryConnection(self, target, source, back, forth))
 
@@ -227,7 +236,7 @@ class _Link:
 
     def wake(self) -> None:
         for pipe in self._pipes:
-            pipe.changed.unpark_all()
+            pipe.wake()
 
     def end_closed(self) -> None:
         if all(end.is_closed for end in self.ends):
@@ -235,16 +244,22 @@ class _Link:
 
 
 class _Pipe:
-    """One direction: chunks with the time of their arrival, and a window that bounds what is under way."""
+    """One direction: chunks with the time of their arrival, and a window that bounds what is under way.
 
-    def __init__(self, network: MemoryNetwork, source: str, target: str) -> None:
-        self.changed = trio.lowlevel.ParkingLot()
+    ``readable`` wakes the receiver where a wait is over that ``wait_for_arrival`` began, ``writable`` the sender.
+    """
+
+    def __init__(self, network: MemoryNetwork, source: str, target: str, rng: Random) -> None:
+        self.readable = trio.lowlevel.ParkingLot()
+        self.writable = trio.lowlevel.ParkingLot()
         self.is_broken = False
         self._network = network
         self._route = (source, target)
+        self._rng = rng
         self._chunks: deque[tuple[float, bytes]] = deque()  # an empty chunk is the end of the stream
         self._under_way_bytes = 0
         self._last_arrival = 0.0
+        self._alarm = -1.0
 
     @property
     def is_cut(self) -> bool:
@@ -255,19 +270,44 @@ class _Pipe:
         return self._network.weather_of(*self._route).window_bytes - self._under_way_bytes
 
     @property
-    def arrival(self) -> float | None:
-        """When the next chunk arrives; None while there is none, or the line is cut."""
-        return self._chunks[0][0] if self._chunks and not self.is_cut else None
+    def has_arrived(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._chunks) and self._chunks[0][0] <= trio.current_time() and not self.is_cut
+
+    async def wait_for_arrival(self) -> None:
+        """Wait until something may have arrived, or the pipe has broken."""
+        if not self._chunks or self.is_cut:
+            await self.readable.park()
+            return
+        clock = trio.lowlevel.current_clock()
+        if isinstance(clock, WorldClock):
+            self._set_alarm(clock)
+            await self.readable.park()
+        else:
+            with trio.move_on_at(self._chunks[0][0]):
+                await self.readable.park()
+
+    def wake(self) -> None:
+        """Have both ends look again."""
+        self.readable.unpark_all()
+        self.writable.unpark_all()
+
+    def _set_alarm(self, clock: WorldClock) -> None:
+        arrival = self._chunks[0][0]
+        if self._alarm != arrival:
+            self._alarm = arrival
+            clock.wake_at(arrival, self.readable)
 
     def put(self, chunk: bytes) -> None:
-        self._last_arrival = max(self._last_arrival, trio.current_time() + self._network.draw_latency(*self._route))
+        self._last_arrival = max(self._last_arrival, trio.current_time() + self._network.draw_latency(*self._route, self._rng))
         self._chunks.append((self._last_arrival, chunk))
         self._under_way_bytes += len(chunk)
-        self.changed.unpark_all()
+        if len(self._chunks) == 1 and self.readable:
+            self._tell_receiver()
 
     def put_some(self, rest: memoryview) -> int:
         """Put as much as the weather and the window allow, and return how much."""
-        size = self._network.draw_chunk(*self._route, min(self.room_bytes, len(rest)))
+        size = self._network.draw_chunk(*self._route, min(self.room_bytes, len(rest)), self._rng)
         self.put(bytes(rest[:size]))
         return size
 
@@ -278,14 +318,22 @@ class _Pipe:
         while taken < len(buffer) and is_whole and self._has_arrived_bytes():
             taken += self._take_chunk_into(buffer[taken:])
         self._under_way_bytes -= taken
-        self.changed.unpark_all()
+        self.writable.unpark_all()
         return taken
 
     def drop(self) -> None:
         """Receive nothing any more: what is sent here is lost."""
         self.is_broken = True
         self._chunks.clear()
-        self.changed.unpark_all()
+        self.wake()
+
+    def _tell_receiver(self) -> None:
+        """The receiver waits for the first chunk: wake it when that arrives."""
+        clock = trio.lowlevel.current_clock()
+        if isinstance(clock, WorldClock) and self._last_arrival > trio.current_time():
+            self._set_alarm(clock)
+        else:
+            self.readable.unpark_all()
 
     def _has_arrived_bytes(self) -> bool:
         return bool(self._chunks) and bool(self._chunks[0][1]) and self._chunks[0][0] <= trio.current_time()
@@ -318,17 +366,16 @@ class MemoryConnection:
         return self._error is not None
 
     async def receive_into(self, buffer: bytearray | memoryview) -> int:
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._require_open()
         pipe = self._incoming
-        while True:
+        if pipe.has_arrived:
+            await trio.lowlevel.cancel_shielded_checkpoint()
             self._require_open()
-            if (arrival := pipe.arrival) is None:
-                await pipe.changed.park()
-            elif (wait := arrival - trio.current_time()) > 0:
-                with trio.move_on_after(wait):
-                    await pipe.changed.park()
-            else:
-                return pipe.take_into(memoryview(buffer))
+        while not pipe.has_arrived:
+            await pipe.wait_for_arrival()
+            self._require_open()
+        return pipe.take_into(memoryview(buffer))
 
     async def send_gathered(self, buffers: Sequence[Buffer]) -> None:
         pipe = self._outgoing
@@ -342,7 +389,7 @@ class MemoryConnection:
                 self.bytes_sent += size
                 rest = rest[size:]
             else:
-                await pipe.changed.park()
+                await pipe.writable.park()
                 self._require_open()
 
     async def send_file(self, header: Sequence[Buffer], file_slice: FileSlice) -> None:
@@ -361,7 +408,7 @@ class MemoryConnection:
         if self._error is None:
             self._error = error
             self._incoming.drop()
-            self._outgoing.changed.unpark_all()
+            self._outgoing.writable.unpark_all()
 
     def _require_open(self) -> None:
         if self._error is not None:

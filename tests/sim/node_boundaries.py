@@ -138,7 +138,7 @@ class Story:
         node, disk = self.plan.nodes[0], Disk(is_reordering=self.ending is Ending.ANY_ORDER)
         self.world.network.weather = self.plan.weather
         if self.ending is Ending.NOTHING:
-            self.world.rng = Least(0)
+            self.world.crash_rng = Least(0)
         async with trio.open_nursery() as nursery:
             host = self.host = NodeHost(self.world, nursery, node.config, node.texts, disk=disk)
             auditor = Auditor(host)

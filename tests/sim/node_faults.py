@@ -1,6 +1,6 @@
 """The adversary and the operator of one simulated node: what goes wrong, and who starts the node again. Each node of a cluster has its own.
 
-Decides when each fault of the plan strikes, drawing from the world's own generator. Knows what it did to the node, and so which ends of it
+Decides when each fault of the plan strikes, drawing from a stream for each node. Knows what it did to the node, and so which ends of it
 were to be expected: ``failures`` are those that were not.
 """
 
@@ -55,7 +55,7 @@ class Adversary:
         self.history = history
         self.counts: Counter[str] = Counter()
         self.failures: list[Violation] = []
-        self.rng: Random = self.world.rng
+        self.rng: Random = self.world.stream(f"faults {host.name}")
         self.is_striking = self.is_over = False
         self._is_disk_at_fault = False
         self._acts: dict[Fault, Callable[[], Awaitable[None]]] = {
@@ -91,6 +91,8 @@ class Adversary:
         while trio.current_time() < end:
             await self._pause(self.rng.expovariate(1 / self.plan.pause_seconds))
             fault = self.rng.choice(self.plan.faults)
+            if not self._may_strike(fault):
+                continue
             self.world.log("fault", self.host.name, fault.value)
             self.counts[fault.value] += 1
             self.is_striking = True
@@ -98,6 +100,10 @@ class Adversary:
             await self.keep_running()
             self.is_striking = False
         self.is_over = True
+
+    def _may_strike(self, _fault: Fault) -> bool:
+        """Whether what is promised holds through a fault just now."""
+        return True
 
     async def calm(self) -> None:
         """End every fault, and have the node run."""

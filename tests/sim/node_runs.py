@@ -253,7 +253,7 @@ class Run:
 
     async def _live(self, act: Callable[[str], Awaitable[None]], name: str, is_mortal: bool) -> None:
         """Run a client; one that was killed comes back as another."""
-        life = 0
+        life, rng = 0, self.world.stream(f"life {name}")
         while True:
             with trio.CancelScope() as scope:
                 if is_mortal:
@@ -263,7 +263,7 @@ class Run:
                 self.victims.client_scopes.pop(name, None)
                 return
             life += 1
-            await trio.sleep(self.world.rng.uniform(0, 2))
+            await trio.sleep(rng.uniform(0, 2))
 
     async def _drain(self) -> None:
         """Wait until the first group has committed everything, and the second read it."""

@@ -19,7 +19,6 @@ from random import Random
 from typing import Any
 
 import trio
-import trio._core._run as trio_run
 
 from log_service.client import Consumer
 from log_service.common.env import Connection, Env
@@ -53,8 +52,11 @@ TOPIC = "waited-for"
 TOPIC_PARTITIONS = 2
 
 
-class Visibility(trio.abc.Instrument):
-    """Since when each offset of a node's partitions could be read, and each topic of its own is there or not."""
+class Visibility:
+    """Since when each offset of a node's partitions could be read, and each topic of its own is there or not.
+
+    ``look`` is to be called when all has happened that happens in a moment.
+    """
 
     def __init__(self, host: NodeHost) -> None:
         self._host = host
@@ -63,14 +65,9 @@ class Visibility(trio.abc.Instrument):
         self._times: dict[tuple[str, int], list[float]] = {}
         self._watched: dict[Callable[[], bool], float | None] = {}
 
-    def before_io_wait(self, timeout: float) -> None:
-        """Look, if no task can run: this is what is left of this moment."""
-        if not trio_run.GLOBAL_RUN_CONTEXT.runner.runq:
-            self._look()
-
     def since(self, partition: TopicPartition, offset: int) -> float | None:
         """Return since when a record can be read from this incarnation of the node; None where it cannot."""
-        self._look()
+        self.look()
         ends = self._ends.get(partition, [])
         index = bisect_right(ends, offset)
         return self._times[partition][index] if index < len(ends) else None
@@ -88,19 +85,24 @@ class Visibility(trio.abc.Instrument):
 
     @contextmanager
     def watched(self, is_so: Callable[[], bool]) -> Iterator[Callable[[], float | None]]:
-        """Watch something inside; yields a function that returns since when it is so, None while it is not."""
+        """Watch something inside; yields a function that returns since when it is so, None while it is not.
+
+        None throughout if it is so at first: who asks for what is there is refused, and that may have to wait for other changes.
+        """
         self._watched[is_so] = None
+        was_so = is_so()
 
         def since() -> float | None:
-            self._look()
-            return self._watched[is_so]
+            self.look()
+            return None if was_so else self._watched[is_so]
 
         try:
             yield since
         finally:
             del self._watched[is_so]
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Take note of what is there now."""
         incarnation = self._host.current
         if incarnation is not self._incarnation:
             self._incarnation = incarnation
@@ -190,7 +192,7 @@ class Waiters:
 
     async def run(self) -> None:
         """Wait in every way."""
-        trio.lowlevel.add_instrument(self._visibility)
+        self.world.clock.on_idle.append(self._visibility.look)
         async with trio.open_nursery() as nursery:
             waits: list[Wait] = [self._fetch, self._fetch, self._administer]
             waits += [partial(self._produce, TopicPartition(TOPIC, index)) for index in range(TOPIC_PARTITIONS)]

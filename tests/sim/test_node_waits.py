@@ -39,7 +39,7 @@ def test_an_offset_is_visible_from_the_sync_on_and_to_one_incarnation() -> None:
         async with trio.open_nursery() as nursery:
             host = NodeHost(world, nursery, *node_config({"log.flush.interval.messages": "1"}))
             visibility = Visibility(host)
-            trio.lowlevel.add_instrument(visibility)
+            world.clock.on_idle.append(visibility.look)
             incarnation = await host.start()
             async with Admin(BOOTSTRAP, env=world.client_env("admin")) as admin:
                 await admin.create_topics([NewTopic(name="t", partition_count=1)])

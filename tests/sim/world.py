@@ -1,6 +1,6 @@
 """One seed, one run: ``sim_run`` gives trio a scheduler and a clock that depend on nothing but the seed.
 
-The world's generator (weather, faults) is apart from those of the nodes, so that another fault does not change what a node draws.
+Each purpose draws from a stream of its own (``draws``): the faults of each node, each connection, each line of a node's program.
 ``trace`` and ``digest`` are a run's fingerprint: same seed, same digest, in any process, whatever ran in it before or runs in its other
 threads. Trio's generator is one for all loops of a process, so another thread's loop would draw what is meant for the world: while a world
 runs, each thread that is not its own keeps the one from before. No garbage is collected while a world runs, since a finalizer would run in
@@ -9,33 +9,39 @@ the middle of it, at a moment that depends on all that was allocated before; its
 
 import gc
 import hashlib
-import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, MutableSequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import trio
 import trio._core._run as trio_run
-from trio.testing import MockClock
 
 from log_service.common.env import Env, NodeEnv
-from tests.sim.clock import VirtualClock
+from tests.sim.clock import VirtualClock, WorldClock
 from tests.sim.disk import Disk
+from tests.sim.draws import Draws, Order
 from tests.sim.files import MemoryFiles
 from tests.sim.network import MemoryNetwork, Weather
-from tests.sim.pauses import Pauses
+from tests.sim.pauses import HOST, Pauses
 
 T = TypeVar("T")
 
 
 class World(trio.abc.Instrument):
-    """Hosts, their disks, the network between them, and the trace of what happened."""
+    """Hosts, their disks, the network between them, and the trace of what happened.
+
+    ``active_hosts`` names those of which a task ran, until who looks at them empties it. ``crash_rng`` replaces what decides what a loss of
+    power takes.
+    """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
+        self.clock = WorldClock()
         self.rng = Random(f"world {seed}")
+        self.crash_rng: Random | None = None
+        self.active_hosts: set[str] = set()
         self.network = MemoryNetwork(Random(f"network {seed}"))
         self.pauses = Pauses()
         self.disks: dict[str, Disk] = {}
@@ -49,6 +55,11 @@ class World(trio.abc.Instrument):
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """Count scheduler steps: part of the fingerprint."""
         self.step_count += 1
+        self.active_hosts.add(task.context.get(HOST, ""))
+
+    def stream(self, purpose: str) -> Random:
+        """Begin the stream of random numbers that is named after a purpose."""
+        return Random(f"{purpose} {self.seed}")
 
     @property
     def digest(self) -> str:
@@ -67,7 +78,7 @@ class World(trio.abc.Instrument):
         """What a node on host ``name`` is given; its disk outlives it, its mount does not outlive a crash."""
         disk = self.disks.setdefault(name, Disk())
         rng = self._node_rng(name)
-        files = MemoryFiles(disk, rng=Random(f"files {name} {rng.random()}"), clock=self._clock(name))
+        files = MemoryFiles(disk, rng=Draws(f"files {self.seed} {name} {self._starts[name]}"), clock=self._clock(name))
         return NodeEnv(clock=self._clock(name), rng=rng, network=self.network.host(name), files=files)
 
     def crash(self, name: str) -> None:
@@ -75,7 +86,8 @@ class World(trio.abc.Instrument):
         self.resume(name)
         self.log("crash", name)
         if name in self.disks:
-            self.disks[name].crash(self.rng)
+            disk = self.disks[name]
+            disk.crash(self.crash_rng or self.stream(f"crash {name} {disk.generation}"))
         self.network.crash_host(name)
 
     def kill(self, name: str) -> None:
@@ -109,11 +121,11 @@ class World(trio.abc.Instrument):
         )
 
     def _clock(self, name: str) -> VirtualClock:
-        return self.clocks.setdefault(name, VirtualClock())
+        return self.clocks.setdefault(name, VirtualClock(now=self.clock.current_time))
 
     def _node_rng(self, name: str) -> Random:
         start = self._starts[name] = self._starts.get(name, 0) + 1
-        return Random(f"node {self.seed} {name} {start}")
+        return Draws(f"node {self.seed} {name} {start}")
 
 
 def sim_run(seed: int, main: Callable[[World], Awaitable[T]]) -> T:
@@ -125,42 +137,18 @@ def sim_world(seed: int, main: Callable[[World], Awaitable[T]]) -> tuple[World, 
     """The same, and the world after it, for its trace and digest."""
     world = World(seed)
     try:
-        with _scheduled_by(seed), _no_garbage_collected():
-            return world, trio.run(main, world, clock=MockClock(autojump_threshold=0), instruments=[world])
+        with _scheduled_by(seed, world.clock), _no_garbage_collected():
+            return world, trio.run(main, world, clock=world.clock, instruments=[world])
     finally:
         world.pauses.forget()
 
 
-class _ThreadsOwn(Random):
-    """Trio's generator while a world runs: the world's own thread draws from ``seed``, other threads from what they had before."""
-
-    def __init__(self, seed: int, others: Random) -> None:
-        super().__init__(seed)
-        self._own = Random(seed)
-        self._others = others
-        self._thread = threading.get_ident()
-
-    def shuffle(self, x: MutableSequence[Any]) -> None:
-        """What the scheduler draws at each of its turns."""
-        if len(x) > 1:
-            self._of_thread().shuffle(x)
-
-    def random(self) -> float:
-        return self._of_thread().random()
-
-    def getrandbits(self, k: int) -> int:
-        return self._of_thread().getrandbits(k)
-
-    def _of_thread(self) -> Random:
-        return self._own if threading.get_ident() == self._thread else self._others
-
-
 @contextmanager
-def _scheduled_by(seed: int) -> Iterator[None]:
+def _scheduled_by(seed: int, clock: WorldClock) -> Iterator[None]:
     """Have trio's scheduler in this thread depend on the seed alone."""
     others, was_deterministic = trio_run._r, trio_run._ALLOW_DETERMINISTIC_SCHEDULING
     trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # trio's own switch for this purpose
-    trio_run._r = _ThreadsOwn(seed, others)
+    trio_run._r = Order(seed, others, clock.current_time)
     try:
         yield
     finally:
