@@ -77,7 +77,8 @@ class Case:
 
     def is_promised(self, send: Send) -> bool:
         """Whether an acknowledgement says that the record stays: not where one of several replicas gave it."""
-        return send.is_ok and (send.is_acked_by_all or self.topic(send.partition.topic).replication_factor <= 1)
+        topic = self.topic(send.partition.topic)
+        return send.is_ok and (send.is_acked_by_all or (topic.replication_factor <= 1 and not topic.is_moved))
 
     def is_idempotent(self, value: str) -> bool:
         """Whether a record's producer numbers what it sends; true of a record that no producer sent."""

@@ -194,7 +194,8 @@ class Final(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """What a topic promises: ``is_synced``, its records survive the loss of power; ``is_trimmed``, its start may move.
+    """What a topic promises: ``is_synced``, its records survive the loss of power; ``is_trimmed``, its start may move; ``is_moved``, it
+    may change brokers, and has several replicas meanwhile, whatever it has otherwise.
 
     ``is_compacted``: a record may go once a later one has its key, and a tombstone after a while. With more than one replica
     ``is_synced`` says that the loss of power never takes a record, be it that each replica syncs first or that power goes on one machine
@@ -206,6 +207,7 @@ class TopicPlan:
     is_synced: bool
     is_trimmed: bool = False
     is_compacted: bool = False
+    is_moved: bool = False
     replication_factor: int = -1
     configs: dict[str, str] = field(default_factory=dict)
 

@@ -3,6 +3,9 @@
 Each topic of the history is changed by one task alone, one change after the other. A change that failed may have happened, so that nothing
 is known of what it would have changed until the next one is acknowledged. The metadata log is always synced, so that nothing is excused.
 
+A change that took longer than a client waits for a response was sent again. A request that the client has given up may lie on a link
+that is cut, or with a broker that forwards it, and be done much later, after other changes: of its topic nothing is known any more.
+
 In a cluster a broker may not have heard yet of a change that the controller has acknowledged. What a broker says before ``settled_at``, a
 place of the history, may be old; from then on it is what was acknowledged last.
 """
@@ -14,6 +17,8 @@ from tests.sim.node_checker import Violation
 from tests.sim.node_history import Alter, Create, CreatePartitions, Delete, Described, Entry, History, Operation
 
 ABSENT = "absent"
+REQUEST_TIMEOUT_SECONDS = 5
+"""How long a client of the simulation waits for a response."""
 
 
 @dataclass(slots=True)
@@ -23,6 +28,7 @@ class Known:
     topic_id: str | None = ABSENT
     partition_count: int | None = None
     retention_ms: str | None = None
+    is_haunted: bool = False
 
     def forget(self) -> None:
         self.topic_id = self.partition_count = self.retention_ms = None
@@ -35,8 +41,10 @@ def check_metadata(history: History, settled_at: int = 0) -> Iterator[Violation]
         if isinstance(entry, Create | Delete | CreatePartitions | Alter | Described):
             known = topics.setdefault(entry.topic, Known())
             if isinstance(entry, Described):
-                if entry.is_ok and entry.at >= settled_at:
+                if entry.is_ok and entry.at >= settled_at and not known.is_haunted:
                     yield from _contradictions(known, entry)
+            elif entry.ended_time - entry.time >= REQUEST_TIMEOUT_SECONDS:
+                known.is_haunted = True
             elif not entry.is_ok:
                 known.forget()
             else:

@@ -345,6 +345,16 @@ class TestMetadata:
         assert self.told(self.created(), Delete(topic="t"), self.described(), failed=1) == []
         assert self.told(self.created(), Delete(topic="t"), self.described(""), failed=1) == []
 
+    def test_request_that_was_given_up_may_be_done_after_later_changes(self) -> None:
+        """A link that is cut held it back; the client asked again meanwhile."""
+        for seconds, named in ((4.0, ["metadata stays"]), (5.0, [])):
+            history, created = Told().history, self.created()
+            for change in (created, Delete(topic="t"), self.described()):
+                history.add(change)
+                history.end(change)
+            created.ended_time = created.time + seconds
+            assert [violation.rule for violation in check_metadata(history)] == named
+
 
 # Compaction
 
