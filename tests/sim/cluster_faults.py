@@ -18,6 +18,17 @@ from tests.sim.node_history import History
 from tests.sim.node_host import DATA_DIRECTORIES, Death, NodeHost
 from tests.sim.node_plan import Fault
 
+DEADLY = frozenset(
+    {
+        Fault.DIE,
+        Fault.DIE_AT_OPERATION,
+        Fault.DIE_WHILE_STARTING,
+        Fault.DIE_WHILE_STOPPING,
+        Fault.SEVERAL_DIE,
+        Fault.NEW_LEADER_DIES,
+        Fault.FAILED_SYNC,
+    }
+)
 LONGEST_WATCH_SECONDS = 5.0
 """How long an adversary waits for its node to lead."""
 LONGEST_PAUSE_SESSIONS = 3.0
@@ -28,12 +39,21 @@ class Allowance:
     """What the plan allows on all nodes together. ``is_whole`` says whether every partition has all of its replicas in sync.
 
     Where logs are not synced first, power goes on one machine at a time: that machine is ``wounded`` until the cluster is whole again.
+    Where one has lost a disk, no process is killed until then: once all replicas have stopped uncleanly, the one that led last leads
+    again, be its log empty (KIP-966).
     """
 
     def __init__(self, plan: ClusterPlan, is_whole: Callable[[], bool]) -> None:
         self.plan = plan
         self._is_whole = is_whole
         self.wounded: str | None = None
+        self.is_disk_lost = False
+
+    def may_die(self) -> bool:
+        """Whether a node may be killed."""
+        if self.is_disk_lost and self._is_whole():
+            self.is_disk_lost = False
+        return not self.is_disk_lost
 
     def may_lose_power(self, name: str) -> bool:
         """Whether the machine ``name`` may lose what it has not synced: what counts there is on another machine."""
@@ -83,6 +103,9 @@ class ClusterAdversary(Adversary):
                 allowance.note_power_lost(host.name)
 
         host.on_death = on_death
+
+    def _may_strike(self, fault: Fault) -> bool:
+        return fault not in DEADLY or self._allowance.may_die()
 
     def _draw_death(self) -> Death:
         death = super()._draw_death()
@@ -162,6 +185,9 @@ class ClusterAdversary(Adversary):
         self.host.die(Death.KILL)
         await self._wait_ended()
         self._allowance.note_power_lost(self.host.name)
+        self._allowance.is_disk_lost = True
+        for adversary in self.cluster:
+            adversary.host.forget_countdown()
         self.host.disk.wipe(path)
         self.auditor.forget_disk()
         self.counts["disks replaced"] += 1
@@ -173,7 +199,8 @@ class ClusterAdversary(Adversary):
         with trio.move_on_after(LONGEST_WATCH_SECONDS):
             await self.host.began_to_lead.wait()
             await trio.sleep(self.rng.choice([0, 0.0005, 0.005, 0.05]))
-            await self._die()
+            if self._allowance.may_die():
+                await self._die()
 
     async def _reset_while_waiting(self) -> None:
         """Hold up what followers fetch, and break the connections of clients whose records wait for that: they send them again."""

@@ -10,20 +10,21 @@ What is promised, and under which faults (``TopicPlan.is_synced`` is what the ch
 * Otherwise logs are in the page cache. A record that two of three replicas have survives every kill of processes, all at once too, and the
   loss of power of one machine: the next one may lose power only once every partition has all of its replicas in sync again. A record of a
   topic with one replica survives kills alone.
-* ``acks=1`` promises nothing where there are several replicas: the leader may die before another has the record.
+* ``acks=1`` promises nothing where there are several replicas: the leader may die before another has the record. A topic with one replica
+  has several while it is moved, and the last records, which only the old leader has, go with it.
 * The metadata is always synced: a change that was acknowledged stays, as long as no majority of the voters loses its disk.
 
-* Where unsynced records may be lost, the cluster keeps eligible leader replicas (KIP-966). Without them the last in-sync replica is elected
-  again after any death, whatever its machine has lost meanwhile ("last replica standing"), as in Apache Kafka.
+* Where unsynced records or a whole disk may be lost, the cluster keeps eligible leader replicas (KIP-966). Without them the last in-sync
+  replica is elected again after any death, whatever its machine has lost meanwhile ("last replica standing"), as in Apache Kafka.
 * A machine may lose a disk, or one of two log directories, where every partition has several replicas, all of them in sync, and all
-  controllers are voters: what is on it is on others. The voters of a configuration keep theirs: nobody can tell the others that such a
-  voter has forgotten its votes.
+  controllers are voters: what is on it is on others. No process is killed then until all are in sync again. The voters of a configuration
+  keep theirs: nobody can tell the others that such a voter has forgotten its votes.
 
 ``Allowance`` in ``cluster_faults`` keeps the adversaries within this.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -68,6 +69,23 @@ class ClusterPlan(Plan):
         return tuple(node for node in self.nodes if node.config.listeners)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """What a scenario has instead of what a seed would draw: all the weather of one kind, which the general plan has now and then.
+
+    ``properties`` are those of every node, ``fields`` those of the ``ClusterPlan``. The judges and their promises stay the same.
+    """
+
+    name: str
+    faults: tuple[Fault, ...]
+    deaths: tuple[Death, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 @dataclass(frozen=True, slots=True)
 class Seat:
     """A node before it is configured."""
@@ -79,33 +97,42 @@ class Seat:
     rack: str | None = None
 
 
-def draw_cluster_plan(seed: int, node_count: int = 3) -> ClusterPlan:
-    """Return the plan of a seed for a cluster of so many nodes."""
+def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) -> ClusterPlan:
+    """Return the plan of a seed for a cluster of so many nodes; with an aim, of the scenario that the seed makes of it."""
     rng = Random(f"cluster {node_count} {seed}")
     later = Random(f"cluster changes {node_count} {seed}")
+    pace = Random(f"cluster pace {node_count} {seed}")
     is_all_synced = rng.random() < 0.5
     seats = draw_seats(rng, node_count)
     broker_count = sum(seat.is_broker for seat in seats)
     are_voters_dynamic = rng.random() < 0.5
+    if aim is not None:
+        are_voters_dynamic = aim.fields.get("are_voters_dynamic", are_voters_dynamic)
     properties = _draw_properties(rng, broker_count, is_all_synced=is_all_synced)
     segment_bytes, index_interval_bytes = rng.choice([1 << 11, 1 << 13, 1 << 16]), rng.choice([64, 512, 4096])
     has_racks = any(seat.rack for seat in seats)
     if has_racks and later.random() < 0.7:
         properties["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    properties["metadata.max.idle.interval.ms"] = pace.choice(["500", "2000", "10000"])
     if later.random() < 0.3:
         properties["log.dirs"] = ",".join(map(str, DATA_DIRECTORIES))
+    properties |= {} if aim is None else aim.properties
     seconds, pause_seconds = rng.uniform(5, 15), rng.choice([2.0, 4.0, 8.0])
     faults = _draw_faults(rng, node_count)
     deaths = rng.choice([(Death.KILL,), (Death.POWER,), (Death.KILL, Death.POWER)])
     topics = tuple(_draw_topics(rng, broker_count, is_all_synced=is_all_synced))
-    has_eligible_leaders = later.random() < 0.3 or (not is_all_synced and _may_lose_records(faults, deaths))
+    if node_count > 1:
+        faults = (*faults, *_draw_later_faults(later, topics, has_directories="log.dirs" in properties))
+    if aim is not None:
+        faults, deaths = aim.faults, aim.deaths or deaths
+    has_eligible_leaders = later.random() < 0.3 or _may_lose_records(faults, deaths, is_all_synced=is_all_synced)
     if has_eligible_leaders:
         index_interval_bytes = 4096  # their cluster has configurations of its own, with which every log takes on what keys allow
-    return ClusterPlan(
+    plan = ClusterPlan(
         seed=seed,
         seconds=seconds,
         pause_seconds=pause_seconds,
-        faults=(*faults, *_draw_later_faults(later, topics, has_directories="log.dirs" in properties)) if node_count > 1 else faults,
+        faults=faults,
         deaths=deaths,
         topics=topics,
         are_offsets_synced=is_all_synced or broker_count > 1,
@@ -143,6 +170,8 @@ def draw_cluster_plan(seed: int, node_count: int = 3) -> ClusterPlan:
         client_racks=("", "rack0", "rack1") if has_racks else ("",),
         skews_ms=tuple(later.choice([0, 0, -70_000, 1_500, 70_000]) for _ in seats),
     )
+    plan = replace(plan, **({} if aim is None else aim.fields))
+    return replace(plan, topics=tuple(replace(topic, is_moved=plan.reassigner_count > 0) for topic in topics))
 
 
 def draw_seats(rng: Random, node_count: int) -> list[Seat]:
@@ -245,8 +274,10 @@ def _draw_topics(rng: Random, broker_count: int, *, is_all_synced: bool) -> list
     return topics
 
 
-def _may_lose_records(faults: Sequence[Fault], deaths: Sequence[Death]) -> bool:
-    return Death.POWER in deaths or Fault.FAILED_SYNC in faults
+def _may_lose_records(faults: Sequence[Fault], deaths: Sequence[Death], *, is_all_synced: bool) -> bool:
+    """Whether a machine may come back without records that it had."""
+    may_lose_unsynced = Death.POWER in deaths or Fault.FAILED_SYNC in faults
+    return bool({Fault.LOST_DISK, Fault.LOST_DIRECTORY} & {*faults}) or (may_lose_unsynced and not is_all_synced)
 
 
 def _draw_later_faults(rng: Random, topics: Sequence[TopicPlan], *, has_directories: bool) -> list[Fault]:

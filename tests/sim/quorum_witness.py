@@ -6,6 +6,7 @@ their disks. The promises, each checked whenever something of it has changed:
 * an epoch has one leader, which is one process; the epoch and the high watermark of a process never go back;
 * what is committed at an offset is the same batch on every node, for ever; a majority of the voters holds it durably when the first node
   hands it out; each new leader has it;
+* each process hands out all that is committed, from the beginning or a snapshot, in order;
 * a leader never loads a snapshot; a replica votes once in an epoch, also over a restart; one that hears its leader grants no pre-vote; none
   votes for a shorter log than its own.
 """
@@ -241,15 +242,21 @@ class _Reader:
         self._witness = witness
         self._who = (name, number)
         self._driver = driver
+        self._next_offset = 0
         self.is_open = False
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
         core = self._driver._core
         if self.is_open and core is not None and isinstance(core.role, Leader):
             self._witness.report(RULE, f"{self._who} leads epoch {core.epoch} and loads snapshot {snapshot.id}")
+        self._next_offset = snapshot.id.end_offset
 
     def on_batches(self, batches: Sequence[MetadataBatch]) -> None:
         for batch in batches:
+            if batch.base_offset != self._next_offset:
+                text = f"hands out what is committed at {batch.base_offset} after all before {self._next_offset}"
+                self._witness.report(RULE, f"{self._who} {text}")
+            self._next_offset = batch.last_offset + 1
             self._witness.note_batch(self._who, batch, self._driver)
 
     def on_leader_change(self, leader_id: NodeId, epoch: LeaderEpoch) -> None:

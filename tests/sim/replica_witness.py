@@ -246,8 +246,9 @@ class ReplicaWitness:
         leader, name = self._newest_leader(replica), replica.partition.topic_partition
         if leader is None or leader.mark is None or not self._is_kept(*name):
             return
-        registration = leader.partition.state.registration
-        eligible = () if registration is None else registration.eligible_leader_replicas
+        state, registration = leader.partition.state, leader.partition.state.registration
+        is_latest = registration is not None and registration.partition_epoch == state.partition_epoch
+        eligible = registration.eligible_leader_replicas if registration is not None and is_latest else ()
         brokers = leader.incarnation.broker.image.cluster.brokers
         committed = self.committed.get(_key_of(leader.partition))
         end = max(leader.mark.high_watermark, committed[-1].last_offset + 1 if committed else 0)

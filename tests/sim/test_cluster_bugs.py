@@ -1,15 +1,15 @@
 """A simulation that has never caught a planted bug proves nothing: each of these is noticed in a seed that is known to show it.
 
-Played here are the bugs with a known seed. ``python -m tests.sim.cluster_bugs`` plays the others, which no seed has shown so far.
+``python -m tests.sim.cluster_bugs --seeds 9`` finds other seeds, where a change of the product has made the known ones show nothing.
 """
 
 import pytest
 
-from tests.sim.cluster_bugs import BUGS, PROVEN, UNPROVEN, ClusterBug, first_noticed, main
-from tests.sim.test_cluster_seeds import SEEDS
+from tests.sim.cluster_bugs import BUGS, ClusterBug, first_noticed, main
+from tests.sim.test_cluster_seeds import AIMED_SEEDS, SEEDS
 
 
-@pytest.mark.parametrize("bug", PROVEN, ids=str)
+@pytest.mark.parametrize("bug", BUGS, ids=str)
 def test_planted_bug_is_noticed(bug: ClusterBug) -> None:
     assert first_noticed(bug) is not None, f"{bug} was not noticed within {bug.seed_limit} seeds, the known ones among them"
 
@@ -21,12 +21,12 @@ def test_the_known_seeds_are_played_first_and_others_only_where_they_fit() -> No
         assert len(set(seeds)) == bug.seed_limit
 
 
-def test_every_known_seed_is_also_played_without_a_bug() -> None:
-    assert {bug.shown_by[0] for bug in PROVEN} <= {*SEEDS}
+def test_the_first_seed_that_shows_a_bug_is_also_played_without_it() -> None:
+    for bug in BUGS:
+        assert bug.shown_by[0] in (SEEDS if bug.aim is None else AIMED_SEEDS[bug.aim.name]), str(bug)
 
 
-def test_no_bug_is_dropped(capsys: pytest.CaptureFixture[str]) -> None:
-    assert {bug.name for bug in (*PROVEN, *UNPROVEN)} == {bug.name for bug in BUGS}
+def test_no_two_bugs_have_one_name_and_a_name_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert len({bug.name for bug in BUGS}) == len(BUGS)
     assert main(["no bug of this name"]) == 2
     assert "no bug's name contains" in capsys.readouterr().err

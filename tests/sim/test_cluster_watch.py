@@ -19,7 +19,7 @@ from tests.sim import World
 from tests.sim.cluster_watch import ClusterWatch
 from tests.sim.node_history import Poll, SeenRecord, Send
 from tests.sim.node_host import BOOTSTRAP, Death, NodeHost, node_config
-from tests.sim.quorum_witness import _Vote
+from tests.sim.quorum_witness import _Reader, _Vote
 from tests.sim.world import sim_run
 
 TOPIC = "watched"
@@ -170,6 +170,20 @@ def test_another_batch_at_a_committed_offset_is_named() -> None:
 
     texts = found_after(act)
     assert any("for committed at 0" in text for text in texts)
+
+
+def test_what_a_process_leaves_out_of_what_is_committed_is_named() -> None:
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        assert host.current is not None
+        driver = host.current.broker.raft
+        reader = _Reader(watch.quorum, host.name, 2, driver)
+        for base_offset in (0, 1, 3):
+            batch = MetadataBatch(base_offset=base_offset, last_offset=base_offset, epoch=driver.epoch, timestamp_ms=0, size_bytes=0)
+            watch.quorum.committed.pop(base_offset, None)
+            reader.on_batches([batch])
+
+    (text,) = found_after(act)
+    assert "hands out what is committed at 3 after all before 2" in text
 
 
 def test_an_in_sync_replica_that_does_not_live_and_epochs_that_go_back_are_named() -> None:

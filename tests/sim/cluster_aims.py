@@ -1,0 +1,57 @@
+"""Scenarios of a simulated cluster: plans with chosen faults, where the weather of the general plan rarely comes to what one is about.
+
+Decides nothing but what is played; it is judged as any other run. A seed draws the rest.
+
+    python -m tests.sim.cluster_runs --aim "changing voters" --seeds 0-9
+"""
+
+from tests.sim.cluster_plan import Aim
+from tests.sim.network import Weather
+from tests.sim.node_host import Death
+from tests.sim.node_plan import Fault
+
+FAR_APART = Weather(min_latency=0.01, max_latency=0.1, window_bytes=1 << 20)
+
+MOVING_COORDINATORS = Aim(
+    name="moving coordinators",
+    faults=(Fault.STOP, Fault.NEW_LEADER_DIES),
+    deaths=(Death.KILL,),
+    properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500", "leader.imbalance.check.interval.seconds": "2"},
+    fields={"seconds": 6.0, "pause_seconds": 1.0, "member_count": 1, "records_per_second": 15.0, "are_members_static": False},
+)
+"""Brokers stop and come back again and again, so that the coordinator of a group changes while the group commits."""
+
+REFUSED_CONTROLLERS = Aim(name="refused controllers", faults=(Fault.REFUSED,), fields={"seconds": 8.0, "pause_seconds": 1.0})
+"""Nodes live, and their peers cannot connect to them: controllers take them for dead, once."""
+
+CHANGING_VOTERS = Aim(
+    name="changing voters",
+    faults=(Fault.SLOW_PEER,),
+    fields={"are_voters_dynamic": True, "voter_changer_count": 4, "weather": FAR_APART, "seconds": 8.0, "pause_seconds": 4.0},
+)
+"""Several operators add and remove voters of nodes that are far from each other, so that one change comes while another is under way."""
+
+SLOW_FOLLOWERS = Aim(
+    name="slow followers",
+    faults=(Fault.SLOW_PEER, Fault.SLOW_PEER, Fault.RESET_WHILE_WAITING),
+    fields={"weather": FAR_APART, "seconds": 6.0, "pause_seconds": 1.0, "reader_count": 1, "records_per_second": 15.0},
+)
+"""Records wait long for their followers, while readers read on."""
+
+LATE_CHANGES = Aim(
+    name="late changes",
+    faults=(Fault.DIE, Fault.DIE_WHILE_STARTING, Fault.SLOW_PEER, Fault.SLOW_PEER),
+    properties={"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "400", "replica.lag.time.max.ms": "2000"},
+    fields={"weather": FAR_APART, "seconds": 10.0, "pause_seconds": 1.0, "records_per_second": 6.0},
+)
+"""Brokers die while the changes of in-sync replicas that name them are under way."""
+
+SHORT_SNAPSHOTS = Aim(
+    name="short snapshots",
+    faults=(Fault.DIE, Fault.STOP),
+    properties={"metadata.log.max.record.bytes.between.snapshots": "300"},
+    fields={"seconds": 5.0, "pause_seconds": 1.0, "churn_count": 1},
+)
+"""Nodes write snapshots of the metadata all the time, and start from them."""
+
+AIMS = (MOVING_COORDINATORS, REFUSED_CONTROLLERS, CHANGING_VOTERS, SLOW_FOLLOWERS, LATE_CHANGES, SHORT_SNAPSHOTS)
