@@ -17,7 +17,8 @@ Whole nodes and their clients in that world, one run per seed (``make sim SEEDS=
   clusters of several nodes (``make sim NODES=3``), which are judged as one; ``cluster_watch`` looks at all nodes after every event, with
   ``quorum_witness`` and ``replica_witness``. ``pauses`` stops a process as SIGSTOP does.
 - ``cluster_aims`` holds scenarios: plans for clusters with chosen faults.
-- ``node_bugs`` and ``cluster_bugs`` are planted to prove that they are noticed; ``node_guard`` proves that nothing of the real world is touched.
+- ``node_bugs`` and ``cluster_bugs`` are planted to prove that they are noticed; ``node_guard`` proves that nothing of the real world is
+  touched.
 """
 
 from tests.sim.clock import VirtualClock
