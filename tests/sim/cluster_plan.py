@@ -106,16 +106,11 @@ def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) ->
     seats = draw_seats(rng, node_count)
     broker_count = sum(seat.is_broker for seat in seats)
     are_voters_dynamic = rng.random() < 0.5
-    if aim is not None:
-        are_voters_dynamic = aim.fields.get("are_voters_dynamic", are_voters_dynamic)
+    are_voters_dynamic = are_voters_dynamic if aim is None else aim.fields.get("are_voters_dynamic", are_voters_dynamic)
     properties = _draw_properties(rng, broker_count, is_all_synced=is_all_synced)
     segment_bytes, index_interval_bytes = rng.choice([1 << 11, 1 << 13, 1 << 16]), rng.choice([64, 512, 4096])
     has_racks = any(seat.rack for seat in seats)
-    if has_racks and later.random() < 0.7:
-        properties["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-    properties["metadata.max.idle.interval.ms"] = pace.choice(["500", "2000", "10000"])
-    if later.random() < 0.3:
-        properties["log.dirs"] = ",".join(map(str, DATA_DIRECTORIES))
+    properties |= _draw_more_properties(later, pace, has_racks=has_racks)
     properties |= {} if aim is None else aim.properties
     seconds, pause_seconds = rng.uniform(5, 15), rng.choice([2.0, 4.0, 8.0])
     faults = _draw_faults(rng, node_count)
@@ -170,8 +165,13 @@ def draw_cluster_plan(seed: int, node_count: int = 3, aim: Aim | None = None) ->
         client_racks=("", "rack0", "rack1") if has_racks else ("",),
         skews_ms=tuple(later.choice([0, 0, -70_000, 1_500, 70_000]) for _ in seats),
     )
-    plan = replace(plan, **({} if aim is None else aim.fields))
-    return replace(plan, topics=tuple(replace(topic, is_moved=plan.reassigner_count > 0) for topic in topics))
+    return _completed(plan, aim)
+
+
+def _completed(plan: ClusterPlan, aim: Aim | None) -> ClusterPlan:
+    """Take what an aim has instead, and say of the topics whether they are moved."""
+    plan = plan if aim is None else replace(plan, **aim.fields)
+    return replace(plan, topics=tuple(replace(topic, is_moved=plan.reassigner_count > 0) for topic in plan.topics))
 
 
 def draw_seats(rng: Random, node_count: int) -> list[Seat]:
@@ -241,6 +241,15 @@ def _draw_properties(rng: Random, broker_count: int, *, is_all_synced: bool) -> 
     }
     if is_all_synced:
         properties["log.flush.interval.messages"] = "1"
+    return properties
+
+
+def _draw_more_properties(later: Random, pace: Random, *, has_racks: bool) -> dict[str, str]:
+    properties = {"metadata.max.idle.interval.ms": pace.choice(["500", "2000", "10000"])}
+    if has_racks and later.random() < 0.7:
+        properties["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    if later.random() < 0.3:
+        properties["log.dirs"] = ",".join(map(str, DATA_DIRECTORIES))
     return properties
 
 
