@@ -3,28 +3,32 @@
 Each method is one call through a ``Portal`` into the thread that runs the consumer.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import isawaitable
+from re import Pattern
 from typing import Any
+
+import trio
 
 from log_service.client.admin.values import OffsetAndMetadata
 from log_service.client.blocking.calls import Blocking, blocking, blocking_sync
 from log_service.client.consumer.commits import CommitCallback
 from log_service.client.consumer.consumer import Consumer
 from log_service.client.consumer.held_records import HeldRecords, consumed_before, go_back
+from log_service.client.consumer.rebalance import RebalanceCallback
 from log_service.client.consumer.records import ConsumerRecord
 from log_service.common.types import TopicPartition
 
 
 class BlockingConsumer(Blocking[Consumer]):
-    """``Consumer`` for threads. Rebalance callbacks are called in the consumer's own thread, while ``poll`` waits."""
+    """``Consumer`` for threads. Rebalance callbacks are called in another thread, while ``poll`` waits: they may commit and seek."""
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **settings: Any) -> None:
         super().__init__(Consumer(bootstrap_servers, **settings))
         self._is_woken = False
         self._held = HeldRecords()
 
-    subscribe = blocking(Consumer.subscribe)
     unsubscribe = blocking(Consumer.unsubscribe)
     poll = blocking(Consumer.poll)
     position = blocking(Consumer.position)
@@ -60,6 +64,19 @@ class BlockingConsumer(Blocking[Consumer]):
     def paused(self) -> list[TopicPartition]:
         """The partitions that are paused."""
         return self._portal.call_sync(lambda: self._client.paused)
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | Pattern[str],
+        *,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+    ) -> None:
+        """Read these topics together with the other members of the group. Raises as ``Consumer.subscribe``."""
+        callbacks = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+        beside = {name: partial(_call_beside, callback) for name, callback in callbacks.items() if callback is not None}
+        self._portal.call(partial(self._client.subscribe, topics, **beside))
 
     def wakeup(self) -> None:
         """End the poll that waits, or else the next one, at once; a loop over the consumer ends. For any thread and signal handlers."""
@@ -100,3 +117,10 @@ class BlockingConsumer(Blocking[Consumer]):
         if positions is not None or not self._held:
             return positions
         return self._portal.call_sync(partial(consumed_before, self._client, self._held.firsts()))
+
+
+async def _call_beside(callback: RebalanceCallback, partitions: Sequence[TopicPartition]) -> None:
+    """Call it in a thread that may wait for the client, while the client's own thread serves it."""
+    result = await trio.to_thread.run_sync(callback, partitions)
+    if isawaitable(result):
+        await result
