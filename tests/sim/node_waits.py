@@ -12,7 +12,7 @@ Nothing is judged where the node died or the connection broke in between, or whe
 import struct
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -209,12 +209,16 @@ class Waiters:
             except OSError:
                 await trio.sleep(PAUSE_SECONDS)
                 continue
-            try:
-                await wait(line, env.rng)
-            except OSError:
-                await trio.sleep(PAUSE_SECONDS)
-            finally:
-                line.close()
+            with suppress(OSError):
+                await self._wait_on(wait, line, env.rng)
+            await trio.sleep(PAUSE_SECONDS)  # also where the node has nothing to wait for: nothing else lets time pass
+
+    @staticmethod
+    async def _wait_on(wait: Wait, line: Line, rng: Random) -> None:
+        try:
+            await wait(line, rng)
+        finally:
+            line.close()
 
     def _env(self, name: str) -> Env:
         host = f"{name}@{self._host.name}"
