@@ -13,7 +13,7 @@ import pytest
 from tests.sim.node_runs import parse_seeds, play, play_with_trace
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = range(200)
+SEEDS = range(100)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
