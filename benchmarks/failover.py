@@ -13,13 +13,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import Producer
 
 from benchmarks.broker_process import BenchmarkError
 from benchmarks.cluster_nodes import CALM_S, NODES, SERVICE_S, Nodes, led_by, new_name, running_cluster, until
+from benchmarks.wire import Wire
+from log_service.common.errors import ErrorCode
+from log_service.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 PAUSE_S = 0.005
+CREATE_TOPICS_VERSION = 7
 CLIENT = {
     "enable.idempotence": True,
     "acks": "all",
@@ -83,21 +86,22 @@ def seconds_without_service(nodes: Nodes, topic: str, fault: Callable[[], None])
 
 
 def seconds_until_topic(nodes: Nodes, name: str, asked: int) -> float:
-    """Return how long it takes until node ``asked`` has a topic created, asking again after each refusal.
+    """Return how long it takes until node ``asked`` has a topic created, asking it again after each refusal.
+
+    The request goes to that node, whoever it says is the controller: librdkafka would wait for the one that is gone.
 
     Raises:
         BenchmarkError: it was not created within a minute.
     """
-    admin = nodes.admin(asked)
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=2)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
+    with contextlib.closing(Wire(nodes.addresses[asked])) as wire:
 
-    def is_created() -> bool:
-        try:
-            admin.create_topics([NewTopic(name, 1, 2)], request_timeout=5)[name].result()
-        except KafkaException as error:
-            return bool(error.args[0].name() == "TOPIC_ALREADY_EXISTS")
-        return True
+        def is_created() -> bool:
+            code = wire.ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse).topics[0].error_code
+            return code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
 
-    return until(is_created, 0.01, "a topic is created without the active controller", SERVICE_S)
+        return until(is_created, 0.01, "a topic is created without the active controller", SERVICE_S)
 
 
 def after_signal(nodes: Nodes, number: int, *, is_controller: bool = False) -> tuple[float, int]:
@@ -109,6 +113,8 @@ def after_signal(nodes: Nodes, number: int, *, is_controller: bool = False) -> t
     victim = controller if is_controller else next(node for node in NODES if node != controller)
     topic = new_name()
     nodes.create_topic(topic, led_by(victim))
+    if nodes.leader(topic) != victim:
+        raise BenchmarkError(f"node {victim} does not lead {topic}, which was created for it to lead")
     found = seconds_without_service(nodes, topic, lambda: nodes.processes[victim].send_signal(number))
     if number == signal.SIGSTOP:
         nodes.processes[victim].send_signal(signal.SIGCONT)

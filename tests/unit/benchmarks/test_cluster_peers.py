@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from benchmarks import cluster_nodes, cluster_peers
 from benchmarks.broker_process import BenchmarkError
 from benchmarks.cluster_moves import other_than
-from benchmarks.cluster_nodes import led_by, spread, until
+from benchmarks.cluster_nodes import accepts, led_by, spread, until
 from benchmarks.cluster_partitions import counted, is_in_sync
 from benchmarks.cluster_peers import FIGURES, MOST_ROUNDS, Report, measure, names
 from benchmarks.clusters import ClusterBench, ClusterFamily
@@ -86,6 +87,13 @@ def test_every_node_has_the_same_share_of_leaders_and_replicas() -> None:
     assert spread(4) == [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]
     assert spread(3, 2) == [[1, 2], [2, 3], [3, 1]]
     assert led_by(2) == [[2, 1, 3]]
+
+
+def test_node_that_is_gone_accepts_no_connections() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        assert accepts(address)
+    assert not accepts(address)
 
 
 def test_move_goes_to_the_node_that_has_nothing() -> None:
