@@ -34,7 +34,7 @@ FIGURES: Mapping[str, ClusterFamily] = {
     "partitions": of_new_clusters(cluster_partitions.measure),
 }
 """In the order in which they are measured: living clusters first, and what takes longest last."""
-MOST_ROUNDS = {"partitions": 1, "footprint": 2, "moves": 2, "scaling": 2}
+MOST_ROUNDS = {"partitions": 1, "faults": 2, "footprint": 2, "moves": 2, "scaling": 2}
 """Families whose rounds take a minute and more, and differ little, get no more rounds than that."""
 
 
