@@ -301,6 +301,8 @@ class Broker:
         raise self._disk_failure
 
     async def _register(self, foundation: NodeFoundation, lifecycle: BrokerLifecycle) -> None:
+        if self._disk_failure is not None:
+            raise self._disk_failure  # the controller would refuse a broker without log directories, which tells less
         endpoints = {name: Endpoint(host=host, port=port) for name, (host, port) in self.addresses.items()}
         await lifecycle.register(
             cluster_id=foundation.identity.cluster_id,

@@ -15,7 +15,7 @@ from log_service.common.errors import StorageError
 from tests.sim import World, sim_run
 from tests.unit.broker.context import DATA, HOST, PORT, RawClient, Story, batch, configuration, running, values_of
 
-TURN_COUNT = 25
+TURN_COUNT = 20
 WRITES = {"append", "write", "sync", "truncate", "rename", "remove", "sync_directory", "open", "make_directory"}
 READS = {"read"}
 APART = {"metadata.log.dir": "/data/metadata"}
