@@ -32,6 +32,7 @@ from tests.unit.broker.test_cluster_quorum import dynamic, voter
 
 OTHER_CLUSTER = "another-cluster-of-kafka"
 METADATA_ID = UUID(int=1)
+QUIET_SECONDS = 5.0
 
 
 async def ask(cluster: Cluster, node_id: int, request: Any, version: int, port: int = BROKER_PORT) -> Any:
@@ -47,12 +48,16 @@ def facts(cluster: Cluster, node_id: int) -> tuple[object, ...]:
 
 
 async def settled(cluster: Cluster) -> int:
-    """Wait until three brokers and three controllers are known and a topic is there; return the active controller."""
+    """Wait until three brokers, three controllers and a topic are known to all, and nothing changes; return the active controller."""
     leader = await cluster.leader()
     await cluster.until(lambda: all(cluster.unfenced(each) == [1, 2, 3] for each in cluster.brokers))
     await cluster.until(lambda: len(cluster.brokers[leader].image.cluster.controllers) == 3)
     created = await ask(cluster, leader, CreateTopicsRequest(topics=[CreatableTopic(name="a", num_partitions=1, replication_factor=3)]), 7)
     assert created.topics[0].error_code == 0
+    before: list[tuple[object, ...]] = []
+    while (now := [facts(cluster, each) for each in cluster.brokers]) != before or any(each[:4] != now[0][:4] for each in now):
+        before = now
+        await trio.sleep(QUIET_SECONDS)
     return leader
 
 
