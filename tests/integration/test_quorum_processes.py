@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 SMALL_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
 TOPIC = "orders"
+SETTLE_SECONDS = 30.0
 
 
 @pytest.fixture
@@ -29,9 +30,10 @@ def create(nodes: ClusterNodes, *names: str) -> None:
 
 
 def produce(nodes: ClusterNodes, count: int) -> None:
+    """Produce records whose keys spread over all partitions."""
     with BlockingProducer(nodes.bootstrap, delivery_timeout_ms=120_000) as producer:
         for number in range(count):
-            producer.send(TOPIC, str(number).encode())
+            producer.send(TOPIC, str(number).encode(), key=str(number).encode())
         producer.flush()
 
 
@@ -122,10 +124,12 @@ def test_a_log_directory_that_fails_costs_its_replicas_alone(tmp_path: Path) -> 
         failed = next(name for name, there in places.items() if there & led)
         nodes.fail_directory(victim, failed)
         produce(nodes, 60)  # what fails there is taken by another leader
+        deadline = time.monotonic() + SETTLE_SECONDS
         after = described(nodes)
-        while any(victim in isr or leader in {victim, -1} for leader, isr in (after[each] for each in places[failed])):
+        while any(victim in after[each][1] for each in places[failed]) and time.monotonic() < deadline:
             time.sleep(0.1)  # partitions that it did not lead are told of a moment later
             after = described(nodes)
+        assert all(victim not in isr and leader not in {victim, -1} for leader, isr in (after[each] for each in places[failed]))
         assert {index for index, (leader, _) in after.items() if leader == victim} == led - places[failed]
         assert all(victim in after[each][1] for each in after.keys() - places[failed])
         assert "failed" in nodes.log(victim)
