@@ -35,7 +35,7 @@ def quicken_spark(environ: MutableMapping[str, str] = os.environ) -> None:
 
 def make_spark_archive() -> None:
     """Run one job on a Spark Connect server, which writes the archive of its classes when it ends."""
-    from tests.platform.test_kills import warm_server
+    from tests.platform.spark_server import warm_server
 
     partial = SPARK_ARCHIVE.with_suffix(".partial")
     os.environ[SPARK_OPTIONS] = " ".join([*QUICK, f"-XX:ArchiveClassesAtExit={partial}"])

@@ -2,50 +2,24 @@
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from orchestration.dead_letters import DeadLetters
-from orchestration.settings import load_settings
-from orchestration.spark.server import SparkServer
 from orchestration.tables import Lake
-from tests.helpers.ports import free_port
 from tests.platform.killed_run import KILLED, REPLAY_STEPS, STEPS
 from tests.platform.pipeline import order
+from tests.platform.spark_server import warm_server
 from tests.unit.orchestration.memory_log import MemoryLog
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
-START_TIMEOUT_S = 120
 GONE_TIMEOUT_S = 45
-
-
-@contextmanager
-def warm_server(data_directory: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    settings = load_settings({"TIDELOG_DATA": str(data_directory), "TIDELOG_SPARK_MASTER": "local[2]", "TIDELOG_SPARK_DRIVER_MEMORY": "1g"})
-    server = SparkServer(settings=settings, port=free_port())
-    with (data_directory / "server.log").open("wb") as output:
-        child = subprocess.Popen(
-            server.argv(), env=server.environment(os.environ), cwd=data_directory, stdout=output, stderr=output, start_new_session=True
-        )
-    try:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not server.is_ready():
-            assert child.poll() is None, (data_directory / "server.log").read_text()[-2000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        yield server.url, child
-    finally:
-        child.send_signal(signal.SIGTERM)
-        child.wait(90)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ import pytest
 
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.documents import PROMPT, ROOT
-from tests.platform.test_kills import warm_server
+from tests.platform.spark_server import warm_server
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
 PAGES = sorted(page for page in (ROOT / "docs" / "pipelines").glob("*.md") if "\n$ " in page.read_text())
