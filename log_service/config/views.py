@@ -179,6 +179,25 @@ class GroupConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionConfig:
+    """How long transactions may take, how long their ids are kept, and the topic that keeps them.
+
+    ``lone_state_log_replication_factor`` holds where no other broker is registered when the topic is created.
+    """
+
+    max_timeout_ms: int = 900_000
+    abort_interval_ms: int = 10_000
+    expiration_ms: int = 7 * 24 * 3_600_000
+    expiry_interval_ms: int = 3_600_000
+    state_log_partitions: int = 50
+    state_log_replication_factor: int = 3
+    lone_state_log_replication_factor: int = 1
+    state_log_min_isr: int = 2
+    lone_state_log_min_isr: int = 1
+    state_log_segment_bytes: int = 100 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchConfig:
     """Bounds of fetch responses and sessions."""
 
@@ -299,6 +318,7 @@ class NodeConfig:
     metadata_log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
     limits: NetworkLimits = field(default_factory=NetworkLimits)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    transactions: TransactionConfig = field(default_factory=TransactionConfig)
     fetch: FetchConfig = field(default_factory=FetchConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)

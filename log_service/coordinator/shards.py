@@ -130,6 +130,10 @@ class _EncodingLog(Generic[R]):
         return self.coordinator_log.append(encoded, wall_ms)
 
 
+def _unheard(coordinator_log: CoordinatorLog, announcement: object) -> None:
+    raise AssertionError(f"partition {coordinator_log.partition} announces {announcement!r}, and no one listens")
+
+
 class Shards(Generic[S, R]):
     """The shards that this node leads. ``run`` must be running before the first ``lead``."""
 
@@ -143,8 +147,12 @@ class Shards(Generic[S, R]):
         encode: Callable[[R], tuple[bytes, bytes | None]],
         decode: Callable[[Buffer, Buffer | None], R | None],
         reply_timeout_ms: int | None = None,
+        on_announcement: Callable[[CoordinatorLog, Any], None] = _unheard,
     ) -> None:
-        """``reply_timeout_ms`` is how long a reply may wait until what it depends on is safe."""
+        """``reply_timeout_ms`` is how long a reply may wait until what it depends on is safe.
+
+        ``on_announcement`` hears what shards announce, with the log that it is about.
+        """
         self._clock = clock
         self._timers = timers
         self._run_in_pool = run_in_pool
@@ -152,6 +160,7 @@ class Shards(Generic[S, R]):
         self._encode = encode
         self._decode = decode
         self._reply_timeout_ms = reply_timeout_ms
+        self._on_announcement = on_announcement
         self._led: dict[int, _Led[S, R]] = {}
         self._nursery: trio.Nursery | None = None
         self._is_over = False
@@ -218,7 +227,7 @@ class Shards(Generic[S, R]):
             loaded = await self._run_in_pool(lambda: self._replay_log(led))
         except (OSError, TidelogError):
             if not led.is_dropped:  # a follower may truncate the log under a load that nobody waits for any more
-                logger.exception("coordinator shard %d could not be loaded: its groups are unavailable until it is led anew", partition)
+                logger.exception("coordinator shard %d could not be loaded: clients have to wait until it is led anew", partition)
                 self.resign(partition)
             return
         if led.is_dropped:
@@ -234,6 +243,7 @@ class Shards(Generic[S, R]):
             timers=self._timers,
             appended_end=loaded.end_offset,
             reply_timeout_ms=self._reply_timeout_ms,
+            on_announcement=partial(self._on_announcement, led.coordinator_log),
         )
         led.runtime = runtime
         led.coordinator_log.watch_high_watermark(lambda _offset: runtime.on_high_watermark())

@@ -1,4 +1,4 @@
-"""What a state machine decides: records for its log, replies, timers, and how to take back what it changed meanwhile.
+"""What a state machine decides: records for its log, replies, timers, announcements, and how to take back what it changed meanwhile.
 
 A machine's methods fill a ``Decision``; the runtime performs it. Nothing in a decision has happened yet, with one exception. Soft state,
 which no log holds (the members of a group between two generations, sessions), changes while the decision is made, and the decision
@@ -46,7 +46,7 @@ class CancelTimer(NamedTuple):
 
 @dataclass(slots=True)
 class Decision(Generic[R]):
-    """Records, replies and timers in the order they were decided, at ``now_ms`` (monotonic) = ``wall_ms`` (since the epoch).
+    """Records, replies, timers and announcements in the order they were decided, at ``now_ms`` (monotonic) = ``wall_ms`` (since the epoch).
 
     All records are appended together or not at all.
     """
@@ -56,6 +56,7 @@ class Decision(Generic[R]):
     records: list[R] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     timers: list[SetTimer | CancelTimer] = field(default_factory=list)
+    announcements: list[object] = field(default_factory=list)
     _undo: list[Callable[[], None]] = field(default_factory=list)
 
     def append(self, record: R) -> None:
@@ -73,6 +74,10 @@ class Decision(Generic[R]):
     def cancel_timer(self, key: Hashable) -> None:
         """Forget the timer of ``key``."""
         self.timers.append(CancelTimer(key))
+
+    def announce(self, announcement: object) -> None:
+        """Tell the machine's owner once the high watermark has passed what was appended, however long that takes."""
+        self.announcements.append(announcement)
 
     # Soft state
 

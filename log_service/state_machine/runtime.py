@@ -75,11 +75,16 @@ def _as_one(records: Sequence[R]) -> Iterable[Sequence[R]]:
     return (records,)
 
 
+def _unheard(announcement: object) -> None:
+    raise AssertionError(f"{announcement!r} is announced, and no one listens")
+
+
 class Runtime(Generic[R]):
     """One machine over one log in one epoch. ``appended_end`` is the end of what the machine has replayed so far.
 
     ``split`` divides the records of a decision into batches where they may stand for themselves; by default a decision is one batch.
-    ``reply_timeout_ms`` bounds how long a reply waits for the high watermark; None is for ever.
+    ``reply_timeout_ms`` bounds how long a reply waits for the high watermark; None is for ever. ``on_announcement`` hears what the machine
+    announces; an announcement waits for the high watermark without a bound, and is lost with the epoch.
     """
 
     def __init__(
@@ -92,6 +97,7 @@ class Runtime(Generic[R]):
         appended_end: int,
         split: Callable[[Sequence[R]], Iterable[Sequence[R]]] = _as_one,
         reply_timeout_ms: int | None = None,
+        on_announcement: Callable[[Any], None] = _unheard,
     ) -> None:
         self._machine = machine
         self._log = log
@@ -100,6 +106,8 @@ class Runtime(Generic[R]):
         self._appended_end = appended_end
         self._split = split
         self._reply_timeout_ms = reply_timeout_ms
+        self._on_announcement = on_announcement
+        self._held_announcements: deque[tuple[int, object]] = deque()
         self._expiry: Timer | None = None
         self._is_closed = False
         self._tokens = count(1)
@@ -137,9 +145,9 @@ class Runtime(Generic[R]):
         self._decide(decide)
 
     def on_high_watermark(self) -> None:
-        """Send the replies that have waited for the high watermark, which has moved."""
-        held = self._held_replies
-        if not held:
+        """Send the replies and announcements that have waited for the high watermark, which has moved."""
+        held, announcements = self._held_replies, self._held_announcements
+        if not held and not announcements:
             return
         high_watermark = self._log.high_watermark
         while held and held[0].end_offset <= high_watermark:
@@ -147,6 +155,8 @@ class Runtime(Generic[R]):
             request = self._requests.pop(token, None)
             if request is not None:
                 request[0](response)
+        while announcements and announcements[0][0] <= high_watermark:
+            self._on_announcement(announcements.popleft()[1])
 
     def fire_due(self) -> None:
         """Do what is due by now before the machine is asked anything else."""
@@ -165,6 +175,7 @@ class Runtime(Generic[R]):
         if self._expiry is not None:
             self._expiry.cancel()
         self._held_replies.clear()
+        self._held_announcements.clear()
         requests, self._requests = self._requests, {}
         for on_reply, refuse in requests.values():
             on_reply(refuse(error))
@@ -186,6 +197,7 @@ class Runtime(Generic[R]):
             self._perform_timer(timer)
         for reply_to, response in decision.replies:
             self._held_replies.append(_HeldReply(self._appended_end, reply_to, response, decision.now_ms))
+        self._held_announcements.extend((self._appended_end, each) for each in decision.announcements)
         self.on_high_watermark()
         if self._held_replies and self._expiry is None and self._reply_timeout_ms is not None:
             self._expire_later(self._reply_timeout_ms)

@@ -287,3 +287,37 @@ def test_a_closed_runtime_refuses_nothing_a_second_time() -> None:
     stage.runtime.close(CLOSED)
     stage.fire(200)
     assert stage.heard == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_an_announcement_waits_for_the_high_watermark_without_a_bound_and_is_lost_with_the_epoch() -> None:
+    announced: list[object] = []
+    stage = Stage(reply_timeout_ms=100, on_announcement=announced.append)
+
+    def decide(decision: Decision[str]) -> None:
+        decision.append("a")
+        decision.announce("a is safe")
+
+    stage.runtime.tell(decide)
+    stage.fire(1_000)
+    assert announced == []
+    stage.commit_below(1)
+    assert announced == ["a is safe"]
+    stage.runtime.tell(decide)
+    stage.runtime.close(CLOSED)
+    stage.commit_below(2)
+    assert announced == ["a is safe"]
+
+
+def test_a_refused_decision_announces_nothing() -> None:
+    announced: list[object] = []
+    stage = Stage(on_announcement=announced.append)
+
+    def decide(decision: Decision[str]) -> None:
+        decision.append("a")
+        decision.announce("a is safe")
+
+    stage.log.failures = [REFUSED]
+    with pytest.raises(KafkaError):
+        stage.runtime.tell(decide)
+    stage.commit_below(1)
+    assert announced == []

@@ -1,0 +1,83 @@
+"""What admin clients are told of transactional ids: one described, or those listed that pass their filters (KIP-664, KIP-994, KIP-1152).
+
+Decides which ids pass, and how a state is called. Patterns are looked for in whole ids.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+from log_service.common.errors import ErrorCode
+from log_service.coordinator.transaction.transaction import Transaction, TransactionState
+from log_service.protocol.messages.describe_transactions import TopicData
+from log_service.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from log_service.protocol.messages.list_transactions import ListTransactionsRequest
+from log_service.protocol.messages.list_transactions import TransactionState as ListedTransaction
+
+_STATES = {state.told: state for state in TransactionState}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Which ids are asked for. Empty sets let all pass, as a duration below 0 does."""
+
+    states: frozenset[TransactionState]
+    has_states: bool
+    producer_ids: frozenset[int]
+    longer_than_ms: int
+    pattern: re.Pattern[str] | None
+
+    def passes(self, transaction: Transaction, now_ms: int) -> bool:
+        """Whether an id is told. An id without a transaction counts as running since the beginning of time, as with Kafka."""
+        if self.has_states and transaction.state not in self.states:
+            return False
+        if self.producer_ids and transaction.producer_id not in self.producer_ids:
+            return False
+        if self.longer_than_ms >= 0 and now_ms - transaction.start_ms <= self.longer_than_ms:
+            return False
+        return self.pattern is None or self.pattern.fullmatch(transaction.transactional_id) is not None
+
+
+def filters_of(request: ListTransactionsRequest) -> Filters:
+    """Return the filters of a request.
+
+    Raises:
+        re.error: the pattern is no regular expression.
+    """
+    return Filters(
+        states=frozenset(_STATES[name] for name in request.state_filters if name in _STATES),
+        has_states=bool(request.state_filters),
+        producer_ids=frozenset(request.producer_id_filters),
+        longer_than_ms=request.duration_filter,
+        pattern=re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None,
+    )
+
+
+def unknown_states(request: ListTransactionsRequest) -> list[str]:
+    """Return the names in a request that no state has, each once."""
+    return list(dict.fromkeys(name for name in request.state_filters if name not in _STATES))
+
+
+def listed(transactions: Iterable[Transaction], filters: Filters, now_ms: int) -> Iterator[ListedTransaction]:
+    """Yield the ids that pass."""
+    for each in transactions:
+        if filters.passes(each, now_ms):
+            yield ListedTransaction(transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state.told)
+
+
+def described(transactional_id: str, transaction: Transaction | None) -> DescribedTransaction:
+    """Return one id with the partitions of its transaction; TRANSACTIONAL_ID_NOT_FOUND where it is not known."""
+    if transaction is None:
+        return DescribedTransaction(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    topics = groupby(sorted(transaction.partitions), attrgetter("topic"))
+    return DescribedTransaction(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.told,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=[each.partition for each in group]) for topic, group in topics],
+    )

@@ -1,0 +1,197 @@
+"""Markers on their way: which ones wait, which broker has been asked, and what its response means.
+
+Decides to which broker a marker goes, that a broker has one request at a time, and which errors are tried again. It does not know
+transactions beyond their markers, nor connections. Partitions that are gone count as written: there is nothing to end there.
+
+Invariant: each partition of each announced transaction is waiting or in flight until it is written, given up because another coordinator
+owns the transaction, or dropped with the leadership of the coordinator's partition.
+
+Source: KIP-98; KIP-1228 (the transaction version in markers).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+
+from log_service.common.errors import ErrorCode
+from log_service.common.types import NodeId, TopicPartition
+from log_service.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+OWNED_ELSEWHERE = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""A later coordinator has written to the partition: the transaction is its to end."""
+WITHOUT_MARKER = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+"""The partition cannot have had records of a transaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueMarkers:
+    """A transaction whose outcome is safe, and the partitions that are to be told."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    transaction_version: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The coordinator of a transaction: a partition of ``__transaction_state`` in one leader epoch."""
+
+    partition: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SentMarkers:
+    """Markers of one transaction for some partitions."""
+
+    owner: Owner
+    markers: DueMarkers
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerBatch:
+    """What one broker is asked for in one request."""
+
+    node_id: NodeId
+    entries: tuple[SentMarkers, ...]
+
+    def request(self) -> WriteTxnMarkersRequest:
+        """Return the request."""
+        return WriteTxnMarkersRequest(markers=[_message(entry) for entry in self.entries])
+
+
+class Gone:
+    """Where a partition is that does not exist any more."""
+
+
+GONE = Gone()
+FindLeader = Callable[[TopicPartition], NodeId | Gone | None]
+"""Returns the leader of a partition, None while it has none."""
+
+
+@dataclass(slots=True)
+class _Owed:
+    """Markers of one transaction: ``left`` are not written yet, those of them that are not ``waiting`` are in flight."""
+
+    markers: DueMarkers
+    owner: Owner
+    left: set[TopicPartition] = field(init=False)
+    waiting: set[TopicPartition] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left, self.waiting = set(self.markers.partitions), set(self.markers.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a response came to: partitions that are done, and whether some have to be tried again."""
+
+    written: tuple[SentMarkers, ...]
+    is_retrying: bool
+    given_up: tuple[str, ...] = ()
+    """Transactional ids that another coordinator owns by now."""
+
+
+class MarkerQueue:
+    """All markers that this node owes."""
+
+    def __init__(self) -> None:
+        self._owed: dict[tuple[int, str], _Owed] = {}
+        self._busy: set[NodeId] = set()
+
+    def __repr__(self) -> str:
+        return f"<MarkerQueue transactions={len(self._owed)} busy={len(self._busy)}>"
+
+    def __len__(self) -> int:
+        return len(self._owed)
+
+    def add(self, owner: Owner, markers: DueMarkers) -> None:
+        """Owe the markers of a transaction; what was owed of an earlier announcement of the same id is replaced."""
+        self._owed[owner.partition, markers.transactional_id] = _Owed(markers, owner)
+
+    def drop(self, partition: int) -> None:
+        """Owe nothing any more for a partition of ``__transaction_state``: its next leader announces what is due."""
+        for key in [key for key in self._owed if key[0] == partition]:
+            del self._owed[key]
+
+    def take(self, find_leader: FindLeader) -> tuple[list[MarkerBatch], list[SentMarkers]]:
+        """Return requests for brokers that have none under way, and the partitions that are gone. Both wait no more."""
+        by_node: dict[NodeId, list[SentMarkers]] = {}
+        gone: list[SentMarkers] = []
+        for key, owed in list(self._owed.items()):
+            found: dict[NodeId, list[TopicPartition]] = {}
+            gone_here = []
+            for where in sorted(owed.waiting):
+                leader = find_leader(where)
+                if isinstance(leader, Gone):
+                    gone_here.append(where)
+                elif leader is not None and leader not in self._busy:
+                    found.setdefault(leader, []).append(where)
+            owed.waiting.difference_update(gone_here, *found.values())
+            if gone_here:
+                gone.append(SentMarkers(owed.owner, owed.markers, tuple(gone_here)))
+                self._finish(key, owed, gone_here)
+            for node_id, partitions in found.items():
+                by_node.setdefault(node_id, []).append(SentMarkers(owed.owner, owed.markers, tuple(partitions)))
+        self._busy.update(by_node)
+        return [MarkerBatch(node_id, tuple(entries)) for node_id, entries in by_node.items()], gone
+
+    def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse | None) -> Settled:
+        """Take note of a response; None where none came. What was not written waits again."""
+        self._busy.discard(batch.node_id)
+        codes = {} if response is None else _codes(response)
+        written, given_up, is_retrying = [], [], False
+        for entry in batch.entries:
+            key = (entry.owner.partition, entry.markers.transactional_id)
+            owed = self._owed.get(key)
+            if owed is None or owed.markers is not entry.markers or owed.owner != entry.owner:
+                continue
+            told = {where: codes.get((entry.markers.producer_id, where)) for where in entry.partitions}
+            if any(code in OWNED_ELSEWHERE for code in told.values()):
+                given_up.append(entry.markers.transactional_id)
+                del self._owed[key]
+                continue
+            done = tuple(where for where, code in told.items() if code is not None and (code is ErrorCode.NONE or code in WITHOUT_MARKER))
+            owed.waiting.update(where for where in entry.partitions if where not in done)
+            is_retrying = is_retrying or len(done) < len(entry.partitions)
+            if done:
+                written.append(SentMarkers(entry.owner, entry.markers, done))
+                self._finish(key, owed, done)
+        return Settled(tuple(written), is_retrying, tuple(given_up))
+
+    def _finish(self, key: tuple[int, str], owed: _Owed, done: Iterable[TopicPartition]) -> None:
+        owed.left.difference_update(done)
+        if not owed.left:
+            del self._owed[key]
+
+
+def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], ErrorCode]:
+    return {
+        (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode.of(partition.error_code)
+        for marker in response.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    }
+
+
+def _message(entry: SentMarkers) -> WritableTxnMarker:
+    markers = entry.markers
+    topics = groupby(sorted(entry.partitions), attrgetter("topic"))
+    return WritableTxnMarker(
+        producer_id=markers.producer_id,
+        producer_epoch=markers.producer_epoch,
+        transaction_result=markers.is_commit,
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[each.partition for each in group]) for name, group in topics],
+        coordinator_epoch=entry.owner.leader_epoch,
+        transaction_version=markers.transaction_version,
+    )

@@ -1,0 +1,109 @@
+"""One transactional id: its producer, its state, and the partitions of its transaction.
+
+Decides which state may follow which. A value never changes: ``moved`` returns the next one, and refuses a move that the table does not
+have. Every value but the last producer epoch is stored, so that a producer's retry of InitProducerId is known only to the coordinator that
+answered it first.
+
+Source: KIP-98; KIP-360 (previous producer id, last epoch); KIP-890 (next producer id, client version).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any
+
+from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+
+NO_START_MS = -1
+MAX_EPOCH = 32_767
+"""Only markers carry it: a producer's last epoch is one less, so that the coordinator can always fence it."""
+NEVER_TIMES_OUT_MS = 2**31 - 1
+"""The timeout of a transaction that an external coordinator ends (KIP-939)."""
+
+CLASSIC_VERSION = 0
+EPOCH_BUMP_VERSION = 2
+"""The transaction version from which on each end of a transaction raises the producer's epoch (KIP-890)."""
+
+
+class TransactionState(IntEnum):
+    """Where a transactional id stands; numbers as they are stored."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def told(self) -> str:
+        """The state's name as admin clients are told it."""
+        return _TOLD[self]
+
+
+_TOLD = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in TransactionState}
+
+_EMPTY, _ONGOING, _PREPARE_COMMIT, _PREPARE_ABORT, _COMPLETE_COMMIT, _COMPLETE_ABORT = (TransactionState(number) for number in range(6))
+
+AT_REST = frozenset({_EMPTY, _COMPLETE_COMMIT, _COMPLETE_ABORT})
+"""No transaction is open: one may begin, and the id may expire."""
+ENDING = frozenset({_PREPARE_COMMIT, _PREPARE_ABORT})
+"""The outcome is stored; markers are being written."""
+
+SOURCES: Mapping[TransactionState, frozenset[TransactionState]] = MappingProxyType(
+    {
+        _EMPTY: AT_REST,
+        _ONGOING: AT_REST | {_ONGOING},
+        _PREPARE_COMMIT: frozenset({_ONGOING}),
+        _PREPARE_ABORT: AT_REST | {_ONGOING},
+        _COMPLETE_COMMIT: frozenset({_PREPARE_COMMIT}),
+        _COMPLETE_ABORT: frozenset({_PREPARE_ABORT}),
+    }
+)
+"""From which states a stored state may be reached. An id that expires leaves no state, and a fence is one move to PREPARE_ABORT."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """A transactional id as it stands. Times are wall milliseconds; ``start_ms`` is -1 while no transaction has begun."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    timeout_ms: int
+    last_update_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NO_START_MS
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
+    client_version: int = CLASSIC_VERSION
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the producer id has no further epoch for a producer."""
+        return self.producer_epoch >= MAX_EPOCH - 1
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether markers are being written: until then no other request changes the id."""
+        return self.state in ENDING
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether the markers of an ending transaction commit it."""
+        return self.state is TransactionState.PREPARE_COMMIT
+
+    @property
+    def completed_identity(self) -> tuple[int, int]:
+        """Producer id and epoch that hold once an ending transaction is complete: a new id where the old one's epochs are used up."""
+        return (self.producer_id, self.producer_epoch) if self.next_producer_id == NO_PRODUCER_ID else (self.next_producer_id, 0)
+
+    def moved(self, state: TransactionState, now_ms: int, **changes: Any) -> "Transaction":
+        """Return the value after a move to ``state``; what ``changes`` does not name stays. The producer id becomes the previous one."""
+        assert self.state in SOURCES[state], f"{self.transactional_id} cannot move from {self.state.told} to {state.told}"
+        return replace(self, state=state, last_update_ms=now_ms, previous_producer_id=self.producer_id, **changes)

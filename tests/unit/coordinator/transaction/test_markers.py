@@ -1,0 +1,132 @@
+"""Markers on their way: to whom they go, what an error means, and that none is lost."""
+
+import pytest
+
+from log_service.common.errors import ErrorCode
+from log_service.common.types import NodeId, TopicPartition
+from log_service.coordinator.transaction.markers import GONE, DueMarkers, Gone, MarkerBatch, MarkerQueue, Owner
+from log_service.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+OWNER = Owner(partition=3, leader_epoch=9)
+A, B, C = (TopicPartition("t", index) for index in range(3))
+
+
+def due(*partitions: TopicPartition, txn: str = "x", producer_id: int = 1) -> DueMarkers:
+    return DueMarkers(
+        transactional_id=txn, producer_id=producer_id, producer_epoch=4, is_commit=True, transaction_version=2, partitions=partitions
+    )
+
+
+def response(batch: MarkerBatch, code: ErrorCode = ErrorCode.NONE, **codes: ErrorCode) -> WriteTxnMarkersResponse:
+    """Return a broker's response; ``codes`` by partition number, such as p1."""
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=entry.markers.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name="t",
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=where.partition, error_code=codes.get(f"p{where.partition}", code)
+                            )
+                            for where in entry.partitions
+                        ],
+                    )
+                ],
+            )
+            for entry in batch.entries
+        ]
+    )
+
+
+def leaders(**by_partition: int) -> dict[TopicPartition, NodeId]:
+    return {TopicPartition("t", int(name[1:])): NodeId(node) for name, node in by_partition.items()}
+
+
+def test_all_markers_for_a_broker_go_in_one_request_and_the_next_waits_for_its_response() -> None:
+    queue, where = MarkerQueue(), leaders(p0=1, p1=2, p2=1)
+    queue.add(OWNER, due(A, B, C))
+    queue.add(OWNER, due(A, txn="y", producer_id=2))
+    batches, gone = queue.take(where.get)
+    assert not gone
+    assert {batch.node_id: [(entry.markers.transactional_id, entry.partitions) for entry in batch.entries] for batch in batches} == {
+        1: [("x", (A, C)), ("y", (A,))],
+        2: [("x", (B,))],
+    }
+    (marker, _) = batches[0].request().markers
+    assert (marker.coordinator_epoch, marker.producer_epoch, marker.transaction_version, marker.transaction_result) == (9, 4, 2, True)
+    queue.add(OWNER, due(A, txn="z", producer_id=3))
+    assert queue.take(where.get) == ([], [])
+    settled = queue.settle(batches[0], response(batches[0]))
+    assert [entry.partitions for entry in settled.written] == [(A, C), (A,)]
+    assert [batch.node_id for batch in queue.take(where.get)[0]] == [1]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ],
+)
+def test_what_a_later_try_may_mend_goes_to_the_leader_of_then(code: ErrorCode) -> None:
+    queue = MarkerQueue()
+    queue.add(OWNER, due(A, B))
+    (batch,), _ = queue.take(leaders(p0=1, p1=1).get)
+    settled = queue.settle(batch, response(batch, p1=code))
+    assert ([entry.partitions for entry in settled.written], settled.is_retrying) == ([(A,)], True)
+    (again,), _ = queue.take(leaders(p0=1, p1=2).get)
+    assert (again.node_id, again.entries[0].partitions) == (2, (B,))
+    queue.settle(again, response(again))
+    assert len(queue) == 0
+
+
+def test_a_broker_that_does_not_respond_is_asked_again() -> None:
+    queue = MarkerQueue()
+    queue.add(OWNER, due(A))
+    (batch,), _ = queue.take(leaders(p0=1).get)
+    assert queue.settle(batch, None).is_retrying
+    assert queue.take(leaders(p0=1).get)[0] == [batch]
+
+
+def test_a_partition_without_a_leader_waits_and_one_that_is_gone_counts_as_written() -> None:
+    queue = MarkerQueue()
+    queue.add(OWNER, due(A, B))
+    found: dict[TopicPartition, NodeId | Gone] = {B: GONE}
+    batches, (gone,) = queue.take(found.get)
+    assert (batches, gone.partitions, len(queue)) == ([], (B,), 1)
+    (batch,), _ = queue.take(leaders(p0=1).get)
+    assert batch.entries[0].partitions == (A,)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
+def test_a_transaction_that_another_coordinator_owns_is_given_up(code: ErrorCode) -> None:
+    queue = MarkerQueue()
+    queue.add(OWNER, due(A, B))
+    (batch,), _ = queue.take(leaders(p0=1, p1=1).get)
+    settled = queue.settle(batch, response(batch, p1=code))
+    assert (settled.written, settled.given_up, len(queue)) == ((), ("x",), 0)
+
+
+def test_what_is_dropped_with_the_leadership_is_not_told_later() -> None:
+    queue = MarkerQueue()
+    queue.add(OWNER, due(A))
+    (batch,), _ = queue.take(leaders(p0=1).get)
+    queue.drop(OWNER.partition)
+    later = Owner(partition=3, leader_epoch=10)
+    queue.add(later, due(A))
+    assert not queue.settle(batch, response(batch)).written
+    (again,), _ = queue.take(leaders(p0=1).get)
+    assert again.request().markers[0].coordinator_epoch == 10
+    assert [entry.owner for entry in queue.settle(again, response(again)).written] == [later]
