@@ -134,7 +134,7 @@ class Positions:
 
         async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
             connection = await cluster.coordinator(group_id)
-            return await fetch_offsets(connection, group_id, partitions, is_stable_required=bool(self._config.isolation))
+            return await fetch_offsets(connection, group_id, partitions, is_stable_required=True)
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
             return await with_coordinator(cluster, group_id, ask)
