@@ -438,6 +438,58 @@ class Reassignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupMetadata:
+    """Who commits for a group: what ``consumer.group_metadata()`` tells of the consumer, and a transactional producer passes on.
+
+    Without a member the group's coordinator fences nobody: for consumers whose partitions were assigned by hand.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionListing:
+    """One row of ``list_transactions``."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionDescription:
+    """What a coordinator knows of a transactional id. ``start_time_ms`` is -1 where no transaction is open."""
+
+    transactional_id: str
+    coordinator: Node
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangingTransaction:
+    """An open transaction of a partition that no coordinator will end: readers of committed records stop at ``start_offset``.
+
+    ``transactional_id`` is the one that the producer has, where a coordinator knows it.
+    """
+
+    topic_partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp_ms: int
+    transactional_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerDescription:
     """A producer that a partition remembers; -1 where there is nothing, such as an open transaction."""
 

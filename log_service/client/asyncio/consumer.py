@@ -69,6 +69,7 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
     seek = moving(Consumer.seek)
     seek_to_beginning = moving(Consumer.seek_to_beginning)
     seek_to_end = moving(Consumer.seek_to_end)
+    seek_to_committed = moving(Consumer.seek_to_committed)
     seek_to_time = moving(Consumer.seek_to_time)
     pause = moving(Consumer.pause)
     resume = awaited_sync(Consumer.resume)
@@ -80,6 +81,7 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
     partitions_for = awaited(Consumer.partitions_for)
     committed = awaited(Consumer.committed)
     enforce_rebalance = awaited_sync(Consumer.enforce_rebalance)
+    group_metadata = awaited_sync(Consumer.group_metadata)
     metrics = awaited_sync(Consumer.metrics)
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -35,6 +35,7 @@ class BlockingConsumer(Blocking[Consumer]):
     seek = blocking(Consumer.seek)
     seek_to_beginning = blocking(Consumer.seek_to_beginning)
     seek_to_end = blocking(Consumer.seek_to_end)
+    seek_to_committed = blocking(Consumer.seek_to_committed)
     seek_to_time = blocking(Consumer.seek_to_time)
     current_lag = blocking(Consumer.current_lag)
     beginning_offsets = blocking(Consumer.beginning_offsets)
@@ -47,7 +48,7 @@ class BlockingConsumer(Blocking[Consumer]):
     pause = blocking_sync(Consumer.pause)
     resume = blocking_sync(Consumer.resume)
     lag = blocking_sync(Consumer.lag)
-    consumed = blocking_sync(Consumer.consumed)
+    group_metadata = blocking_sync(Consumer.group_metadata)
     metrics = blocking_sync(Consumer.metrics)
 
     @property
@@ -82,6 +83,10 @@ class BlockingConsumer(Blocking[Consumer]):
         """End the poll that waits, or else the next one, at once; a loop over the consumer ends. For any thread and signal handlers."""
         self._is_woken = True
         self._portal.submit(self._client.wakeup)
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what ``commit`` commits by itself: the offsets behind what ``poll`` or a loop returned, where not committed yet."""
+        return self._portal.call_sync(partial(consumed_before, self._client, self._held.firsts()))
 
     def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None) -> None:
         """Commit these offsets (default: behind all records that ``poll`` or a loop returned). Raises as ``Consumer.commit``."""

@@ -19,7 +19,7 @@ import trio
 
 from log_service.client import arguments
 from log_service.client.admin.groups import as_offsets
-from log_service.client.admin.values import FoundOffset, OffsetAndMetadata, OffsetSpec
+from log_service.client.admin.values import ConsumerGroupMetadata, FoundOffset, OffsetAndMetadata, OffsetSpec
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.env import real_env
 from log_service.client.consumer.assignors import ASSIGNORS
@@ -292,6 +292,14 @@ class Consumer:
         self._require_open()
         await self._positions.move_to(partitions, Start.LATEST)
 
+    async def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Read on at what the group has committed (default: of all that are assigned), as after a transaction that was aborted.
+
+        ``auto_offset_reset`` decides where nothing is committed.
+        """
+        self._require_open()
+        await self._positions.move_to(partitions, Start.COMMITTED)
+
     async def seek_to_time(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Read on at the first record whose timestamp is at least that; at the end where there is none. Returns the offsets."""
         self._require_open()
@@ -393,6 +401,24 @@ class Consumer:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id has committed nothing")
         self._require_open()
         return dict(await self._positions.committed(arguments.partitions(partitions)))
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return who this consumer is in its group now, for ``Producer.send_offsets_to_transaction`` (KIP-447).
+
+        Ask for it for each transaction: it changes with every rebalance.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID, the consumer has no group.
+        """
+        if self.config.group_id is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id is in no group")
+        member = self._membership
+        return ConsumerGroupMetadata(
+            group_id=self.config.group_id,
+            generation_id=-1 if member is None else member.generation_id,
+            member_id="" if member is None else member.member_id,
+            group_instance_id=None if member is None else self.config.group_instance_id,
+        )
 
     def metrics(self) -> ConsumerMetrics:
         """Return what the consumer counted so far; see ``metrics``."""

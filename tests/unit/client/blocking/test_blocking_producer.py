@@ -190,6 +190,7 @@ def test_a_commit_in_a_loop_covers_what_the_loop_has_yielded(bootstrap: str) -> 
         consumer.assign([partition])
         for record in consumer:
             if record.offset == 10:
+                assert consumer.consumed()[partition].offset == 11, "what a transaction commits instead"
                 consumer.commit()
                 assert consumer.committed([partition])[partition].offset == 11
             if record.offset == 20:
@@ -204,7 +205,7 @@ def test_a_commit_in_a_loop_covers_what_the_loop_has_yielded(bootstrap: str) -> 
 def test_a_blocking_class_has_everything_that_its_trio_face_has(blocking: type, plain: type) -> None:
     of_programs_with_a_loop = {"send_nowait", "take", "take_nowait", "cluster"}
     inside = {"place", "place_run", "monotonic_ms", "size_of", "find_topic", "no_room", "intercepted", "is_sender_late_for", "wake_sender"}
-    inside |= {"wait_for_room"}
+    inside |= {"wait_for_room", "transactor", "require_transaction"}
     public = {name for name in dir(plain) if not name.startswith("_")} - of_programs_with_a_loop - inside
     assert public <= {name for name in dir(blocking) if not name.startswith("_")}
 
