@@ -5,7 +5,7 @@ peer's list: a feature tells that the peer has it. Knows no connections.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from log_service.common.errors import ErrorCode, KafkaError
@@ -17,10 +17,14 @@ MAINTENANCE_FEATURE = "tidelog.maintenance"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpokenVersions:
-    """What a peer said it speaks: (lowest, highest) version by API key, and the highest level of each feature."""
+    """What a peer said it speaks: (lowest, highest) version by API key, and the highest level of each feature.
+
+    ``levels`` are the features' levels in the peer's cluster, as of the moment when the connection was opened.
+    """
 
     ranges: Mapping[int, tuple[int, int]]
     features: Mapping[str, int]
+    levels: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def of(cls, response: ApiVersionsResponse) -> "SpokenVersions":
@@ -28,6 +32,7 @@ class SpokenVersions:
         return cls(
             ranges=MappingProxyType({api.api_key: (api.min_version, api.max_version) for api in response.api_keys}),
             features=MappingProxyType({feature.name: feature.max_version for feature in response.supported_features}),
+            levels=MappingProxyType({feature.name: feature.max_version_level for feature in response.finalized_features}),
         )
 
     def choose(self, key: int, max_version: int | None = None) -> int:

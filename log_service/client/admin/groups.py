@@ -11,7 +11,7 @@ from typing import TypeVar
 from log_service.client import arguments
 from log_service.client.admin.fan_out import Collected, by_topic, gather
 from log_service.client.admin.values import GroupDescription, GroupListing, MemberDescription, OffsetAndMetadata
-from log_service.client.connections.cluster_metadata import ClusterMetadata
+from log_service.client.connections.cluster_metadata import GROUP_KEY_TYPE, ClusterMetadata
 from log_service.client.connections.cluster_view import Node
 from log_service.client.group_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
 from log_service.common.errors import ErrorCode, KafkaError
@@ -81,7 +81,7 @@ async def describe_groups(cluster: ClusterMetadata, group_ids: Sequence[str], ti
         (group,) = response.groups
         if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise_for(group.error_code, group.error_message, f"group {group_id!r}")
-        return _description(group, _node_of(cluster, connection))
+        return _description(group, node_of(cluster, connection))
 
     async def attempt(group_id: str) -> GroupDescription:
         return await with_coordinator(cluster, group_id, partial(ask, group_id))
@@ -238,13 +238,13 @@ def _as_offset(given: OffsetAndMetadata | int) -> OffsetAndMetadata:
     return given
 
 
-async def with_coordinator(cluster: ClusterMetadata, group_id: str, ask: Callable[[], Awaitable[T]]) -> T:
+async def with_coordinator(cluster: ClusterMetadata, key: str, ask: Callable[[], Awaitable[T]], *, key_type: int = GROUP_KEY_TYPE) -> T:
     """Call ``ask``; forget the coordinator when the error says that it moved, so that the next try looks for it. Raises what it raises."""
     try:
         return await ask()
     except KafkaError as error:
         if error.code in MOVED:
-            cluster.forget_coordinator(group_id)
+            cluster.forget_coordinator(key, key_type=key_type)
         raise
 
 
@@ -257,7 +257,8 @@ def _commit_partition(number: int, offset: OffsetAndMetadata) -> OffsetCommitReq
     )
 
 
-def _node_of(cluster: ClusterMetadata, connection: RpcConnection) -> Node:
+def node_of(cluster: ClusterMetadata, connection: RpcConnection) -> Node:
+    """Return the broker at the other end of a connection; its id is -1 where the view does not name it."""
     address = connection.destination
     for node in cluster.view.nodes.values():
         if (node.host, node.port) == (address.host, address.port):

@@ -66,6 +66,8 @@ RESPONSE_STAGGER_MS = 1_000
 """After so long without a response another broker is asked, too."""
 
 GROUP_KEY_TYPE = 0
+TRANSACTION_KEY_TYPE = 1
+KINDS_OF_KEYS = {GROUP_KEY_TYPE: "group", TRANSACTION_KEY_TYPE: "transactional id"}
 FIRST_VERSION_WITH_COORDINATOR_KEYS = 4
 REFUSED_TOPICS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
@@ -95,7 +97,7 @@ class ClusterMetadata:
         self._refreshing: trio.Event | None = None
         self._refreshed_ms = -config.metadata_max_age_ms
         self._failing_since_ms: int | None = None
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}  # by type of key, and key
 
     def __repr__(self) -> str:
         return f"<ClusterMetadata {self.view.cluster_id} nodes={len(self.view.nodes)} topics={len(self.view.topics)}>"
@@ -215,33 +217,34 @@ class ClusterMetadata:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
         return await self.node(leader, purpose)
 
-    async def coordinator(self, group_id: str, purpose: str = "coordinator") -> RpcConnection:
-        """Return a connection, of its own, to the coordinator of a group; found once, until ``forget_coordinator``.
+    async def coordinator(self, key: str, purpose: str = "coordinator", *, key_type: int = GROUP_KEY_TYPE) -> RpcConnection:
+        """Return a connection, of its own, to the coordinator of a group or of a transactional id; found until ``forget_coordinator``.
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE and others; NETWORK_EXCEPTION.
         """
-        node_id = self._coordinators.get(group_id)
+        node_id = self._coordinators.get((key_type, key))
         if node_id is None or node_id not in self.view.nodes:
-            node_id = await self._find_coordinator(group_id)
-            self._quiet.info(("coordinator", group_id), "group %s: its coordinator is broker %d", group_id, node_id)
-            self._coordinators[group_id] = node_id
+            node_id = await self._find_coordinator(key, key_type)
+            kind = KINDS_OF_KEYS[key_type]
+            self._quiet.info(("coordinator", key_type, key), "%s %s: its coordinator is broker %d", kind, key, node_id)
+            self._coordinators[key_type, key] = node_id
         return await self.node(node_id, purpose)
 
-    def forget_coordinator(self, group_id: str) -> None:
-        """Ask again for the coordinator of the group, when it is next needed."""
-        self._coordinators.pop(group_id, None)
+    def forget_coordinator(self, key: str, *, key_type: int = GROUP_KEY_TYPE) -> None:
+        """Ask again for the coordinator of the group, or of the transactional id, when it is next needed."""
+        self._coordinators.pop((key_type, key), None)
 
-    async def _find_coordinator(self, group_id: str) -> int:
-        """Ask any broker who coordinates a group; its response says where that one is reached, too."""
+    async def _find_coordinator(self, key: str, key_type: int) -> int:
+        """Ask any broker who coordinates a key; its response says where that one is reached, too."""
         connection = await self.any_node()
         if connection.version_of(ApiKey.FIND_COORDINATOR) >= FIRST_VERSION_WITH_COORDINATOR_KEYS:
-            request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
         else:
-            request = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, key=group_id)
+            request = FindCoordinatorRequest(key_type=key_type, key=key)
         response = await connection.request(request, FindCoordinatorResponse)
         found = response.coordinators[0] if response.coordinators else response
-        raise_for(found.error_code, found.error_message, f"coordinator of group {group_id!r}")
+        raise_for(found.error_code, found.error_message, f"coordinator of {KINDS_OF_KEYS[key_type]} {key!r}")
         if found.node_id not in self.view.nodes:
             self.view = self.view.with_nodes([Node(node_id=found.node_id, host=found.host, port=found.port)])
         return found.node_id
