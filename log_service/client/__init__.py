@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ConfigEntry,
         ConfigOperation,
         ConfigResource,
+        ConsumerGroupMetadata,
         ElectionType,
         EpochEnd,
         FeatureDescription,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         FoundOffset,
         GroupDescription,
         GroupListing,
+        HangingTransaction,
         ItemsFailed,
         LogDirDescription,
         MemberDescription,
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
         TopicDescription,
         TopicListing,
         TopicPartitionReplica,
+        TransactionDescription,
+        TransactionListing,
         UpgradeType,
     )
     from log_service.client.asyncio.admin import AsyncioAdmin
@@ -71,6 +75,7 @@ if TYPE_CHECKING:
     from log_service.client.producer.interception import ProducerInterceptor, ProducerRecord, Serializer
     from log_service.client.producer.partitioning import Partitioner, murmur2, partition_of_key
     from log_service.client.producer.producer import Producer
+    from log_service.client.producer.transaction_errors import ProducerFailed, ProducerFenced, TransactionAbortable
     from log_service.common.errors import ConfigError, ErrorCode, KafkaError
     from log_service.common.types import TopicPartition
 
@@ -84,6 +89,7 @@ _HOMES = {
         "ConfigEntry",
         "ConfigOperation",
         "ConfigResource",
+        "ConsumerGroupMetadata",
         "ElectionType",
         "EpochEnd",
         "FeatureDescription",
@@ -91,6 +97,7 @@ _HOMES = {
         "FoundOffset",
         "GroupDescription",
         "GroupListing",
+        "HangingTransaction",
         "ItemsFailed",
         "LogDirDescription",
         "MemberDescription",
@@ -109,6 +116,8 @@ _HOMES = {
         "TopicDescription",
         "TopicListing",
         "TopicPartitionReplica",
+        "TransactionDescription",
+        "TransactionListing",
         "UpgradeType",
     ),
     "log_service.client.asyncio.admin": ("AsyncioAdmin",),
@@ -163,6 +172,11 @@ _HOMES = {
         "partition_of_key",
     ),
     "log_service.client.producer.producer": ("Producer",),
+    "log_service.client.producer.transaction_errors": (
+        "ProducerFailed",
+        "ProducerFenced",
+        "TransactionAbortable",
+    ),
     "log_service.common.errors": (
         "ConfigError",
         "ErrorCode",
@@ -192,6 +206,7 @@ __all__ = [
     "ConfigOperation",
     "ConfigResource",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerInterceptor",
     "ConsumerMetrics",
     "ConsumerRecord",
@@ -206,6 +221,7 @@ __all__ = [
     "FoundOffset",
     "GroupDescription",
     "GroupListing",
+    "HangingTransaction",
     "ItemsFailed",
     "KafkaError",
     "LogDirDescription",
@@ -218,6 +234,8 @@ __all__ = [
     "Partitioner",
     "Producer",
     "ProducerDescription",
+    "ProducerFailed",
+    "ProducerFenced",
     "ProducerInterceptor",
     "ProducerMetrics",
     "ProducerRecord",
@@ -238,6 +256,9 @@ __all__ = [
     "TopicPartition",
     "TopicPartitionReplica",
     "TopicProduceMetrics",
+    "TransactionAbortable",
+    "TransactionDescription",
+    "TransactionListing",
     "UpgradeType",
     "murmur2",
     "partition_of_key",

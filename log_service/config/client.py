@@ -105,6 +105,12 @@ class ProducerConfig(ClientConfig):
     partitioner_adaptive_partitioning_enable: bool = _plain(True, "keyless records avoid partitions whose broker is slow (KIP-794)")
     partitioner_ignore_keys: bool = _plain(False, "place keyed records as if they had no key")
     delivery_timeout_ms: int = _number(120_000, "from send() to success or failure, with all retries", at_least=1)
+    transactional_id: str | None = _plain(
+        None, "one per instance of a program, the same after a restart; None: no transactions", str, NoneType
+    )
+    transaction_timeout_ms: int = _number(
+        60_000, "the coordinator aborts what takes longer; at most its transaction.max.timeout.ms", at_least=1
+    )
 
     def __post_init__(self) -> None:
         # dataclass(slots=True) makes a new class: super() without arguments would look for the old one.
@@ -115,6 +121,10 @@ class ProducerConfig(ClientConfig):
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
             text = f"enable_idempotence allows 5 requests in flight, not {self.max_in_flight_requests_per_connection}"
             raise ConfigError(text)
+        if self.transactional_id == "":
+            raise ConfigError("transactional_id is empty: name the producer, or leave it out to produce without transactions")
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise ConfigError("transactional_id needs enable_idempotence=True: leave enable_idempotence out, or transactional_id")
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise ConfigError(
                 f"delivery_timeout_ms {self.delivery_timeout_ms} is less than linger_ms {self.linger_ms} "

@@ -9,7 +9,8 @@ Records of one task keep their order. Tasks for which there is no room are serve
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, Self
@@ -151,6 +152,31 @@ class AsyncioProducer(OnAsyncio[Producer]):
     flush = awaited(Producer.flush)
     partitions_for = awaited(Producer.partitions_for)
     metrics = awaited_sync(Producer.metrics)
+    init_transactions = awaited(Producer.init_transactions)
+    begin_transaction = awaited(Producer.begin_transaction)
+    send_offsets_to_transaction = awaited(Producer.send_offsets_to_transaction)
+    commit_transaction = awaited(Producer.commit_transaction)
+    abort_transaction = awaited(Producer.abort_transaction)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Have one transaction, ``async with producer.transaction():``, committed at its end, or aborted where an exception leaves it.
+
+        What all tasks send meanwhile is part of it. Where the block is cancelled, it is aborted without being waited for. Raises as
+        ``Producer.transaction``.
+        """
+        await self.begin_transaction()
+        transactor = self._producer.transactor
+        try:
+            yield
+        except Exception:
+            if self._bridge.is_usable:
+                await self._bridge.call(transactor.abort_quietly)
+            raise
+        except BaseException:
+            self._portal.post(transactor.abort_soon)
+            raise
+        await self._bridge.call(transactor.finish)
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent.

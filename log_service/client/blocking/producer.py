@@ -6,7 +6,8 @@ Invariants: records of one thread keep their order; ``buffer_memory`` bounds wha
 block delivers everything, or raises.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -132,6 +133,30 @@ class BlockingProducer(Blocking[Producer]):
 
     flush = blocking(Producer.flush)
     partitions_for = blocking(Producer.partitions_for)
+    init_transactions = blocking(Producer.init_transactions)
+    begin_transaction = blocking(Producer.begin_transaction)
+    send_offsets_to_transaction = blocking(Producer.send_offsets_to_transaction)
+    commit_transaction = blocking(Producer.commit_transaction)
+    abort_transaction = blocking(Producer.abort_transaction)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Have one transaction, ``with producer.transaction():``, committed at its end, or aborted where an exception leaves it.
+
+        What all threads send meanwhile is part of it. Raises as ``Producer.transaction``.
+        """
+        self.begin_transaction()
+        transactor = self._producer.transactor
+        try:
+            yield
+        except Exception:
+            if self.is_open:
+                self._portal.call(transactor.abort_quietly)
+            raise
+        except BaseException:
+            self._portal.post(transactor.abort_soon)
+            raise
+        self._portal.call(transactor.finish)
 
     def metrics(self) -> ProducerMetrics:
         """Return what the producer counted so far; see ``metrics``."""
@@ -157,7 +182,7 @@ class BlockingProducer(Blocking[Producer]):
                 self._portal.require_other_thread()
                 with accumulator.urgent():
                     self._portal.submit(producer.wake_sender)
-                    accumulator.wait_for_room(record.size_bytes, limit_ms, lambda: producer.is_closed)
+                    accumulator.wait_for_room(record.size_bytes, limit_ms, lambda: producer.is_barred)
                 delivery = self._intake.place(record, view)
         if delivery is None:
             raise producer.no_room(record.size_bytes, limit_ms)

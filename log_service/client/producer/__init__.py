@@ -6,4 +6,6 @@
   of its records.
 - ``sender``: the task that sends batches to leaders. ``verdicts``: what a response means for a batch. ``sequences``: the numbers that make
   retries harmless (KIP-98).
+- ``transaction_state``: which calls a transactional producer takes, and what failed; ``transaction_errors``: what codes mean for it;
+  ``transactor``: the requests to coordinators (KIP-890).
 """

@@ -16,6 +16,7 @@ from operator import attrgetter
 
 from log_service.client.producer.delivery import Delivery, DeliveryCallback, ProducerBatch
 from log_service.client.producer.sequences import PartitionSequence, Sequences
+from log_service.client.producer.transaction_state import Transactions
 from log_service.common.errors import ConfigError
 from log_service.common.types import NO_SEQUENCE, TopicPartition
 from log_service.config.client import ProducerConfig
@@ -83,8 +84,15 @@ class Drained:
 class Accumulator:
     """All records of a producer that are not settled."""
 
-    def __init__(self, config: ProducerConfig, sequences: Sequences | None, monotonic_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        sequences: Sequences | None,
+        monotonic_ms: Callable[[], int],
+        transactions: Transactions | None = None,
+    ) -> None:
         self._config = config
+        self._transactions = transactions
         self._monotonic_ms = monotonic_ms
         self._codec = Codec.of_name(config.compression)
         if config.compression_level is not None and config.compression_level not in LEVELS.get(self._codec, ()):
@@ -232,6 +240,8 @@ class Accumulator:
                 continue
             if self._sequences is not None and not self._may_number(queue, batch):
                 continue
+            if self._transactions is not None and not self._transactions.may_send(queue.topic_partition):
+                continue
             leader = leader_of(queue.topic_partition)
             if leader < 0:
                 drained.leaderless.append(queue.topic_partition)
@@ -321,7 +331,10 @@ class Accumulator:
         """Begin a batch behind those that wait; the one before it is full."""
         if queue.waiting:
             queue.waiting[-1].is_closed = True
-        batch = ProducerBatch(queue.topic_partition, builder, now_ms, (next(self._order), 0))
+        order = (next(self._order), 0)
+        batch = ProducerBatch(queue.topic_partition, builder, now_ms, order, is_transactional=self._transactions is not None)
+        if self._transactions is not None:
+            self._transactions.note_partition(queue.topic_partition)
         queue.waiting.append(batch)
         self._active[queue.topic_partition] = queue
         self._used_ms[queue.topic_partition.topic] = now_ms

@@ -109,6 +109,7 @@ class ProducerBatch:
         "error",
         "is_closed",
         "is_settled",
+        "is_transactional",
         "last_error",
         "not_before_ms",
         "order",
@@ -119,8 +120,17 @@ class ProducerBatch:
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, builder: BatchBuilder, created_ms: int, order: tuple[int, int] = (0, 0)) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        builder: BatchBuilder,
+        created_ms: int,
+        order: tuple[int, int] = (0, 0),
+        *,
+        is_transactional: bool = False,
+    ) -> None:
         self.topic_partition = topic_partition
+        self.is_transactional = is_transactional
         self.created_ms = created_ms
         self.order = order
         self.is_closed = False
@@ -169,7 +179,10 @@ class ProducerBatch:
         if self.builder is not None:
             self.is_closed = True
             self._encoded = self.builder.build(
-                producer_id=self.producer_id, producer_epoch=self.producer_epoch, base_sequence=self.base_sequence
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                base_sequence=self.base_sequence,
+                is_transactional=self.is_transactional,
             )
             self.builder = None
         return self._encoded
@@ -256,7 +269,8 @@ class ProducerBatch:
 
     def _new_part(self, first_index: int, record_count: int, codec: Codec, level: int | None) -> "ProducerBatch":
         order = (self.order[0], self.order[1] + first_index)
-        part = ProducerBatch(self.topic_partition, BatchBuilder(codec, level), self.created_ms, order)
+        builder = BatchBuilder(codec, level)
+        part = ProducerBatch(self.topic_partition, builder, self.created_ms, order, is_transactional=self.is_transactional)
         part.record_count, part.is_closed, part.attempt_count = record_count, True, self.attempt_count
         return part
 

@@ -4,14 +4,14 @@ Decides when ``send`` has to wait: for room, or for a topic or partition that th
 batch, ``accumulator`` has the batches, ``sender`` the retries, ``sequences`` the numbers.
 
 Invariants: every record that was taken is settled, with metadata or an error; ``buffer_memory`` bounds what waits; once closed, nothing
-is taken.
+is taken, nor outside a transaction where there are transactions.
 """
 
-from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from operator import index
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
@@ -27,10 +27,16 @@ from log_service.client.producer.partitioning import Partitioner
 from log_service.client.producer.sender import Sender
 from log_service.client.producer.sequences import Sequences
 from log_service.client.producer.shared_accumulator import SharedAccumulator
+from log_service.client.producer.transaction_state import Call, Transactions
 from log_service.common.env import Env
 from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.types import TopicPartition
 from log_service.config.client import ProducerConfig
 from log_service.records.record import RecordHeader
+
+if TYPE_CHECKING:
+    from log_service.client.admin.values import ConsumerGroupMetadata, OffsetAndMetadata
+    from log_service.client.producer.transactor import Transactor
 
 
 class Producer:
@@ -39,6 +45,9 @@ class Producer:
     Settings are those of ``ProducerConfig``, as keywords. ``partitioner`` may choose partitions, serializers turn keys and values into
     bytes (without one they are bytes already, or text that becomes UTF-8; None is null), ``interceptors`` see each record before that: all
     plain functions, and what they raise, ``send`` raises, and the record was not taken.
+
+    With ``transactional_id`` every record is part of a transaction: ``init_transactions`` once, then ``async with producer.transaction():``
+    for each (KIP-98, KIP-890).
 
     Raises:
         ConfigError: a setting that does not exist or is out of bounds.
@@ -62,8 +71,12 @@ class Producer:
         self.monotonic_ms = self._env.clock.monotonic_ms
         self._meter = ProducerMeter(self.monotonic_ms, self.config.enable_metrics)
         self._sequences = Sequences() if self.config.enable_idempotence else None
+        self._transactor: Transactor | None = None
+        self._transactions: Transactions | None = None
+        if self.config.transactional_id is not None:
+            self._transactions = Transactions(self.config.transactional_id, self._note_taking)
         kind = SharedAccumulator if is_shared else Accumulator
-        self.accumulator = kind(self.config, self._sequences, self.monotonic_ms)
+        self.accumulator = kind(self.config, self._sequences, self.monotonic_ms, self._transactions)
         self.intake = Intake(
             self.config,
             self.accumulator,
@@ -78,6 +91,7 @@ class Producer:
         self._stack = AsyncExitStack()
         self._blocked_count = 0
         self.is_closed = True
+        self.is_barred = True  # takes no records: closed, or outside a transaction
         self._is_yield_due = False
         self._yield_ms = 0
 
@@ -87,10 +101,21 @@ class Producer:
     async def __aenter__(self) -> Self:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
         self.cluster = ClusterMetadata(self._env, self.config, self._nursery, is_auto_create_allowed=True, is_idle=self.accumulator.is_idle)
-        self._sender = Sender(self.cluster, self.config, self.accumulator, self._sequences, self._meter, on_leaderless=self.intake.leave)
+        self._sender = Sender(
+            self.cluster,
+            self.config,
+            self.accumulator,
+            self._sequences,
+            self._meter,
+            on_leaderless=self.intake.leave,
+            transactions=self._transactions,
+        )
+        if self._transactions is not None and self._sequences is not None:
+            self._transactor = self._open_transactor(self._transactions, self._sequences)
         self._nursery.start_soon(self._sender.run)
         self._nursery.start_soon(self.cluster.keep_fresh)
         self.is_closed = False
+        self._note_taking()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -115,7 +140,9 @@ class Producer:
 
         Raises:
             KafkaError: REQUEST_TIMED_OUT, no room within ``max_block_ms``; UNKNOWN_TOPIC_OR_PARTITION, no such topic or no such partition
-                within that time; MESSAGE_TOO_LARGE, larger than ``max_request_size``; INVALID_REQUEST, the producer is closed.
+                within that time; MESSAGE_TOO_LARGE, larger than ``max_request_size``; INVALID_REQUEST, the producer is closed;
+                INVALID_TXN_STATE, it has a ``transactional_id`` and no transaction is open.
+            TransactionAbortable, ProducerFailed: the open transaction, or the producer, has failed.
             TypeError: key, value, headers, timestamp or partition are not of their types.
             Exception: whatever an interceptor, a serializer or the partitioner raised.
         """
@@ -142,9 +169,9 @@ class Producer:
             topic, value, key, headers, timestamp_ms, partition = intake.prepared(topic, value, key, headers, timestamp_ms, partition)
         pairs = checked_headers(headers) if headers else ()
         size_bytes = intake.size_of(key, value, pairs)
-        view = self.cluster.view.topics.get(topic) if not self.is_closed else None
+        view = self.cluster.view.topics.get(topic) if not self.is_barred else None
         if view is None or not view.has(partition) or not self.accumulator.has_room_for(size_bytes):
-            self._require_open()
+            self._require_taking()
             raise trio.WouldBlock
         return self._append(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
 
@@ -196,14 +223,20 @@ class Producer:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not everything was delivered within {timeout_ms} ms")
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent."""
+        """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent.
+
+        An open transaction is aborted.
+        """
         if self.is_closed:
             return
         with self.accumulator.guarded():
             self.is_closed = True  # a thread that appends looked at it under the same guard
+            self._note_taking()
         limit_ms = self.config.delivery_timeout_ms if timeout_ms is None else timeout_ms
         try:
             with trio.move_on_after(limit_ms / 1_000):
+                if self._transactor is not None:
+                    await self._transactor.abort_quietly()
                 await self.flush()
         finally:
             text = f"the producer was closed, and {limit_ms} ms did not suffice to deliver"
@@ -220,6 +253,111 @@ class Producer:
             buffered_bytes=self.accumulator.buffered_bytes,
         )
 
+    # Transactions
+
+    @property
+    def transactor(self) -> "Transactor":
+        """What performs this producer's transactions.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, the producer is closed, or has no ``transactional_id``.
+        """
+        if self.config.transactional_id is None:
+            text = "the producer has no transactional_id: give it one to use transactions"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        self._require_open()
+        assert self._transactor is not None, "it was made when the producer was opened"
+        return self._transactor
+
+    async def init_transactions(self, timeout_ms: int | None = None) -> None:
+        """Get this ``transactional_id`` for this producer: once, before its first transaction.
+
+        An earlier producer of that id is fenced, and the transaction that it left open is aborted; one that it was committing is committed.
+        Waits for that, up to ``timeout_ms`` (default ``max_block_ms``).
+
+        Raises:
+            ProducerFailed: the user may not use the id; ``transaction_timeout_ms`` is above what the brokers allow.
+            KafkaError: REQUEST_TIMED_OUT and others, the coordinator did not do it in time: call it again. INVALID_REQUEST,
+                there is no ``transactional_id``. INVALID_TXN_STATE, it was called before.
+        """
+        await self.transactor.init(self._block_ms(timeout_ms))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Have one transaction, ``async with producer.transaction():``, committed at its end, or aborted where an exception leaves it.
+
+        Raises:
+            TransactionAbortable: it could not be committed, and is aborted: read the input again, and do the work again.
+            ProducerFenced, ProducerFailed: this producer can do nothing more.
+            KafkaError: REQUEST_TIMED_OUT and others: whether it is committed is not known; ``commit_transaction`` tells.
+        """
+        await self.begin_transaction()
+        transactor = self.transactor
+        try:
+            yield
+        except Exception:
+            await transactor.abort_quietly()
+            raise
+        except BaseException:
+            transactor.abort_soon()
+            raise
+        await transactor.finish()
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; the records from here on are part of it. ``transaction`` does this, and ends it.
+
+        Raises:
+            ProducerFenced, ProducerFailed: this producer can do nothing more.
+            KafkaError: INVALID_TXN_STATE, another transaction is open, or ``init_transactions`` was not called.
+        """
+        await self.transactor.begin()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: "Mapping[TopicPartition, OffsetAndMetadata | int]",
+        group_metadata: "ConsumerGroupMetadata",
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Have a group's offsets committed with the transaction: ``consumer.consumed()`` and ``consumer.group_metadata()``.
+
+        The consumer has to have ``enable_auto_commit=False``, and never commits by itself.
+
+        Raises:
+            TransactionAbortable: they did not get into the transaction, as where the group went on without the consumer: abort it.
+            ProducerFenced, ProducerFailed: this producer can do nothing more.
+            KafkaError: INVALID_TXN_STATE, no transaction is open; others, not done within ``timeout_ms`` (default ``max_block_ms``).
+            TypeError, ValueError: there can be no such partition or offset, or ``group_metadata`` is none.
+        """
+        await self.transactor.send_offsets(offsets, group_metadata, self._block_ms(timeout_ms))
+
+    async def commit_transaction(self, timeout_ms: int | None = None) -> None:
+        """Deliver what waits, then commit: readers of committed records see all of the transaction. It may be called again after a timeout.
+
+        ``timeout_ms`` bounds the whole; by default records have their ``delivery_timeout_ms``, and the commit ``max_block_ms``.
+
+        Raises:
+            TransactionAbortable: a record or the offsets failed: abort it.
+            ProducerFenced, ProducerFailed: this producer can do nothing more.
+            KafkaError: INVALID_TXN_STATE, no transaction is open; REQUEST_TIMED_OUT and others, whether it is committed is not known.
+        """
+        await self.transactor.commit(timeout_ms)
+
+    async def abort_transaction(self, timeout_ms: int | None = None) -> None:
+        """Abort: readers of committed records see nothing of the transaction. Records that wait are dropped; their receipts say so.
+
+        It may be called again after ``timeout_ms`` (default ``max_block_ms``).
+
+        Raises:
+            ProducerFenced, ProducerFailed: this producer can do nothing more; the coordinator has aborted the transaction, or will.
+            KafkaError: INVALID_TXN_STATE, no transaction is open; REQUEST_TIMED_OUT and others, call it again.
+        """
+        await self.transactor.abort(self._block_ms(timeout_ms))
+
+    def require_transaction(self) -> None:
+        """Raise unless records may be sent: where there are transactions, one has to be open. Raises as ``send``."""
+        if self._transactions is not None:
+            self._transactions.require(Call.SEND)
+
     # Taking one record, serialized already
 
     async def _take(  # noqa: PLR0917 - called for every record, where keywords cost
@@ -234,12 +372,12 @@ class Producer:
     ) -> Delivery:
         """``send`` for a record whose key and value are bytes already."""
         size_bytes = self._size_of(key, value, headers)
-        view = self.cluster.view.topics.get(topic) if not self.is_closed else None
+        view = self.cluster.view.topics.get(topic) if not self.is_barred else None
         limit_ms = self.config.max_block_ms
         if view is None or (partition is not None and not view.has(partition)):
             started_ms = self.monotonic_ms()
             view = await self.find_topic(topic, partition)
-            self._require_open()
+            self._require_taking()
             limit_ms = max(limit_ms - (self.monotonic_ms() - started_ms), 0)
         if not self.accumulator.has_room_for(size_bytes):
             await self.wait_for_room(size_bytes, limit_ms)
@@ -280,7 +418,7 @@ class Producer:
 
     async def find_topic(self, topic: str, partition: int | None) -> TopicView:
         """Return a topic that has that partition, waiting up to ``max_block_ms`` for either to appear. Raises as ``send``."""
-        self._require_open()
+        self._require_taking()
         left_ms = self.cluster.countdown(self.config.max_block_ms)
         view = await self.cluster.topic(topic, left_ms())
         if partition is None or view.has(partition):
@@ -305,7 +443,7 @@ class Producer:
                 self._sender.wake()
                 while not self.accumulator.has_room_for(size_bytes):
                     await self._sender.wait_settled()
-                    self._require_open()
+                    self._require_taking()
                 return
         finally:
             self._blocked_count -= 1
@@ -321,6 +459,32 @@ class Producer:
         if error is None:
             return self.config.delivery_timeout_ms
         return self.config.request_timeout_ms if isinstance(error, Exception) else 0
+
+    def _open_transactor(self, transactions: Transactions, sequences: Sequences) -> "Transactor":
+        from log_service.client.producer.transactor import Transactor  # noqa: PLC0415 - a producer without transactions needs no admin
+
+        transactor = Transactor(
+            self.cluster,
+            self.config,
+            transactions,
+            sequences=sequences,
+            accumulator=self.accumulator,
+            sender=self._sender,
+            deliver=self.flush,
+            nursery=self._nursery,
+        )
+        self._sender.announce = transactor.announce
+        return transactor
+
+    def _block_ms(self, timeout_ms: int | None) -> int:
+        return self.config.max_block_ms if timeout_ms is None else timeout_ms
+
+    def _note_taking(self) -> None:
+        self.is_barred = self.is_closed or (self._transactions is not None and not self._transactions.is_open)
+
+    def _require_taking(self) -> None:
+        self._require_open()
+        self.require_transaction()
 
     def _require_open(self) -> None:
         if self.is_closed:

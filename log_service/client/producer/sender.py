@@ -11,7 +11,7 @@ time: a new leader gets first what the old one has not responded to, because it 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -21,6 +21,8 @@ from log_service.client.metrics import ProducerMeter
 from log_service.client.producer.accumulator import NEVER_MS, Accumulator
 from log_service.client.producer.delivery import NO_OFFSET, ProducerBatch
 from log_service.client.producer.sequences import ProducerIdentity, Sequences
+from log_service.client.producer.transaction_errors import Step
+from log_service.client.producer.transaction_state import State, Transactions
 from log_service.client.producer.verdicts import MOVED, Verdict, judge
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
@@ -39,6 +41,10 @@ from log_service.rpc.connection import raise_for
 logger = logging.getLogger(__name__)
 
 LAST_VERSION_WITH_NAMES = 12
+LAST_VERSION_WITHOUT_ADDING = 11
+"""From the next version on leaders add partitions to transactions (KIP-890)."""
+CONCURRENT_BACKOFF_MS = 20
+"""The last transaction's markers are on their way: that takes less than an election."""
 
 
 class _Turn:
@@ -73,8 +79,12 @@ class Sender:
         meter: ProducerMeter,
         *,
         on_leaderless: Callable[[TopicPartition], None] = lambda _: None,
+        transactions: Transactions | None = None,
     ) -> None:
         self._cluster = cluster
+        self._transactions = transactions
+        self._is_announcing = False
+        self.announce: Callable[[], Awaitable[None]] | None = None  # tells the coordinator of partitions
         self._meter = meter
         self._quiet = QuietLogger(logger, self._now_ms)
         self._config = config
@@ -135,6 +145,7 @@ class Sender:
         now_ms = self._now_ms()
         if now_ms >= self._expires_ms:
             self._expire(now_ms)
+        self._drop_doomed()
         if self._cluster.view is not self._seen_view:
             self._seen_view = self._cluster.view
             self._withdraw(now_ms)
@@ -185,7 +196,28 @@ class Sender:
         topic = batch.topic_partition.topic
         self._meter.note_settled(topic, batch.record_count, is_error=True)
         self._quiet.warning((topic, error.code), "%d records of %s were given up: %s", batch.record_count, batch.topic_partition, error)
+        if self._transactions is not None:
+            self._transactions.judge(Step.PRODUCE, error.code, str(error))
+            self._wakeup.set()  # what else waits for the transaction is dropped
         batch.fail(error)
+
+    def _drop_doomed(self) -> None:
+        """Drop what belongs to a transaction that is not committed any more.
+
+        Version 2 ends it under a new epoch, which the leaders know: no response is waited for. With version 1 one that comes late could
+        be of a batch that the leader takes for the next transaction's.
+        """
+        transactions = self._transactions
+        if transactions is None or not transactions.is_doomed or self._accumulator.is_empty:
+            return
+        is_all = transactions.is_version_2 or transactions.state is State.FATAL_ERROR
+        error = transactions.doom()
+        for batch in self._accumulator.take_all(is_in_flight_included=is_all):
+            if batch.has_sequence:
+                transactions.note_dropped()
+            self._meter.note_settled(batch.topic_partition.topic, batch.record_count, is_error=True)
+            batch.fail(error)
+        self._tell_settled()
 
     # Sending
 
@@ -268,8 +300,15 @@ class Sender:
                 if topic_id == NO_TOPIC_ID:
                     max_version = LAST_VERSION_WITH_NAMES
             topic.partition_data.append(PartitionProduceData(index=batch.topic_partition.partition, records=batch.encoded()))
-        acks, timeout_ms = self._config.required_acks, self._config.request_timeout_ms
-        return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())), max_version
+        request = ProduceRequest(
+            transactional_id=self._config.transactional_id,
+            acks=self._config.required_acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+        if self._transactions is not None and not self._transactions.is_version_2:
+            max_version = LAST_VERSION_WITHOUT_ADDING
+        return request, max_version
 
     def _has_capacity(self, node_id: int) -> bool:
         return self._in_flight.get(node_id, 0) < self._config.max_in_flight_requests_per_connection
@@ -307,6 +346,8 @@ class Sender:
         self._meter.note_retry(batch.topic_partition.topic, batch.record_count)
         self._quiet.info(("retry", code), "a batch is sent again: %s", error)
         pause_ms = 0 if is_leader_known else int(self._cluster.backoff_ms(batch.attempt_count - 1))
+        if code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            pause_ms = min(pause_ms, CONCURRENT_BACKOFF_MS)
         accumulator.retry(batch, now_ms + pause_ms)
         if verdict in {Verdict.NUMBER_ANEW, Verdict.NEW_IDENTITY}:
             self._number_anew(batch, is_identity_lost=verdict is Verdict.NEW_IDENTITY)
@@ -338,7 +379,11 @@ class Sender:
 
     def _look_ahead(self, nursery: trio.Nursery, leaderless: list[TopicPartition]) -> None:
         """Ask for a producer id where there is none, and for leaders that are missing or were wrong; one task each."""
-        is_identity_missing = self._sequences is not None and self._sequences.identity is None and not self._accumulator.is_empty
+        own = self._sequences if self._transactions is None else None  # a transaction's coordinator gives the id itself
+        is_identity_missing = own is not None and own.identity is None and not self._accumulator.is_empty
+        if self._transactions is not None and self._transactions.is_announcement_due and not self._is_announcing:
+            self._is_announcing = True
+            nursery.start_soon(self._announce)
         if is_identity_missing and not self._is_identifying:
             self._is_identifying = True
             nursery.start_soon(self._identify)
@@ -348,6 +393,15 @@ class Sender:
         if (leaderless or self._is_refresh_needed) and not self._is_refreshing:
             self._is_refreshing = True
             nursery.start_soon(self._refresh)
+
+    async def _announce(self) -> None:
+        """Have the coordinator told of the transaction's partitions, before their first records leave."""
+        assert self.announce is not None, "a transactional producer says how"
+        try:
+            await self.announce()
+        finally:
+            self._is_announcing = False
+            self._wakeup.set()
 
     async def _identify(self) -> None:
         """Get a producer id, or learn that there will be none."""

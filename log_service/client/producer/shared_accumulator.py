@@ -13,6 +13,7 @@ from threading import Condition, RLock
 from log_service.client.producer.accumulator import Accumulator, Drained
 from log_service.client.producer.delivery import ProducerBatch
 from log_service.client.producer.sequences import Sequences
+from log_service.client.producer.transaction_state import Transactions
 from log_service.common.types import TopicPartition
 from log_service.config.client import ProducerConfig
 
@@ -20,8 +21,14 @@ from log_service.config.client import ProducerConfig
 class SharedAccumulator(Accumulator):
     """All records of a producer that several threads use. Callers hold ``lock`` while they append."""
 
-    def __init__(self, config: ProducerConfig, sequences: Sequences | None, monotonic_ms: Callable[[], int]) -> None:
-        super().__init__(config, sequences, monotonic_ms)
+    def __init__(
+        self,
+        config: ProducerConfig,
+        sequences: Sequences | None,
+        monotonic_ms: Callable[[], int],
+        transactions: Transactions | None = None,
+    ) -> None:
+        super().__init__(config, sequences, monotonic_ms, transactions)
         self.lock = RLock()
         self._room = Condition(self.lock)
 

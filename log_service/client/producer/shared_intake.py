@@ -81,7 +81,7 @@ class SharedIntake:
             return Unplaced(topic, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
         accumulator = self.accumulator
         with accumulator.lock:
-            if producer.is_closed or not accumulator.has_room_for(size_bytes):
+            if producer.is_barred or not accumulator.has_room_for(size_bytes):
                 return Unplaced(topic, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
             delivery, due_ms = intake.place(view, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
         if producer.is_sender_late_for(due_ms):
@@ -120,9 +120,10 @@ class SharedIntake:
         return placed
 
     def require_producing(self) -> None:
-        """Raise KafkaError (INVALID_REQUEST) if the producer takes nothing more."""
+        """Raise KafkaError if the producer takes no records now: INVALID_REQUEST, it is closed; or as its transactions say."""
         if self._producer.is_closed:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed: use it inside 'with'")
+        self._producer.require_transaction()
 
     def wake(self) -> None:
         """Let the sender look, soon; many calls before it looks are one."""

@@ -9,6 +9,8 @@ from log_service.client.producer.delivery import ProducerBatch
 from log_service.common.errors import ErrorCode
 
 LOST_IDENTITY = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+NUMBERS_OF_TRANSACTIONS = LOST_IDENTITY | {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}
+"""After these a transaction cannot be committed: a batch of it may be lost. Only its end brings another epoch."""
 MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -42,6 +44,9 @@ def judge(code: ErrorCode, batch: ProducerBatch, *, is_first_outstanding: bool) 
         return Verdict.COMPLETE
     if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
         return Verdict.SPLIT
+    if batch.is_transactional and code in NUMBERS_OF_TRANSACTIONS:
+        is_behind_another = code not in LOST_IDENTITY and not is_first_outstanding
+        return Verdict.RETRY if is_behind_another else Verdict.FAIL
     if batch.has_sequence:
         if code in {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID}:
             return Verdict.NUMBER_ANEW if is_first_outstanding else Verdict.RETRY

@@ -16,10 +16,10 @@ import trio
 
 from log_service.broker.registry import REGISTRY
 from log_service.common.errors import ErrorCode
-from log_service.protocol.api_versions import ApiKey, request_class
+from log_service.protocol.api_versions import ApiKey, request_class, spec_of
 from log_service.protocol.codec import decode
 from log_service.protocol.frames import encode_response, parse_request_header
-from log_service.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
+from log_service.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
 from log_service.protocol.messages.init_producer_id import InitProducerIdResponse
 from log_service.protocol.messages.metadata import (
     MetadataResponse,
@@ -91,6 +91,7 @@ class ScriptedBroker:
         self.producer_id = 100
         self.leaders = [1] * partition_count
         self.max_versions: dict[ApiKey, int] = {}
+        self.levels: dict[str, int] = {}
         self.delay_s = 0.0
         self.refused_api_versions: set[int] = set()
         self.topic_id = self.old_topic_id = TOPIC_ID
@@ -182,11 +183,16 @@ class ScriptedBroker:
     async def _api_versions(self, request: Any) -> ApiVersionsResponse:
         keys = [
             ApiVersion(api_key=spec.key, min_version=spec.min_version, max_version=self.max_versions.get(spec.key, spec.max_version))
-            for spec in (api.spec for api in REGISTRY.values())
+            for spec in map(spec_of, dict.fromkeys([*REGISTRY, *self.other]))
             if spec.advertised_min_version is not None
         ]
         supported = [SupportedFeatureKey(name=name, min_version=1, max_version=1) for name in self.features]
-        return ApiVersionsResponse(api_keys=keys, supported_features=supported)
+        finalized = [
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level) for name, level in self.levels.items()
+        ]
+        return ApiVersionsResponse(
+            api_keys=keys, supported_features=supported, finalized_features=finalized, finalized_features_epoch=1 if finalized else -1
+        )
 
     async def _metadata(self, request: Any) -> MetadataResponse:
         names = ["t"] if request.topics is None else [topic.name for topic in request.topics]

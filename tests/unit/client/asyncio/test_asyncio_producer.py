@@ -357,6 +357,7 @@ def test_misuse_is_told_as_by_the_producer() -> None:
 
 def test_it_has_everything_that_its_trio_face_has() -> None:
     inside = {"monotonic_ms", "wall_ms", "find_topic", "no_room", "is_sender_late_for", "wake_sender", "wait_for_room"}
+    inside |= {"transactor", "require_transaction"}
     public = {name for name in dir(Producer) if not name.startswith("_")} - inside - {"send_nowait"}
     assert public <= {name for name in dir(AsyncioProducer) if not name.startswith("_")}
 
