@@ -19,6 +19,8 @@ SENTENCES: Mapping[ErrorCode, str] = MappingProxyType(
         ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than the topic's min.insync.replicas",
         ErrorCode.LEADER_NOT_AVAILABLE: "a partition has no leader: a broker is down, or the topic is just being made",
         ErrorCode.COORDINATOR_NOT_AVAILABLE: "the group's coordinator is not available: try again",
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id; see: tidelog transactions list",
+        ErrorCode.INVALID_REGULAR_EXPRESSION: "that is no regular expression that the broker understands",
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group's members read that topic: stop them first",
         ErrorCode.UNKNOWN_MEMBER_ID: "the group has members: stop them first",
         ErrorCode.TOPIC_ALREADY_EXISTS: "there is a topic of that name; --if-not-exists lets that be",

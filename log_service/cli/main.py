@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "offsets": ("log_service.cli.offsets:offsets", "Tell where partitions begin and end, and which offset a time has."),
     "records": ("log_service.cli.records:records", "Delete records."),
     "groups": ("log_service.cli.groups:groups", "Consumer groups: lag, members, resetting and deleting offsets."),
+    "transactions": ("log_service.cli.transactions:transactions", "Transactions: states, producers, and those that hang."),
     "cluster": ("log_service.cli.cluster:cluster", "How the cluster is, and where its replicas go."),
     "produce": ("log_service.cli.produce:produce", "Send records from standard input or a file."),
     "consume": ("log_service.cli.consume:consume", "Print the records of a topic."),

@@ -15,6 +15,7 @@ import trio
 from log_service.client import arguments
 from log_service.client.admin import cluster, groups, maintenance, offsets
 from log_service.client.admin import topics as topics_and_configs
+from log_service.client.admin import transactions as open_transactions
 from log_service.client.admin.values import (
     BrokerDescription,
     ClusterDescription,
@@ -29,6 +30,7 @@ from log_service.client.admin.values import (
     FoundOffset,
     GroupDescription,
     GroupListing,
+    HangingTransaction,
     LogDirDescription,
     NewTopic,
     OffsetAndMetadata,
@@ -43,6 +45,8 @@ from log_service.client.admin.values import (
     TopicDescription,
     TopicListing,
     TopicPartitionReplica,
+    TransactionDescription,
+    TransactionListing,
 )
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.env import real_env
@@ -308,6 +312,59 @@ class Admin:
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None) -> None:
         """Take a group's committed offsets back (KIP-496). GROUP_SUBSCRIBED_TO_TOPIC where its members read the topic."""
         await groups.delete_group_offsets(self.cluster, group_id, partitions, self._limit(timeout_ms))
+
+    # Transactions
+
+    async def list_transactions(
+        self,
+        *,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        running_longer_than_ms: int | None = None,
+        transactional_id_pattern: str | None = None,
+        timeout_ms: int | None = None,
+    ) -> list[TransactionListing]:
+        """Return the transactional ids of all coordinators, by id (KIP-664); only those that match all that is given.
+
+        ``transactional_id_pattern`` is a regular expression in Java's syntax that has to match the whole id (KIP-1152). INVALID_REQUEST
+        where there is no such state, INVALID_REGULAR_EXPRESSION, UNSUPPORTED_VERSION where the brokers are too old for a filter.
+        """
+        wanted = open_transactions.Filters(
+            states=tuple(states),
+            producer_ids=tuple(producer_ids),
+            running_longer_than_ms=running_longer_than_ms,
+            pattern=transactional_id_pattern,
+        )
+        return await open_transactions.list_transactions(self.cluster, wanted, self._limit(timeout_ms))
+
+    async def describe_transactions(
+        self, transactional_ids: Sequence[str], *, timeout_ms: int | None = None
+    ) -> dict[str, TransactionDescription]:
+        """Return what coordinators know of transactional ids, with the partitions of open transactions (KIP-664).
+
+        TRANSACTIONAL_ID_NOT_FOUND where there is none, or none any more (transactional.id.expiration.ms).
+        """
+        ids = arguments.names(transactional_ids, "transactional ids")
+        return await open_transactions.describe_transactions(self.cluster, ids, self._limit(timeout_ms))
+
+    async def find_hanging_transactions(
+        self, partitions: Iterable[TopicPartition] | None = None, *, open_longer_than_ms: int = 900_000, timeout_ms: int | None = None
+    ) -> list[HangingTransaction]:
+        """Return open transactions that no coordinator will end, of these partitions (default: all of the cluster), by partition (KIP-664).
+
+        Younger ones than ``open_longer_than_ms`` are left out: take at least the brokers' ``transaction.max.timeout.ms``.
+        ``abort_transaction`` ends one.
+        """
+        named = None if partitions is None else arguments.partitions(partitions)
+        return await open_transactions.find_hanging(self.cluster, named, open_longer_than_ms, self._limit(timeout_ms))
+
+    async def abort_transaction(self, transaction: HangingTransaction, *, timeout_ms: int | None = None) -> None:
+        """Write the marker that aborts an open transaction of one partition, past its coordinator (KIP-664).
+
+        Only for what ``find_hanging_transactions`` returns: the producer of a transaction that is alive would lose records without a word.
+        TRANSACTION_COORDINATOR_FENCED, INVALID_PRODUCER_EPOCH where its coordinator or its producer went on meanwhile.
+        """
+        await open_transactions.abort_transaction(self.cluster, transaction, self._limit(timeout_ms))
 
     def _limit(self, timeout_ms: int | None) -> int:
         return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms

@@ -54,6 +54,10 @@ class AsyncioAdmin(OnAsyncio[Admin]):
     list_group_offsets = awaited(Admin.list_group_offsets)
     alter_group_offsets = awaited(Admin.alter_group_offsets)
     delete_group_offsets = awaited(Admin.delete_group_offsets)
+    list_transactions = awaited(Admin.list_transactions)
+    describe_transactions = awaited(Admin.describe_transactions)
+    find_hanging_transactions = awaited(Admin.find_hanging_transactions)
+    abort_transaction = awaited(Admin.abort_transaction)
 
     def read_range(
         self,

@@ -54,6 +54,10 @@ class BlockingAdmin(Blocking[Admin]):
     list_group_offsets = blocking(Admin.list_group_offsets)
     alter_group_offsets = blocking(Admin.alter_group_offsets)
     delete_group_offsets = blocking(Admin.delete_group_offsets)
+    list_transactions = blocking(Admin.list_transactions)
+    describe_transactions = blocking(Admin.describe_transactions)
+    find_hanging_transactions = blocking(Admin.find_hanging_transactions)
+    abort_transaction = blocking(Admin.abort_transaction)
 
     def read_range(
         self,
