@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from log_service.records.builder import build_batch
 from tests.chaos.disks import CASES, UnfitError
 from tests.chaos.kills import run
 from tests.chaos.load import TOPIC, ConfluentWriter, Place, Reader
-from tests.chaos.verdicts import first_gap, judge
+from tests.chaos.verdicts import Segments, first_gap, judge
 
 pytestmark = pytest.mark.integration
 
@@ -69,6 +70,32 @@ def test_a_reader_commits_nothing_of_an_assignment_that_is_over() -> None:
     reader.next_offsets = {("t", 0): 363, ("t", 2): 7}
     reader.forget_positions(None, [])
     assert not reader.next_offsets
+
+
+def batch(offset: int, epoch: int, sequence: int) -> bytes:
+    return build_batch([(0, None, b"v")], base_offset=offset, producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        pytest.param((0, 0), ["twice", "where (0, 1) is due"], id="the broker appended a sequence twice"),
+        pytest.param((0, 1), ["twice"], id="the client numbered a record twice in one epoch"),
+        pytest.param((1, 1), ["where (1, 0) is due"], id="an epoch begins in its middle"),
+        pytest.param((1, 0), [], id="the client began a new epoch with the record"),
+    ],
+)
+def test_the_judge_tells_whose_doing_a_second_copy_is(second: tuple[int, int], said: list[str]) -> None:
+    segments: Segments = {("t", 0): batch(0, 0, 0) + batch(1, *second)}
+    faults = judge({("t", 0, 0): "w:0:1:", ("t", 0, 1): "w:0:1:"}, [], [], segments)
+    assert len(faults) == len(said)
+    assert all(text in fault for text, fault in zip(said, faults, strict=True))
+
+
+def test_the_judge_notices_a_fenced_producer_in_the_log() -> None:
+    segments: Segments = {("t", 0): batch(0, 1, 0) + batch(1, 0, 1)}
+    (fault,) = judge({("t", 0, 0): "w:0:1:", ("t", 0, 1): "w:0:2:"}, [], [], segments)
+    assert "(0, 1), where (1, 1) is due" in fault
 
 
 def test_a_gap_is_named() -> None:

@@ -10,8 +10,12 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from tests.chaos.load import GROUP, TOPICS, Acknowledged, Reader, Writer
+from log_service.records.batch import iterate_headers, next_sequence
+from tests.chaos.load import GROUP, TOPICS, Acknowledged, Place, Reader, Writer
 from tests.integration.confluent import WAIT_SECONDS, consumer, take
+
+Segments = Mapping[tuple[str, int], bytes]
+"""What the segments of each topic and partition hold, from offset 0 on."""
 
 
 def read_log(bootstrap: str, topics: Mapping[str, int] = TOPICS) -> Acknowledged:
@@ -51,8 +55,13 @@ def first_gap(offsets: list[int]) -> str:
     return f"{broken[0]} is followed by {broken[1]}" if broken else f"{offsets[:1]}..{offsets[-1:]}"
 
 
-def judge(log: Acknowledged, writers: Sequence[Writer], readers: Sequence[Reader]) -> list[str]:
-    """Every broken promise."""
+def judge(log: Acknowledged, writers: Sequence[Writer], readers: Sequence[Reader], segments: Segments | None = None) -> list[str]:
+    """Every broken promise.
+
+    ``segments`` say which producer epoch wrote a record. With them a record may come again where its producer begins a new epoch:
+    librdkafka does so after a batch that came out of order, and sends again what it sent to other partitions without a response (its
+    issue 4953). No broker can know such a record. What a broker does promise, each sequence of an epoch once, is judged by the batches.
+    """
     faults = [fault for client in [*writers, *readers] for fault in client.failures]
     for writer in writers:
         faults += [
@@ -67,7 +76,8 @@ def judge(log: Acknowledged, writers: Sequence[Writer], readers: Sequence[Reader
         for topic, partition, value in list(writer.unplaced)
         if (topic, partition, value) not in values
     ]
-    faults += _order(log)
+    faults += _order(log, {} if segments is None else _epochs(segments))
+    faults += [] if segments is None else sequences_follow(segments)
     for reader in readers:
         faults += [
             f"{reader.name} got {value[:40]} at {place}, the log has another"
@@ -77,15 +87,46 @@ def judge(log: Acknowledged, writers: Sequence[Writer], readers: Sequence[Reader
     return faults
 
 
-def _order(log: Acknowledged) -> list[str]:
-    """Each producer's records once and in order."""
-    faults, last = [], dict[tuple[str, str, int], int]()
+def _order(log: Acknowledged, epochs: Mapping[Place, int]) -> list[str]:
+    """Each producer's records once and in order; where its epoch is known, in each of its epochs."""
+    faults, last = [], dict[tuple[str, str, int], tuple[int, int]]()
     for (topic, partition, offset), value in sorted(log.items()):
         name, _, number, _ = value.split(":")
-        before = last.get((name, topic, partition), 0)
-        if int(number) <= before:
+        epoch = epochs.get((topic, partition, offset), 0)
+        before, last_epoch = last.get((name, topic, partition), (0, epoch))
+        if int(number) <= before and epoch <= last_epoch:
             faults.append(f"record {number} of {name} at {offset} of {topic}-{partition} comes after {before}: twice, or out of order")
-        last[name, topic, partition] = int(number)
+        last[name, topic, partition] = int(number), epoch
+    return faults
+
+
+def _epochs(segments: Segments) -> dict[Place, int]:
+    """The producer epoch of every record."""
+    return {
+        (topic, partition, offset): header.producer_epoch
+        for (topic, partition), content in segments.items()
+        for _, header in iterate_headers(content)
+        for offset in range(header.base_offset, header.next_offset)
+    }
+
+
+def sequences_follow(segments: Segments) -> list[str]:
+    """Each idempotent producer's sequences follow each other, from 0 on in every epoch but the first: what brokers see to."""
+    faults, due = [], dict[tuple[str, int, int], tuple[int, int]]()
+    for (topic, partition), content in segments.items():
+        for _, header in iterate_headers(content):
+            if header.producer_id < 0:
+                continue
+            key, found = (topic, partition, header.producer_id), (header.producer_epoch, header.base_sequence)
+            epoch, sequence = due.get(key, found)
+            if header.producer_epoch > epoch:
+                epoch, sequence = header.producer_epoch, 0
+            if found != (epoch, sequence):
+                faults.append(
+                    f"{topic}-{partition} at {header.base_offset} (leader epoch {header.partition_leader_epoch}): producer "
+                    f"{header.producer_id} (epoch, sequence) {found}, where {epoch, sequence} is due"
+                )
+            due[key] = header.producer_epoch, next_sequence(header.last_sequence)
     return faults
 
 
