@@ -100,7 +100,7 @@ def _request_of(path: Path) -> ControlRequest:
     Raises:
         ControlRefused: it is none.
     """
-    with suppress(ValueError, TypeError):
+    with suppress(ValueError, TypeError, RecursionError):
         if path.stat().st_size <= MAX_REQUEST_BYTES:
             request = ControlRequest(**json.loads(path.read_text()))
             is_known = request.command in COMMANDS

@@ -55,7 +55,7 @@ class Supervisor:
         self._stopping = trio.CancelScope(shield=True)
         self._width = max((len(component.name) for component in self._ordered), default=0)
         self._nursery: trio.Nursery | None = None
-        self._watches: dict[str, trio.CancelScope] = {}
+        self._watches: dict[str, tuple[trio.CancelScope, trio.Event]] = {}
 
     @property
     def data_directory(self) -> Path:
@@ -191,9 +191,11 @@ class Supervisor:
         return next(each for each in self._ordered if each.name == name)
 
     async def _stop_one(self, component: Component, said: str = "stopped") -> None:
-        running = self._processes.get(component.name)
+        scope, has_ended = self._watches[component.name]
         with trio.CancelScope(shield=True):
-            self._watches[component.name].cancel()
+            scope.cancel()
+            await has_ended.wait()  # a process that was just being started is there only then
+            running = self._processes.get(component.name)
             if running is not None:
                 await running.stop()
             self._note(component, "stopped")
@@ -206,9 +208,13 @@ class Supervisor:
         return self._states[component.name].state == "ready"
 
     async def _watch_until_taken_away(self, component: Component) -> None:
-        with trio.CancelScope() as scope:
-            self._watches[component.name] = scope
-            await self._watch(component)
+        has_ended = trio.Event()
+        try:
+            with trio.CancelScope() as scope:
+                self._watches[component.name] = scope, has_ended
+                await self._watch(component)
+        finally:
+            has_ended.set()
 
     async def _watch(self, component: Component) -> None:
         """Keep one component alive."""

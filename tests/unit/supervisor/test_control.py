@@ -69,7 +69,16 @@ def test_many_requests_at_once_are_carried_out_one_after_the_other(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "null", '{"command": "explode"}', '{"command": "add", "node_id": "1"}', '{"command": "add", "more": 1}', "x" * 100_000],
+    [
+        "",
+        "[]",
+        "null",
+        '{"command": "explode"}',
+        '{"command": "add", "node_id": "1"}',
+        '{"command": "add", "more": 1}',
+        "x" * 100_000,
+        "[" * 60_000,
+    ],
 )
 def test_what_is_no_request_is_answered_and_ends_nothing(tmp_path: Path, text: str) -> None:
     def body() -> None:

@@ -1,5 +1,7 @@
 """Nodes come, go and restart under a supervisor that runs; what cannot be leaves everything as it was."""
 
+import os
+import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
@@ -8,12 +10,14 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from log_service.common.errors import ConfigError
-from log_service.supervisor import state
+from log_service.supervisor import process, state
 from log_service.supervisor.control import ADD, REMOVE, RESTART, START, STOP, ControlRequest
 from log_service.supervisor.fleet import Fleet
 from log_service.supervisor.nodes import ClusterSpec, NodeFactory, NodeSpec, broker_port, new_cluster, read_cluster
+from log_service.supervisor.process import ComponentProcess, start
 from log_service.supervisor.spec import Component, HttpReadiness, InstallationSpec, ServiceContext
 from log_service.supervisor.supervisor import StartFailed, Supervisor, leaf
 from tests.helpers.ports import free_ports
@@ -131,6 +135,35 @@ def test_a_node_that_is_stopped_stays_down_until_it_is_started(tmp_path: Path) -
         with pytest.raises(ConfigError, match="broker2 was not stopped"):
             await fleet.handle(ControlRequest(command=START, node_id=2))
         await fleet.handle(ControlRequest(command=STOP, node_id=2))
+
+    tell(tmp_path, story)
+
+
+def test_a_node_that_is_stopped_while_it_is_started_again_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process used to come after the stop had looked for one: a node that was told to be down ran, and nobody knew of it."""
+
+    async def story(fleet: Fleet, _told: list[str]) -> None:
+        made: list[ComponentProcess] = []
+        is_made, may_be_known = trio.Event(), trio.Event()
+
+        async def slow_start(component: Component, log_directory: Path) -> ComponentProcess:
+            made.append(await start(component, log_directory))
+            is_made.set()
+            with trio.CancelScope(shield=True):
+                await may_be_known.wait()
+            return made[-1]
+
+        monkeypatch.setattr(process, "start", slow_start)
+        pid = state.read(tmp_path)[1].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await is_made.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fleet.handle, ControlRequest(command=STOP, node_id=2))
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            may_be_known.set()
+        assert made[0].guard.poll() is not None
+        assert running(tmp_path) == {"broker": "ready", "broker2": "stopped"}
 
     tell(tmp_path, story)
 
