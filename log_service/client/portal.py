@@ -273,10 +273,12 @@ class Portal(Generic[C]):
                 self._token = trio.lowlevel.current_trio_token()
                 self.is_running = True
                 self._started.set_result(client)
-                if not self._is_stopping:
-                    await self._stop.wait()
-                calls.cancel_scope.cancel()
-                self._nursery = late_calls
+                try:
+                    if not self._is_stopping:
+                        await self._stop.wait()
+                finally:  # also where a task of the client fails, which cancels this one
+                    calls.cancel_scope.cancel()
+                    self._nursery = late_calls
             if self._departure is not None:
                 raise self._departure
 

@@ -235,3 +235,44 @@ def test_a_call_that_comes_while_the_client_closes_is_served_or_refused_and_dist
     portal.close()
     thread.join(10)
     assert heard == ([3, "closed"] if is_answered else ["closed", "the client is closed: use it inside 'with'"])
+
+
+def test_a_call_that_comes_after_a_task_of_the_client_failed_ends_as_well() -> None:
+    """It used to break the run, and to wait for ever."""
+    may_fail, closing, may_close = threading.Event(), threading.Event(), threading.Event()
+    heard: list[Any] = []
+
+    async def fail() -> None:
+        await trio.to_thread.run_sync(may_fail.wait, 10)
+        raise ZeroDivisionError
+
+    @asynccontextmanager
+    async def failing() -> AsyncIterator[str]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail)
+            try:
+                yield "client"
+            finally:
+                closing.set()
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(may_close.wait, 10)
+
+    portal = Portal(failing(), "test")
+    portal.open()
+    may_fail.set()
+    assert closing.wait(10)
+
+    def late() -> None:
+        try:
+            heard.append(portal.call(partial(response, 3)))
+        except KafkaError as error:
+            heard.append(str(error))
+        finally:
+            may_close.set()
+
+    thread = threading.Thread(target=late, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert heard == [3]
+    with pytest.raises(ZeroDivisionError):
+        portal.close()
