@@ -31,7 +31,7 @@ class Bridge:
 
     def __init__(self, portal: Portal[Any]) -> None:
         self._portal = portal
-        self._mailbox = Mailbox(self._wake_loop)
+        self._mailbox = Mailbox(self._wake_loop, self._is_loop_closed)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None
         self._on_end: Callable[[], object] = int
@@ -163,6 +163,9 @@ class Bridge:
         call = _Call(self.require_loop(), self._mailbox, self._portal, on_result)
         call.scope = self._portal.begin(function, call)
         return call
+
+    def _is_loop_closed(self) -> bool:
+        return self._loop is not None and self._loop.is_closed()
 
     def _wake_loop(self) -> None:
         assert self._loop is not None, "nothing is put before it is open"

@@ -221,8 +221,12 @@ def test_a_client_belongs_to_the_loop_that_opened_it() -> None:
     assert face._client.left == [None]
 
 
-def test_a_loop_that_is_closed_under_a_client_ends_it() -> None:
-    """What completes once the loop is gone tells nobody; the client ends as by an exception: nothing is committed."""
+@pytest.mark.parametrize("is_wake_pending", [False, True])
+def test_a_loop_that_is_closed_under_a_client_ends_it(is_wake_pending: bool) -> None:
+    """What completes once the loop is gone tells nobody; the client ends as by an exception: nothing is committed.
+
+    A wake-up that the loop never came to hear used to be the last one, and the client lived on for as long as the process.
+    """
     client = Client()
     face = OnAsyncio(client)
     loop = asyncio.new_event_loop()
@@ -233,6 +237,8 @@ def test_a_loop_that_is_closed_under_a_client_ends_it() -> None:
         await trio.to_thread.run_sync(may_return.wait, PATIENCE_S)
 
     face._portal.begin(late, _nothing(face))
+    if is_wake_pending:
+        face._bridge.put(int)
     loop.close()
     may_return.set()
     face._portal.ended.result(PATIENCE_S)

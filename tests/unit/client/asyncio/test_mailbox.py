@@ -49,6 +49,36 @@ def test_one_that_fails_is_logged_and_keeps_none_from_running(caplog: pytest.Log
     assert "ZeroDivisionError" in caplog.text
 
 
+def test_what_a_ctrl_c_left_waiting_is_run_at_the_next_wake_up() -> None:
+    """It used to wait for somebody to put something else, and a task that waited for it hung."""
+    wakes: list[None] = []
+    heard: list[int] = []
+    mailbox = Mailbox(lambda: wakes.append(None))
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    mailbox.put(interrupted)
+    mailbox.put(lambda: heard.append(2))
+    with pytest.raises(KeyboardInterrupt):
+        mailbox.empty()
+    assert (len(wakes), heard) == (2, [])
+    mailbox.empty()
+    assert heard == [2]
+
+
+def test_a_wake_up_that_nobody_hears_is_sent_again() -> None:
+    wakes: list[None] = []
+    is_deaf = False
+    mailbox = Mailbox(lambda: wakes.append(None), lambda: is_deaf)
+    mailbox.put(int)
+    mailbox.put(int)
+    assert len(wakes) == 1
+    is_deaf = True
+    mailbox.put(int)
+    assert len(wakes) == 2
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_that_is_put_while_the_other_thread_empties_is_forgotten(seed: int) -> None:
     """The thread that empties looks only when it was woken: a wake-up that is missing would leave something behind."""
