@@ -59,8 +59,8 @@ def judge(log: Acknowledged, writers: Sequence[Writer], readers: Sequence[Reader
     """Every broken promise.
 
     ``segments`` say which producer epoch wrote a record. With them a record may come again where its producer begins a new epoch:
-    librdkafka does so after a batch that came out of order, and sends again what it sent to other partitions without a response (its
-    issue 4953). No broker can know such a record. What a broker does promise, each sequence of an epoch once, is judged by the batches.
+    librdkafka does so after a batch that came out of order, and sends again what it sent to other partitions without a response.
+    No broker can know such a record. What a broker does promise, each sequence of an epoch once, is judged by the batches.
     """
     faults = [fault for client in [*writers, *readers] for fault in client.failures]
     for writer in writers:
