@@ -1,12 +1,12 @@
-"""Topics that are created because a client asked for them: user topics by Metadata, the offsets topic by FindCoordinator.
+"""Topics that are created because a client asked for them: user topics by Metadata, those of coordinators by FindCoordinator.
 
 Decides which names may become topics, what this broker asks for, and that a topic is asked for once at a time: the requests that need it
 meanwhile wait for the same response. The controller decides everything else. The response of a controller on another node may be here
 before the topic is in this broker's image; then clients ask again.
 
-Users' topics get what this broker's file says, else the controller's defaults (KIP-464). The topic of groups gets what this broker's
-configuration says; a node alone makes one replica, unless its file asks for more. Where the cluster has too few brokers for that, the
-broker says so in its log, and clients try again.
+Users' topics get what this broker's file says, else the controller's defaults (KIP-464). The topics of groups and transactions get what
+this broker's configuration says; a node alone makes one replica, unless its file asks for more. Where the cluster has too few brokers for
+that, the broker says so in its log, and clients try again.
 """
 
 import logging
@@ -18,7 +18,7 @@ import trio
 from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
-from log_service.common.types import GROUP_METADATA_TOPIC
+from log_service.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from log_service.config.views import NodeConfig
 from log_service.controller.channel import ControllerChannel
 from log_service.metadata.image import MetadataImage
@@ -96,6 +96,8 @@ class TopicCreation:
     def _topic(self, name: str) -> CreatableTopic:
         if name == GROUP_METADATA_TOPIC:
             return self._offsets_topic()
+        if name == TRANSACTION_STATE_TOPIC:
+            return self._transactions_topic()
         topics = self._config.topics
         return CreatableTopic(name=name, num_partitions=topics.asked_partition_count, replication_factor=topics.asked_replication_factor)
 
@@ -114,6 +116,29 @@ class TopicCreation:
             configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
         )
 
+    def _transactions_topic(self) -> CreatableTopic:
+        transactions = self._config.transactions
+        is_alone = len(self._image().cluster.brokers) == 1
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(transactions.lone_state_log_min_isr if is_alone else transactions.state_log_min_isr),
+            "segment.bytes": str(transactions.state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        }
+        return CreatableTopic(
+            name=TRANSACTION_STATE_TOPIC,
+            num_partitions=transactions.state_log_partitions,
+            replication_factor=transactions.lone_state_log_replication_factor if is_alone else transactions.state_log_replication_factor,
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+        )
+
+
+_FACTOR_KEYS = {
+    GROUP_METADATA_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTION_STATE_TOPIC: "transaction.state.log.replication.factor",
+}
+
 
 def _factor_key(name: str) -> str:
-    return "offsets.topic.replication.factor" if name == GROUP_METADATA_TOPIC else "default.replication.factor"
+    return _FACTOR_KEYS.get(name, "default.replication.factor")

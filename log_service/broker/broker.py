@@ -267,6 +267,8 @@ class Broker:
         else:
             await rooms.lifecycle.catch_up()
         await start(rooms.groups.run)
+        await start(rooms.transactions.run)
+        await start(rooms.markers.run)
         await start(rooms.replicas.run)
         self._publish(foundation, rooms)
         await start(foundation.logs.run)
@@ -410,7 +412,7 @@ class Broker:
             draining.start_soon(self._listeners.drain, DRAIN_DEADLINE_MS)
             rooms.replicas.delayed_fetches.expire_all()
             rooms.replicas.delayed_produces.expire_all()
-            rooms.offsets.resign_all()
+            rooms.leadership.resign_all()
 
     async def _leave(self, lifecycle: BrokerLifecycle) -> None:
         try:

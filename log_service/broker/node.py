@@ -16,6 +16,7 @@ from log_service.config.views import NodeConfig
 from log_service.controller.channel import ControllerChannel
 from log_service.coordinator.group_service import GroupService
 from log_service.coordinator.shards import RunInPool
+from log_service.coordinator.transaction_service import TransactionService
 from log_service.metadata.image import MetadataImage
 from log_service.raft.driver import RaftDriver
 from log_service.replication.replica_manager import ReplicaManager
@@ -47,6 +48,7 @@ class Node(QuorumNode):
     logs: LogManager
     replicas: ReplicaManager
     groups: GroupService
+    transactions: TransactionService
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
     topic_creation: TopicCreation

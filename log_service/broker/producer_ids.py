@@ -59,6 +59,28 @@ class ProducerIds:
             self._refill_soon()
         return self._next_id - 1
 
+    def next_or_ask(self) -> int | None:
+        """Return an id, or None when there is none; then a block is asked for beside the caller, which has no time to wait."""
+        producer_id = self.next_nowait()
+        if producer_id is None:
+            self._refill_soon()
+        return producer_id
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no id at hand."""
+        return self._next_id >= self._end_id and not self._next_block
+
+    async def wait_for_block(self) -> None:
+        """Wait until there is an id at hand, for a while; the next to take one is told if there is still none."""
+        try:
+            with trio.move_on_after(WAIT_MS / 1_000):
+                async with self._lock:
+                    if self.is_empty:
+                        await self._ask()
+        except KafkaError as error:
+            logger.info("A producer has to ask again for its id: %s", error)
+
     async def next(self) -> int:
         """Return an id; waits for a block when this one is used up.
 
@@ -68,7 +90,7 @@ class ProducerIds:
         with trio.move_on_after(WAIT_MS / 1_000):
             while (producer_id := self.next_nowait()) is None:
                 async with self._lock:
-                    if self._next_id >= self._end_id and not self._next_block:
+                    if self.is_empty:
                         await self._ask()
             return producer_id
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"the controller gave no producer ids within {WAIT_MS} ms; ask again")

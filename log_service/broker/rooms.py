@@ -12,22 +12,26 @@ from uuid import UUID
 import trio
 
 from log_service.broker.auto_creation import TopicCreation
+from log_service.broker.coordinator_leadership import Coordinated, CoordinatorLeadership
 from log_service.broker.directory_reports import DirectoryReports
 from log_service.broker.fetch_session import FetchSessionCache
 from log_service.broker.lifecycle import BrokerLifecycle, DirectoryStates
+from log_service.broker.marker_sender import MarkerSender
 from log_service.broker.node import Node, QuorumNode
-from log_service.broker.offsets_leadership import OffsetsLeadership
 from log_service.broker.peers import Peers
 from log_service.broker.producer_ids import ProducerIds
 from log_service.common.env import NodeEnv
+from log_service.common.features import TRANSACTION_VERSION
 from log_service.common.timers import TimerQueue
-from log_service.common.types import GROUP_METADATA_TOPIC, NodeId, TopicPartition
+from log_service.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, NodeId, TopicPartition
 from log_service.config.resolve import log_defaults
 from log_service.config.views import LogConfig, NodeConfig
 from log_service.controller.channel import NodeToControllerChannel
 from log_service.controller.driver import ControllerDriver
 from log_service.controller.rules.table import ControllerConfig
 from log_service.coordinator.group_service import GroupService
+from log_service.coordinator.transaction_service import TransactionService
+from log_service.metadata.features import serves_transactions
 from log_service.metadata.image import MetadataImage, ResourceType
 from log_service.metadata.loader import MetadataLoader
 from log_service.protocol.stored.metadata_records import MetadataRecord
@@ -78,10 +82,14 @@ class NodeFoundation:
         topic = self.image().topics.by_name.get(where.topic)
         return topic is not None and where.partition in topic.partitions and (not topic_id.int or topic.topic_id == topic_id)
 
-    def group_partition_count(self) -> int:
-        """Return how many partitions the topic of groups has, 0 while there is none."""
-        topic = self.loader.image.topics.by_name.get(GROUP_METADATA_TOPIC)
+    def partition_count(self, topic_name: str) -> int:
+        """Return how many partitions a topic has, 0 while there is none of that name."""
+        topic = self.loader.image.topics.by_name.get(topic_name)
         return 0 if topic is None else len(topic.partitions)
+
+    def transaction_version(self) -> int:
+        """Return the level of transaction.version in the cluster."""
+        return self.loader.image.features.get(TRANSACTION_VERSION, 0)
 
     def is_known(self, log: Log) -> bool:
         """Whether a log is of a partition that has a replica here. A loss of power may take the file with its topic id: the name counts."""
@@ -127,9 +135,11 @@ class Rooms:
     controller_channel: NodeToControllerChannel
     lifecycle: BrokerLifecycle
     groups: GroupService
+    transactions: TransactionService
+    markers: MarkerSender
     replicas: ReplicaManager
     directory_reports: DirectoryReports
-    offsets: OffsetsLeadership
+    leadership: CoordinatorLeadership
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
 
@@ -147,6 +157,7 @@ class Rooms:
             logs=foundation.logs,
             replicas=self.replicas,
             groups=self.groups,
+            transactions=self.transactions,
             controller=self.controller_channel,
             fetch_sessions=self.fetch_sessions,
             producer_ids=self.producer_ids,
@@ -231,8 +242,10 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         timers=foundation.timers,
         run_in_pool=env.files.run_in_pool,
         is_there=foundation.is_there,
-        partition_count=foundation.group_partition_count,
+        partition_count=lambda: foundation.partition_count(GROUP_METADATA_TOPIC),
     )
+    producer_ids = ProducerIds(controller_channel, foundation.node_id, lambda: lifecycle.broker_epoch, background.start_soon)
+    transactions, markers = _new_transactions(foundation, producer_ids)
     replicas = ReplicaManager(
         node_id=foundation.node_id,
         clock=env.clock,
@@ -260,6 +273,9 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         rng=env.rng,
     )
     replicas.add_listener(directory_reports)
+    coordinated = {GROUP_METADATA_TOPIC: Coordinated(coordinator=groups, codec=Codec(config.groups.offsets_topic_compression_codec))}
+    if serves_transactions():
+        coordinated[TRANSACTION_STATE_TOPIC] = Coordinated(coordinator=transactions)
     return Rooms(
         background=background,
         controller=controller,
@@ -268,7 +284,32 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         groups=groups,
         replicas=replicas,
         directory_reports=directory_reports,
-        offsets=OffsetsLeadership(replicas, groups, Codec(config.groups.offsets_topic_compression_codec)),
+        transactions=transactions,
+        markers=markers,
+        leadership=CoordinatorLeadership(replicas, coordinated),
         fetch_sessions=FetchSessionCache(config.fetch, env.rng),
-        producer_ids=ProducerIds(controller_channel, foundation.node_id, lambda: lifecycle.broker_epoch, background.start_soon),
+        producer_ids=producer_ids,
     )
+
+
+def _new_transactions(foundation: NodeFoundation, producer_ids: ProducerIds) -> tuple[TransactionService, MarkerSender]:
+    """Return the transactions that this node coordinates, and what sends their markers: each tells the other."""
+    env, config = foundation.env, foundation.config
+    markers = MarkerSender(
+        image=foundation.image,
+        listener_name=config.inter_broker_listener_name,
+        pool=foundation.peers,
+        on_written=lambda written: transactions.markers_written(written),  # noqa: PLW0108 - it is made below
+    )
+    transactions = TransactionService(
+        clock=env.clock,
+        config=config.transactions,
+        timers=foundation.timers,
+        run_in_pool=env.files.run_in_pool,
+        next_producer_id=producer_ids.next_or_ask,
+        server_version=foundation.transaction_version,
+        partition_count=lambda: foundation.partition_count(TRANSACTION_STATE_TOPIC),
+        on_due=markers.send,
+        on_dropped=markers.drop,
+    )
+    return transactions, markers

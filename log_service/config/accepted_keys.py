@@ -39,21 +39,13 @@ def _migration_policy(value: Value) -> str | None:
 
 
 TRANSACTIONS: Family = (
-    "Belongs to transactions, which this version does not have.",
+    "Tunes transactions in ways that have no counterpart here: loading reads in fixed steps, two-phase commit is not there.",
     (
         ("add.partitions.to.txn.retry.backoff.max.ms", INT, "100", at_least(0)),
         ("add.partitions.to.txn.retry.backoff.ms", INT, "20", at_least(1)),
-        ("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, "10000", at_least(1)),
-        ("transaction.max.timeout.ms", INT, "900000", at_least(1)),
         ("transaction.partition.verification.enable", BOOLEAN, "true"),
-        ("transaction.remove.expired.transaction.cleanup.interval.ms", INT, "3600000", at_least(1)),
         ("transaction.state.log.load.buffer.size", INT, "5242880", at_least(1)),
-        ("transaction.state.log.min.isr", INT, "2", at_least(1)),
-        ("transaction.state.log.num.partitions", INT, "50", at_least(1)),
-        ("transaction.state.log.replication.factor", SHORT, "3", at_least(1)),
-        ("transaction.state.log.segment.bytes", INT, "104857600", at_least(1)),
         ("transaction.two.phase.commit.enable", BOOLEAN, "false"),
-        ("transactional.id.expiration.ms", INT, "604800000", at_least(1)),
     ),
 )
 SHARE_GROUPS: Family = (

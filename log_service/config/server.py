@@ -44,6 +44,7 @@ from log_service.config.views import (
     NodeConfig,
     ReplicationConfig,
     TopicDefaults,
+    TransactionConfig,
 )
 
 FOREVER_IDLE_MS: Final = 2**62
@@ -183,6 +184,7 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
         metadata_log=_metadata_log(values, is_directory_apart=metadata_log_dir not in log_dirs),
         limits=_limits(values, dynamic.connections),
         groups=_groups(values),
+        transactions=_transactions(values),
         fetch=FetchConfig(
             max_bytes=values.number("fetch.max.bytes"),
             max_session_cache_slots=values.number("max.incremental.fetch.session.cache.slots"),
@@ -309,6 +311,24 @@ def _is_only_voter(values: ServerValues) -> bool:
     """Whether the file names no other node of the metadata quorum."""
     named = (values.items("controller.quorum.voters"), values.items("controller.quorum.bootstrap.servers"))
     return "controller" in values.items("process.roles") and all(len(each) <= 1 for each in named)
+
+
+def _transactions(values: ServerValues) -> TransactionConfig:
+    factor, min_isr = values.number("transaction.state.log.replication.factor"), values.number("transaction.state.log.min.isr")
+    is_lone_factor_one = not values.is_set("transaction.state.log.replication.factor") and _is_only_voter(values)
+    lone_factor = 1 if is_lone_factor_one else factor
+    return TransactionConfig(
+        max_timeout_ms=values.number("transaction.max.timeout.ms"),
+        abort_interval_ms=values.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        expiration_ms=values.number("transactional.id.expiration.ms"),
+        expiry_interval_ms=values.number("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        state_log_partitions=values.number("transaction.state.log.num.partitions"),
+        state_log_replication_factor=factor,
+        lone_state_log_replication_factor=lone_factor,
+        state_log_min_isr=min_isr,
+        lone_state_log_min_isr=min_isr if values.is_set("transaction.state.log.min.isr") else min(min_isr, lone_factor),
+        state_log_segment_bytes=values.number("transaction.state.log.segment.bytes"),
+    )
 
 
 def _groups(values: ServerValues) -> GroupConfig:

@@ -183,6 +183,26 @@ GROUPS = (
     _int("offsets.topic.segment.bytes", 100 << 20, "Segment size of the topic of groups.", "compacted and loaded in small steps", lowest=1),
 )  # fmt: skip
 
+TRANSACTIONS = (
+    _int("transaction.max.timeout.ms", 900_000, "The longest time that a producer may ask for a transaction.", "readers wait for its end",
+         lowest=1),
+    _int("transaction.abort.timed.out.transaction.cleanup.interval.ms", 10_000, "How often transactions that take too long are looked for.",
+         "coarse beside a minute", lowest=1),
+    _int("transactional.id.expiration.ms", 604_800_000, "How long a transactional id is kept that no producer uses.", "a week off",
+         lowest=1),
+    _int("transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000, "How often ids that no producer uses are looked for.",
+         "coarse beside a week", lowest=1),
+    _int("transaction.state.log.num.partitions", 50, "Partitions of the topic of transactions; must not change once it exists.",
+         "spreads ids over a cluster", lowest=1),
+    _key("transaction.state.log.replication.factor", ConfigType.SHORT, "3", "Replicas of the topic of transactions. Where the file says "
+         "nothing, a node that is the only voter and the only broker when the topic is made has one.",
+         "Kafka's; a first try works on one node", validator=at_least(1), importance=HIGH),
+    _int("transaction.state.log.min.isr", 2, "How many replicas of the topic of transactions have to be in sync for an append. Where the "
+         "file says nothing, it is no more than the topic has.", "no outcome is lost with one node", lowest=1),
+    _int("transaction.state.log.segment.bytes", 100 << 20, "Segment size of the topic of transactions.",
+         "compacted and loaded in small steps", lowest=1),
+)  # fmt: skip
+
 LIVENESS = (
     _int("broker.heartbeat.interval.ms", 2_000, "How often a broker tells the controller that it is there.", "four in a session", lowest=1),
     _bool("auto.leader.rebalance.enable", "true", "Whether partitions go back to their preferred leaders.", "load stays even"),
@@ -231,6 +251,7 @@ SERVER_KEYS: Mapping[str, ConfigKey] = keyed(
             *METRICS,
             *TOPICS,
             *GROUPS,
+            *TRANSACTIONS,
             *LIVENESS,
             *REPLICATION,
             *BROKER_LOG_KEYS,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import trio
@@ -18,6 +18,7 @@ from log_service.common.env import Clock
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
 from log_service.config.views import GroupConfig
+from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.group import listing, records
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there
 from log_service.coordinator.group.joining import refused
@@ -153,21 +154,21 @@ class GroupService:
 
     def offset_fetch(self, groups: Sequence[OffsetFetchRequestGroup], client: RequestClient, on_reply: OnReply) -> None:
         """Respond with a list of OffsetFetchResponseGroup, in the order asked."""
-        gather = _Gathering(len(groups), on_reply)
+        gather = Gathering(len(groups), on_reply)
         for index, group in enumerate(groups):
             decide = _decides(GroupCoordinatorShard.handle_offset_fetch, group, client)
             self._ask(group.group_id, decide, gather.part(index), partial(_refused_fetch, group))
 
     def describe_groups(self, request: DescribeGroupsRequest, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with DescribeGroupsResponse."""
-        gather = _Gathering(len(request.groups), lambda groups: on_reply(DescribeGroupsResponse(groups=groups)))
+        gather = Gathering(len(request.groups), lambda groups: on_reply(DescribeGroupsResponse(groups=groups)))
         for index, group_id in enumerate(request.groups):
             decide = _decides(GroupCoordinatorShard.handle_describe_group, group_id, client)
             self._ask(group_id, decide, gather.part(index), partial(_refused_describe, group_id))
 
     def delete_groups(self, request: DeleteGroupsRequest, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with DeleteGroupsResponse."""
-        gather = _Gathering(len(request.groups_names), lambda results: on_reply(DeleteGroupsResponse(results=results)))
+        gather = Gathering(len(request.groups_names), lambda results: on_reply(DeleteGroupsResponse(results=results)))
         for index, group_id in enumerate(request.groups_names):
             decide = _decides(GroupCoordinatorShard.handle_delete_group, group_id, client)
             self._ask(group_id, decide, gather.part(index), partial(_refused_delete, group_id))
@@ -212,25 +213,3 @@ def _refused_describe(group_id: str, error: KafkaError) -> DescribedGroup:
 
 def _refused_delete(group_id: str, error: KafkaError) -> DeletableGroupResult:
     return DeletableGroupResult(group_id=group_id, error_code=api_error(error))
-
-
-class _Gathering:
-    """Collects a known number of responses and passes them on together, in the order of their requests."""
-
-    def __init__(self, part_count: int, on_all: Callable[[list[Any]], None]) -> None:
-        self._parts: list[Any] = [None] * part_count
-        self._missing_count = part_count
-        self._on_all = on_all
-        if part_count == 0:
-            on_all([])
-
-    def part(self, index: int) -> OnReply:
-        """Return where the response to one request goes."""
-
-        def on_reply(response: Any) -> None:
-            self._parts[index] = response
-            self._missing_count -= 1
-            if self._missing_count == 0:
-                self._on_all(self._parts)
-
-        return on_reply

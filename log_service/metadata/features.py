@@ -45,6 +45,11 @@ def has_transactions(ranges: Mapping[str, tuple[int, int]]) -> bool:
     return ranges.get(TRANSACTION_VERSION, (0, 0))[1] > 0
 
 
+def serves_transactions() -> bool:
+    """Whether this software begins and ends transactions."""
+    return has_transactions(SUPPORTED_FEATURES)
+
+
 def first_feature_records() -> list[MetadataRecord]:
     """Return the records with which a new cluster begins. The KRaft version is a control record, not one of these."""
     return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)]

@@ -29,6 +29,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, BrokerEpoch, NodeId, TopicId
 from log_service.config.server import parse_server_properties
 from log_service.coordinator.group_service import GroupService
+from log_service.coordinator.transaction_service import TransactionService
 from log_service.metadata.image import MetadataImage
 from log_service.network.server import ConnectionContext, PendingResponse
 from log_service.protocol.api_versions import ApiKey, response_class
@@ -90,6 +91,16 @@ class HandlerNode(Asking):
                 timers=context.timers,
                 run_in_pool=context.env.files.run_in_pool,
                 partition_count=self._group_partition_count,
+            ),
+            transactions=TransactionService(
+                clock=context.env.clock,
+                config=config.transactions,
+                timers=context.timers,
+                run_in_pool=context.env.files.run_in_pool,
+                next_producer_id=lambda: None,
+                server_version=lambda: 0,
+                on_due=lambda _owner, _due: None,
+                on_dropped=lambda _partition: None,
             ),
             controller=controller,
             fetch_sessions=FetchSessionCache(config.fetch, Random(7)),

@@ -1,17 +1,16 @@
 """FindCoordinator (API key 10), versions 0-6.
 
-Behaviour: for each group the broker that leads its partition of ``__consumer_offsets``, which is created when a client first asks.
-COORDINATOR_NOT_AVAILABLE while that has no leader.
+Behaviour: for each group the broker that leads its partition of ``__consumer_offsets``, for each transactional id that of its partition of
+``__transaction_state``; both topics are created when a client first asks. COORDINATOR_NOT_AVAILABLE while that has no leader.
 
 Versions: 1 key type (group 0, transaction 1) and an error text; 3 flexible; 4 many keys in one request (KIP-699); 5 a retriable error for
 transactions (KIP-890); 6 share groups, key type 2 (KIP-932).
 
-For a transactional id it is the leader of its partition of ``__transaction_state``, where that is a broker that has transactions: one of
-Apache Kafka in the same cluster.
+A broker that does not have transactions is no coordinator of a transactional id. Where this one has none and no other has them, the request
+is refused with a text, never with a code that a client would retry for ever: librdkafka retries all but the codes of a missing permission,
+which is why it gets CLUSTER_AUTHORIZATION_FAILED.
 
-Not here yet: transactions of this node's own and share groups are refused with a text, never with a code that a client would retry for
-ever. librdkafka retries all but the codes of a missing permission, which is why transactions get CLUSTER_AUTHORIZATION_FAILED; other
-clients fail at once on either code. Other key types are INVALID_REQUEST.
+Not here yet: share groups are refused with a text. Other key types are INVALID_REQUEST.
 """
 
 from types import MappingProxyType
@@ -22,7 +21,7 @@ from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, NodeId
 from log_service.coordinator.java_hashing import java_abs, java_hash
-from log_service.metadata.features import has_transactions
+from log_service.metadata.features import has_transactions, serves_transactions
 from log_service.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP_KEY_TYPE = 0
@@ -40,10 +39,18 @@ _REFUSALS = MappingProxyType(
 
 
 def handle_find_coordinator(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Deferred:
-    """Respond at once, or after the offsets topic was created."""
-    if request.key_type != GROUP_KEY_TYPE or GROUP_METADATA_TOPIC in node.image().topics.by_name:
+    """Respond at once, or after the coordinators' topic was created."""
+    topic = _created_topic(request.key_type)
+    if topic is None or topic in node.image().topics.by_name:
         return _find_all(node, call, request)
-    return call.run(_create_and_find(node, call, request))
+    return call.run(_create_and_find(node, call, request, topic))
+
+
+def _created_topic(key_type: int) -> str | None:
+    """Return the topic that is created when a client first asks for a coordinator of that type."""
+    if key_type == GROUP_KEY_TYPE:
+        return GROUP_METADATA_TOPIC
+    return TRANSACTION_STATE_TOPIC if key_type == TRANSACTION_KEY_TYPE and serves_transactions() else None
 
 
 def refuse_find_coordinator(call: Call, error: KafkaError) -> FindCoordinatorResponse:
@@ -55,8 +62,8 @@ def refuse_find_coordinator(call: Call, error: KafkaError) -> FindCoordinatorRes
     return FindCoordinatorResponse(error_message=None, coordinators=coordinators)
 
 
-async def _create_and_find(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    await node.topic_creation.create([GROUP_METADATA_TOPIC])
+async def _create_and_find(node: Node, call: Call, request: FindCoordinatorRequest, topic: str) -> FindCoordinatorResponse:
+    await node.topic_creation.create([topic])
     return _find_all(node, call, request)
 
 
@@ -76,8 +83,11 @@ def _find_all(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCo
 
 
 def _find(node: Node, call: Call, key_type: int, key: str) -> Coordinator:
-    if key_type == TRANSACTION_KEY_TYPE and (elsewhere := _transaction_coordinator(node, call, key)) is not None:
-        return _response(key, elsewhere, ErrorCode.NONE, "")
+    if key_type == TRANSACTION_KEY_TYPE and (found := _transaction_coordinator(node, call, key)) is not None:
+        return _response(key, found, ErrorCode.NONE, "")
+    if key_type == TRANSACTION_KEY_TYPE and serves_transactions():
+        partition = node.transactions.partition_for(key)
+        return _response(key, NO_BROKER, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TRANSACTION_STATE_TOPIC}-{partition} has no leader")
     if key_type != GROUP_KEY_TYPE:
         code, what = _REFUSALS.get(key_type, (ErrorCode.INVALID_REQUEST, f"coordinators of type {key_type} are"))
         return _response(key, NO_BROKER, code, f"{what} not supported by this broker")

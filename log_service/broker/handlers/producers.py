@@ -1,12 +1,11 @@
 """Producers: InitProducerId (API key 22, versions 0-5) and DescribeProducers (61, 0).
 
 InitProducerId: gives an idempotent producer an id that no other producer has, with epoch 0; ids come in blocks from the controller. A
-producer that names its current id and epoch (version 3 on, KIP-360) gets a new id as well: only a transactional id could keep the old one.
-One without the other is INVALID_REQUEST.
+producer that names its current id and epoch (version 3 on, KIP-360) gets a new id as well: only a transactional id keeps the old one, with
+an epoch that fences earlier producers. One without the other is INVALID_REQUEST. With a transactional id, the transaction of an earlier
+producer is aborted first, and the response is CONCURRENT_TRANSACTIONS: clients ask again.
 
 Versions: 2 flexible; 3 the producer's current id and epoch (KIP-360); 4 PRODUCER_FENCED; 5 transactions v2 (KIP-890).
-
-Not here yet: a transactional id gets INVALID_REQUEST, never a code that a client would retry for ever.
 
 DescribeProducers: tells the producers that each partition remembers: id, epoch, last sequence and time; transactions are not open here
 (-1). UNKNOWN_TOPIC_OR_PARTITION for what does not exist, NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR where the partition is not served
@@ -20,6 +19,7 @@ from log_service.broker.node import Node
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from log_service.controller.rules.topic_names import validate_topic_name
+from log_service.metadata.features import serves_transactions
 from log_service.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -33,12 +33,29 @@ from log_service.storage.log import Log
 
 def handle_init_producer_id(node: Node, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse | Deferred:
     """Respond at once, or when the controller has given the next block."""
-    if request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    if request.transactional_id is not None:
+        return _init_transactional(node, call, request)
     producer_id = node.producer_ids.next_nowait()
     return call.run(_wait_for_block(node)) if producer_id is None else InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _init_transactional(node: Node, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse | Deferred:
+    if not serves_transactions():
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    deferred = call.defer()
+    if node.producer_ids.is_empty:
+        call.route.start_task(_init_after_block, node, call, request, deferred)
+    else:
+        node.transactions.init_producer_id(request, call.client(), deferred.complete)
+    return deferred
+
+
+async def _init_after_block(node: Node, call: Call, request: InitProducerIdRequest, deferred: Deferred) -> None:
+    """Have an id at hand before the coordinator may need one: it does not wait."""
+    await node.producer_ids.wait_for_block()
+    node.transactions.init_producer_id(request, call.client(), deferred.complete)
 
 
 async def _wait_for_block(node: Node) -> InitProducerIdResponse:

@@ -13,7 +13,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from log_service.broker.offsets_leadership import OffsetsLeadership
+from log_service.broker.coordinator_leadership import Coordinated, CoordinatorLeadership
 from log_service.broker.offsets_log import OffsetsLog
 from log_service.broker.timer_task import TimerTask
 from log_service.common.errors import ErrorCode, KafkaError
@@ -88,7 +88,7 @@ async def coordinating(config: GroupConfig | None = None, **topic: str) -> Async
         groups = GroupService(clock=context.env.clock, rng=Random(1), config=config, timers=context.timers, run_in_pool=pool)
         await context.nursery.start(groups.run)
         await context.nursery.start(TimerTask(context.timers, context.env.clock).run)
-        OffsetsLeadership(context.replicas, groups)
+        CoordinatorLeadership(context.replicas, {GROUP_METADATA_TOPIC: Coordinated(coordinator=groups)})
         context.create_topic(GROUP_METADATA_TOPIC, replicas=(NodeId(1), FOLLOWER), isr=(NodeId(1), FOLLOWER), **cast("Any", topic))
         story = Coordinators(context, groups)
         await wait_all_tasks_blocked()

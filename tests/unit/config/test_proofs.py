@@ -33,6 +33,8 @@ DIRECTORIES = (BROKERS, "test_log_dirs_metadata_log_dir_and_log_dir_hold_the_fil
 KEPT_FROM_CLEANING = (RESOURCES, "test_what_keeps_the_cleaner_from_cleaning")
 COUNTS = (BROKERS, "test_limits_of_connections")
 OFFSETS_TOPIC = (BROKERS, "test_the_topic_of_groups_is_made_as_configured")
+TRANSACTIONS_TOPIC = ("unit/broker/test_transactions.py", "test_the_topic_of_transactions_is_made_as_configured")
+TRANSACTION_TIMES = ("unit/coordinator/transaction/test_service.py", "test_times_of_transactions_are_those_of_the_file")
 REPLICATION = "unit/replication/test_replication_keys.py"
 THROTTLES = "unit/replication/test_throttles.py"
 MEMBERSHIP = ("unit/broker/test_membership_of_a_broker.py", "test_keys_of_membership_and_elections_reach_their_view")
@@ -136,6 +138,14 @@ PROOFS = {
     "offsets.topic.num.partitions": OFFSETS_TOPIC,
     "offsets.topic.replication.factor": (BROKERS, "test_offsets_topic_replication_factor_has_to_be_reachable"),
     "offsets.topic.segment.bytes": OFFSETS_TOPIC,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": TRANSACTION_TIMES,
+    "transaction.max.timeout.ms": TRANSACTION_TIMES,
+    "transaction.remove.expired.transaction.cleanup.interval.ms": TRANSACTION_TIMES,
+    "transaction.state.log.min.isr": TRANSACTIONS_TOPIC,
+    "transaction.state.log.num.partitions": TRANSACTIONS_TOPIC,
+    "transaction.state.log.replication.factor": TRANSACTIONS_TOPIC,
+    "transaction.state.log.segment.bytes": TRANSACTIONS_TOPIC,
+    "transactional.id.expiration.ms": TRANSACTION_TIMES,
     "process.roles": (QUORUM, "test_a_controller_without_a_broker_has_no_listener_for_clients"),
     "producer.id.expiration.check.interval.ms": (BROKERS, "test_producer_id_expiration_ms_and_its_check_interval"),
     "producer.id.expiration.ms": (BROKERS, "test_producer_id_expiration_ms_and_its_check_interval"),

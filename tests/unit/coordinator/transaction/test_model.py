@@ -106,9 +106,13 @@ class TransactionModel(RuleBasedStateMachine):
         if before.is_ending and not before.partitions:
             assert after.state in AT_REST
         else:
-            stored_differently = {"client_version": after.client_version, "previous_producer_id": after.previous_producer_id}
-            if self.story.server_version == 0:  # the classic value has no room for them
-                before = replace(before, next_producer_id=after.next_producer_id, **stored_differently)
+            if self.story.server_version == 0:  # the classic value has no room for these
+                before = replace(
+                    before,
+                    client_version=after.client_version,
+                    next_producer_id=after.next_producer_id,
+                    previous_producer_id=after.previous_producer_id,
+                )
             assert after == before
 
     @rule(count=st.integers(1, 3))

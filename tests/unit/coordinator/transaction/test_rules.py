@@ -219,9 +219,9 @@ def test_an_abort_of_the_coordinator_raises_the_epoch_once(version: int, expecte
 def test_the_first_partition_begins_a_transaction(state: TransactionState) -> None:
     known = standing(state)
     begun = rules.add_partitions(known, producer(), [ORDERS], 2, NOW_MS)
-    assert (begun.state, begun.partitions, begun.start_ms, begun.client_version) == (ONGOING, {ORDERS}, NOW_MS, 2)
+    assert (begun.state, begun.partitions, begun.start_ms, begun.client_version) == (ONGOING, frozenset({ORDERS}), NOW_MS, 2)
     more = rules.add_partitions(begun, producer(), [REFUNDS], 2, NOW_MS + 5)
-    assert (more.partitions, more.start_ms, more.last_update_ms) == ({ORDERS, REFUNDS}, NOW_MS, NOW_MS + 5)
+    assert (more.partitions, more.start_ms, more.last_update_ms) == (frozenset({ORDERS, REFUNDS}), NOW_MS, NOW_MS + 5)
     assert rules.add_partitions(more, producer(), [REFUNDS], 2, NOW_MS + 9) is more, "what is there needs no record"
 
 

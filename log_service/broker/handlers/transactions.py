@@ -1,0 +1,61 @@
+"""What producers and admin clients ask of the transaction coordinator, in every version that Kafka 4.3 has.
+
+AddPartitionsToTxn (24, versions 0-5): adds partitions to the transaction of one producer up to version 3; from version 4 on brokers ask for
+many producers, and may only verify. A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, all others of its transaction are
+OPERATION_NOT_ATTEMPTED then. AddOffsetsToTxn (25, 0-4): adds the partition that keeps a group's positions. EndTxn (26, 0-5): stores the
+outcome and responds; the markers follow. DescribeTransactions (65, 0) and ListTransactions (66, 0-2) tell what this broker coordinates.
+
+Versions of AddPartitionsToTxn: 2 PRODUCER_FENCED (KIP-588); 3 flexible; 4 many transactions, verification; 5 TRANSACTION_ABORTABLE.
+AddOffsetsToTxn and EndTxn: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTABLE; EndTxn 5: the producer's next epoch (KIP-890).
+ListTransactions: 1 duration (KIP-994); 2 pattern (KIP-1152).
+"""
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
+from log_service.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from log_service.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from log_service.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from log_service.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from log_service.protocol.messages.end_txn import EndTxnRequest
+from log_service.protocol.messages.list_transactions import ListTransactionsRequest
+
+
+def handle_add_partitions_to_txn(node: Node, call: Call, request: AddPartitionsToTxnRequest) -> Deferred:
+    """Respond when the partitions are stored."""
+    topics = node.image().topics
+
+    def is_there(where: TopicPartition) -> bool:
+        return topics.partition(where.topic, where.partition) is not None
+
+    deferred = call.defer()
+    node.transactions.add_partitions(request, call.version, deferred.complete, is_there)
+    return deferred
+
+
+def handle_add_offsets_to_txn(node: Node, call: Call, request: AddOffsetsToTxnRequest) -> Deferred:
+    """Respond when the partition of the group's positions is stored."""
+    deferred = call.defer()
+    where = TopicPartition(GROUP_METADATA_TOPIC, node.groups.partition_for(request.group_id))
+    node.transactions.add_offsets(request, where, call.client(), deferred.complete)
+    return deferred
+
+
+def handle_end_txn(node: Node, call: Call, request: EndTxnRequest) -> Deferred:
+    """Respond when the outcome is stored."""
+    deferred = call.defer()
+    node.transactions.end_txn(request, call.client(), deferred.complete)
+    return deferred
+
+
+def handle_describe_transactions(node: Node, call: Call, request: DescribeTransactionsRequest) -> Deferred:
+    """Tell each transactional id that was asked for."""
+    deferred = call.defer()
+    node.transactions.describe(request, deferred.complete)
+    return deferred
+
+
+def handle_list_transactions(node: Node, call: Call, request: ListTransactionsRequest) -> Deferred:
+    """Tell the transactional ids of this broker that pass the filters."""
+    deferred = call.defer()
+    node.transactions.list(request, deferred.complete)
+    return deferred

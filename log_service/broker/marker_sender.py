@@ -1,0 +1,111 @@
+"""Sends the markers of transactions that end to the leaders of their partitions, until all have them.
+
+Decides when to try again; what is owed, to whom, and what a response means is ``coordinator.transaction.markers``'s to say. A marker goes
+to the leader of the moment, on the listener on which brokers reach each other, this node's own included.
+
+Invariant: while a marker is owed, the sender looks for its partition's leader at least every ``RETRY_MS``.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from log_service.common.errors import KafkaError
+from log_service.common.types import NO_NODE, NodeId, TopicPartition
+from log_service.coordinator.transaction.markers import GONE, DueMarkers, Gone, MarkerBatch, MarkerQueue, Owner, SentMarkers
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
+
+if TYPE_CHECKING:
+    from log_service.rpc.connection import Destination
+    from log_service.rpc.pool import ConnectionPool
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 100
+"""The pause before markers that were refused, or that have no leader to go to, are tried again."""
+
+
+class MarkerSender:
+    """The markers that this node owes, on their way. ``on_written`` hears of each partition that has its marker."""
+
+    def __init__(
+        self,
+        *,
+        image: Callable[[], MetadataImage],
+        listener_name: str,
+        pool: "Callable[[], ConnectionPool]",
+        on_written: Callable[[SentMarkers], None],
+    ) -> None:
+        self._image = image
+        self._listener_name = listener_name
+        self._pool = pool
+        self._on_written = on_written
+        self._queue = MarkerQueue()
+        self._is_changed = trio.Event()
+
+    def __repr__(self) -> str:
+        return f"<MarkerSender {self._queue!r}>"
+
+    def send(self, owner: Owner, due: DueMarkers) -> None:
+        """Owe the markers of a transaction, and send them soon."""
+        self._queue.add(owner, due)
+        self._is_changed.set()
+
+    def drop(self, partition: int) -> None:
+        """Owe nothing any more for a partition of ``__transaction_state`` that this node leads no more."""
+        self._queue.drop(partition)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Send what is owed; runs until cancelled."""
+        async with trio.open_nursery() as nursery:
+            task_status.started()
+            while True:
+                self._is_changed = trio.Event()
+                self._send_waiting(nursery)
+                with trio.move_on_after(RETRY_MS / 1_000 if len(self._queue) else float("inf")):
+                    await self._is_changed.wait()
+
+    def _send_waiting(self, nursery: trio.Nursery) -> None:
+        batches, gone = self._queue.take(self._find_leader)
+        for entry in gone:
+            self._on_written(entry)
+        for batch in batches:
+            nursery.start_soon(self._send, batch)
+
+    async def _send(self, batch: MarkerBatch) -> None:
+        response = await self._ask(batch)
+        settled = self._queue.settle(batch, response)
+        for entry in settled.written:
+            self._on_written(entry)
+        for transactional_id in settled.given_up:
+            logger.warning("Another coordinator owns transactional id %r by now; its markers are not sent from here", transactional_id)
+        if not settled.is_retrying:
+            self._is_changed.set()  # more may have come for this broker meanwhile
+
+    async def _ask(self, batch: MarkerBatch) -> WriteTxnMarkersResponse | None:
+        destination = self._destination(batch.node_id)
+        if destination is None:
+            return None
+        try:
+            return await self._pool().request(destination, batch.request(), WriteTxnMarkersResponse)
+        except KafkaError as error:
+            logger.info("Broker %d did not take markers of transactions, which are sent again: %s", batch.node_id, error)
+            return None
+
+    def _find_leader(self, where: TopicPartition) -> NodeId | Gone | None:
+        registration = self._image().topics.partition(where.topic, where.partition)
+        if registration is None:
+            return GONE
+        return None if registration.leader == NO_NODE else registration.leader
+
+    def _destination(self, node_id: NodeId) -> "Destination | None":
+        broker = self._image().cluster.brokers.get(node_id)
+        endpoint = None if broker is None else broker.endpoints.get(self._listener_name)
+        if endpoint is None:
+            return None
+        from log_service.rpc.connection import Destination  # noqa: PLC0415 - a node without transactions asks no node
+
+        return Destination(host=endpoint.host, port=endpoint.port, purpose="transaction markers")

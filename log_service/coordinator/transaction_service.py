@@ -1,0 +1,345 @@
+"""The transaction APIs of a node: finds the shard of each transactional id, and joins responses where a request names several.
+
+It decides which partition of ``__transaction_state`` an id belongs to, what a request hears before a shard is asked, and which error old
+versions know. What an id may do is the shard's to decide. All methods are plain functions that never wait: the response comes through
+``on_reply``, once, now or later.
+"""
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+
+from log_service.common.env import Clock
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.common.timers import TimerQueue
+from log_service.common.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from log_service.config.views import TransactionConfig
+from log_service.coordinator.gathering import Gathering
+from log_service.coordinator.group_service import RequestClient
+from log_service.coordinator.java_hashing import java_abs, java_hash
+from log_service.coordinator.refusals import api_error
+from log_service.coordinator.request_context import RequestContext
+from log_service.coordinator.shards import CoordinatorLog, RunInPool, Shards
+from log_service.coordinator.transaction import listing, records
+from log_service.coordinator.transaction.markers import DueMarkers, Owner, SentMarkers
+from log_service.coordinator.transaction.records import TransactionRecord
+from log_service.coordinator.transaction.rules import Producer
+from log_service.coordinator.transaction.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
+from log_service.coordinator.transaction.transaction_coordinator import (
+    PartitionsOfTransaction,
+    TransactionCoordinatorShard,
+    WrittenMarkers,
+)
+from log_service.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from log_service.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from log_service.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from log_service.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
+from log_service.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from log_service.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from log_service.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from log_service.state_machine.decision import Decision
+from log_service.state_machine.runtime import OnReply, Refuse
+
+T = TypeVar("T")
+
+FIRST_ADD_VERSION_WITH_MANY = 4
+FIRST_FENCED_VERSION = 2
+FIRST_FENCED_INIT_VERSION = 4
+"""From these versions on a request is told PRODUCER_FENCED; before, that its epoch is invalid (KIP-588)."""
+STORE_TIMEOUT_MS = 60_000
+"""How long a response waits until what it depends on is on enough replicas: as long as a transaction with the usual timeout."""
+
+Decide = Callable[[TransactionCoordinatorShard, Decision[TransactionRecord], Hashable], None]
+Codes = dict[TopicPartition, ErrorCode]
+_ANY_CLIENT = RequestClient(api_version=0, client_id="", client_host="")
+"""Who asks does not matter to most requests of transactions."""
+
+
+class TransactionService:
+    """The transactional ids that this node coordinates.
+
+    ``next_producer_id`` returns an id that no producer has, None while there is none at hand; ``server_version`` is the level of
+    transaction.version; ``partition_count`` says how many partitions the topic of transactions has, 0 while there is none. ``on_due`` is
+    called with markers whose outcome is safe, ``on_dropped`` with a partition of that topic that this node leads no more.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        config: TransactionConfig,
+        timers: TimerQueue,
+        run_in_pool: RunInPool,
+        next_producer_id: Callable[[], int | None],
+        server_version: Callable[[], int],
+        partition_count: Callable[[], int] = lambda: 0,
+        on_due: Callable[[Owner, DueMarkers], None],
+        on_dropped: Callable[[int], None],
+    ) -> None:
+        self._clock = clock
+        self._config = config
+        self._partition_count = partition_count
+        self._on_due = on_due
+        self._on_dropped = on_dropped
+        self._epochs: dict[int, int] = {}
+        self._shards: Shards[TransactionCoordinatorShard, TransactionRecord] = Shards(
+            clock=clock,
+            timers=timers,
+            run_in_pool=run_in_pool,
+            new_shard=lambda: TransactionCoordinatorShard(config, next_producer_id, server_version),
+            encode=records.encode,
+            decode=records.decode,
+            reply_timeout_ms=STORE_TIMEOUT_MS,
+            on_announcement=self._on_announcement,
+        )
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold the tasks that load shards; runs until cancelled."""
+        await self._shards.run(task_status=task_status)
+
+    def lead(self, coordinator_log: CoordinatorLog) -> None:
+        """Serve the transactional ids of a partition once they are loaded."""
+        self._on_dropped(coordinator_log.partition)
+        self._epochs[coordinator_log.partition] = coordinator_log.leader_epoch
+        self._shards.lead(coordinator_log)
+
+    def resign(self, partition: int) -> None:
+        """Stop serving the transactional ids of a partition; its markers are the next coordinator's to send."""
+        self._epochs.pop(partition, None)
+        self._shards.resign(partition)
+        self._on_dropped(partition)
+
+    def partition_for(self, transactional_id: str) -> int:
+        """Return the partition of a transactional id: Java's string hash, made positive, over the partition count."""
+        return java_abs(java_hash(transactional_id)) % (self._partition_count() or self._config.state_log_partitions)
+
+    # Markers
+
+    def _on_announcement(self, coordinator_log: CoordinatorLog, due: DueMarkers) -> None:
+        self._on_due(Owner(partition=coordinator_log.partition, leader_epoch=coordinator_log.leader_epoch), due)
+
+    def markers_written(self, written: SentMarkers) -> None:
+        """Tell the coordinator that partitions have their marker, or are gone. News of an earlier leader epoch is passed over."""
+        if self._epochs.get(written.owner.partition) != written.owner.leader_epoch:
+            return
+        producer = Producer(producer_id=written.markers.producer_id, producer_epoch=written.markers.producer_epoch)
+        news = WrittenMarkers(transactional_id=written.markers.transactional_id, producer=producer, partitions=written.partitions)
+
+        def decide(shard: TransactionCoordinatorShard, decision: Decision[TransactionRecord], token: Hashable) -> None:
+            shard.handle_written_markers(news, decision)
+            decision.reply(token, None)
+
+        self._shards.ask(written.owner.partition, decide, _unheard, _unheard)
+
+    # One transactional id
+
+    def init_producer_id(self, request: InitProducerIdRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Respond with InitProducerIdResponse to a request that has a transactional id."""
+
+        def refuse(error: KafkaError) -> InitProducerIdResponse:
+            return InitProducerIdResponse(error_code=api_error(error), producer_epoch=NO_PRODUCER_EPOCH)
+
+        transactional_id = request.transactional_id or ""
+        if not transactional_id:
+            on_reply(refuse(KafkaError(ErrorCode.INVALID_REQUEST)))
+        elif not 0 < request.transaction_timeout_ms <= self._config.max_timeout_ms:
+            on_reply(refuse(KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)))
+        else:
+            told = _telling(on_reply, is_fencing_known=client.api_version >= FIRST_FENCED_INIT_VERSION)
+            self._ask(transactional_id, _decides(TransactionCoordinatorShard.handle_init_producer_id, request, client), told, refuse)
+
+    def add_offsets(self, request: AddOffsetsToTxnRequest, where: TopicPartition, client: RequestClient, on_reply: OnReply) -> None:
+        """Respond with AddOffsetsToTxnResponse; ``where`` is the partition of ``__consumer_offsets`` that the group belongs to."""
+        producer = Producer(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
+        asked = PartitionsOfTransaction(
+            transactional_id=request.transactional_id, producer=producer, partitions=(where,), client_version=CLASSIC_VERSION
+        )
+        is_fencing_known = client.api_version >= FIRST_FENCED_VERSION
+        self._add(asked, lambda code: on_reply(AddOffsetsToTxnResponse(error_code=_known_code(code, is_fencing_known=is_fencing_known))))
+
+    def end_txn(self, request: EndTxnRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Respond with EndTxnResponse."""
+
+        def refuse(error: KafkaError) -> EndTxnResponse:
+            return EndTxnResponse(error_code=api_error(error), producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+
+        if not request.transactional_id:
+            on_reply(refuse(KafkaError(ErrorCode.INVALID_REQUEST)))
+            return
+        told = _telling(on_reply, is_fencing_known=client.api_version >= FIRST_FENCED_VERSION)
+        self._ask(request.transactional_id, _decides(TransactionCoordinatorShard.handle_end_txn, request, client), told, refuse)
+
+    # Partitions of transactions
+
+    def add_partitions(
+        self,
+        request: AddPartitionsToTxnRequest,
+        api_version: int,
+        on_reply: OnReply,
+        is_there: Callable[[TopicPartition], bool] = lambda _where: True,
+    ) -> None:
+        """Respond with AddPartitionsToTxnResponse. Where a partition is not there, none of its transaction is added."""
+        if api_version < FIRST_ADD_VERSION_WITH_MANY:
+            self._add_of_one(request, api_version, on_reply, is_there)
+            return
+        results = Gathering(len(request.transactions), lambda found: on_reply(AddPartitionsToTxnResponse(results_by_transaction=found)))
+        for index, each in enumerate(request.transactions):
+            told = partial(_tell_of_transaction, each.transactional_id, results.part(index))
+            self._add_or_verify(each, told, is_there)
+
+    def _add_of_one(
+        self, request: AddPartitionsToTxnRequest, api_version: int, on_reply: OnReply, is_there: Callable[[TopicPartition], bool]
+    ) -> None:
+        partitions = _partitions(request.v3_and_below_topics)
+
+        def tell(codes: Codes) -> None:
+            known = {where: _known_code(code, is_fencing_known=api_version >= FIRST_FENCED_VERSION) for where, code in codes.items()}
+            on_reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(known)))
+
+        missing = _missing(partitions, is_there)
+        if missing:
+            tell(missing)
+            return
+        producer = Producer(producer_id=request.v3_and_below_producer_id, producer_epoch=request.v3_and_below_producer_epoch)
+        asked = PartitionsOfTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer=producer,
+            partitions=partitions,
+            client_version=CLASSIC_VERSION,
+        )
+        self._add(asked, lambda code: tell(dict.fromkeys(partitions, code)))
+
+    def _add_or_verify(
+        self, request: AddPartitionsToTxnTransaction, tell: Callable[[Codes], None], is_there: Callable[[TopicPartition], bool]
+    ) -> None:
+        partitions = _partitions(request.topics)
+        missing = _missing(partitions, is_there)
+        if missing:
+            tell(missing)
+            return
+        asked = PartitionsOfTransaction(
+            transactional_id=request.transactional_id,
+            producer=Producer(producer_id=request.producer_id, producer_epoch=request.producer_epoch),
+            partitions=partitions,
+            client_version=EPOCH_BUMP_VERSION,
+        )
+        if request.verify_only:
+            self._verify(asked, tell)
+        else:
+            self._add(asked, lambda code: tell(dict.fromkeys(partitions, code)))
+
+    def _add(self, asked: PartitionsOfTransaction, on_code: Callable[[ErrorCode], None]) -> None:
+        if not asked.transactional_id:
+            on_code(ErrorCode.INVALID_REQUEST)
+            return
+        self._ask(asked.transactional_id, _decides(TransactionCoordinatorShard.handle_add_partitions, asked), on_code, api_error)
+
+    def _verify(self, asked: PartitionsOfTransaction, tell: Callable[[Codes], None]) -> None:
+        def on_reply(outcome: Codes | ErrorCode) -> None:
+            tell(outcome if isinstance(outcome, dict) else dict.fromkeys(asked.partitions, outcome))
+
+        if not asked.transactional_id:
+            on_reply(ErrorCode.INVALID_REQUEST)
+            return
+        self._ask(asked.transactional_id, _decides(TransactionCoordinatorShard.handle_verify_partitions, asked), on_reply, api_error)
+
+    # Admin
+
+    def describe(self, request: DescribeTransactionsRequest, on_reply: OnReply) -> None:
+        """Respond with DescribeTransactionsResponse."""
+        ids = request.transactional_ids
+        results = Gathering(len(ids), lambda states: on_reply(DescribeTransactionsResponse(transaction_states=states)))
+        for index, transactional_id in enumerate(ids):
+            refuse = partial(_refused_describe, transactional_id)
+            if transactional_id:
+                decide = _decides(TransactionCoordinatorShard.handle_describe, transactional_id)
+                self._ask(transactional_id, decide, results.part(index), refuse)
+            else:
+                results.part(index)(refuse(KafkaError(ErrorCode.INVALID_REQUEST)))
+
+    def list(self, request: ListTransactionsRequest, on_reply: OnReply) -> None:
+        """Respond with ListTransactionsResponse."""
+        shards = self._shards.serving()
+        try:
+            filters = listing.filters_of(request)
+        except re.error:
+            on_reply(ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION))
+            return
+        if shards is None:
+            on_reply(ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        now_ms = self._clock.wall_ms()
+        found = [each for shard in shards for each in shard.listed(filters, now_ms)]
+        on_reply(ListTransactionsResponse(unknown_state_filters=listing.unknown_states(request), transaction_states=found))
+
+    def _ask(self, transactional_id: str, decide: Decide, on_reply: OnReply, refuse: Refuse) -> None:
+        self._shards.ask(self.partition_for(transactional_id), decide, on_reply, refuse)
+
+
+def _unheard(_outcome: object) -> None:
+    """Take a response that no one waits for."""
+
+
+def _decides(
+    handle: Callable[[TransactionCoordinatorShard, T, RequestContext, Decision[TransactionRecord]], None],
+    request: T,
+    client: RequestClient = _ANY_CLIENT,
+) -> Decide:
+    """Return what has a shard handle a request."""
+    return lambda shard, decision, token: handle(shard, request, client.context(token), decision)
+
+
+def _known_code(code: ErrorCode, *, is_fencing_known: bool) -> ErrorCode:
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED and not is_fencing_known else code
+
+
+def _telling(on_reply: OnReply, *, is_fencing_known: bool) -> OnReply:
+    """Return ``on_reply`` for responses whose error code has to be one that the request's version knows."""
+
+    def tell(response: Any) -> None:
+        response.error_code = _known_code(ErrorCode.of(response.error_code), is_fencing_known=is_fencing_known)
+        on_reply(response)
+
+    return tell
+
+
+def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> tuple[TopicPartition, ...]:
+    return tuple(dict.fromkeys(TopicPartition(topic.name, index) for topic in topics for index in topic.partitions))
+
+
+def _missing(partitions: Sequence[TopicPartition], is_there: Callable[[TopicPartition], bool]) -> Codes:
+    """Return what to tell where a partition is not there: that, and that the others were not tried. Nothing where all are."""
+    there = {where: is_there(where) for where in partitions}
+    if all(there.values()):
+        return {}
+    return {where: ErrorCode.OPERATION_NOT_ATTEMPTED if found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for where, found in there.items()}
+
+
+def _tell_of_transaction(transactional_id: str, tell: OnReply, codes: Codes) -> None:
+    tell(AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=_by_topic(codes)))
+
+
+def _by_topic(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
+    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for where, code in codes.items():
+        result = AddPartitionsToTxnPartitionResult(partition_index=where.partition, partition_error_code=code)
+        topics.setdefault(where.topic, []).append(result)
+    return [AddPartitionsToTxnTopicResult(name=name, results_by_partition=results) for name, results in topics.items()]
+
+
+def _refused_describe(transactional_id: str, error: KafkaError) -> DescribedTransaction:
+    return DescribedTransaction(transactional_id=transactional_id, error_code=api_error(error))

@@ -1,0 +1,268 @@
+"""The transaction APIs of a node over a log: what leaves when, what old versions are told, and what happens when leadership goes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+import trio.testing
+
+from log_service.common.errors import ErrorCode
+from log_service.common.timers import TimerQueue
+from log_service.common.types import TopicPartition
+from log_service.config.server import parse_server_properties
+from log_service.config.views import TransactionConfig
+from log_service.coordinator.group_service import RequestClient
+from log_service.coordinator.transaction.markers import DueMarkers, Owner, SentMarkers
+from log_service.coordinator.transaction_service import TransactionService
+from log_service.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from log_service.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from log_service.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from log_service.protocol.messages.end_txn import EndTxnRequest
+from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
+from log_service.protocol.messages.list_transactions import ListTransactionsRequest
+from tests.unit.coordinator.test_runtime import MemoryLog, run_inline
+
+TXN = "payments"
+ORDERS, OFFSETS = TopicPartition("orders", 0), TopicPartition("__consumer_offsets", 4)
+
+
+class Clock:
+    now_ms = 0
+
+    def wall_ms(self) -> int:
+        return 1_000_000 + self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+
+class Stage:
+    """A service that leads one partition, and what it sends."""
+
+    def __init__(self, config: TransactionConfig) -> None:
+        self.clock, self.timers = Clock(), TimerQueue()
+        self.log = MemoryLog(leader_epoch=6)
+        self.due: list[tuple[Owner, DueMarkers]] = []
+        self.dropped: list[int] = []
+        self.service = TransactionService(
+            clock=self.clock,
+            config=config,
+            timers=self.timers,
+            run_in_pool=run_inline,
+            next_producer_id=iter(range(100, 200)).__next__,
+            server_version=lambda: 2,
+            partition_count=lambda: 1,
+            on_due=lambda owner, due: self.due.append((owner, due)),
+            on_dropped=self.dropped.append,
+        )
+
+    def ask(self, method: Callable[..., None], *arguments: Any, version: int = 5) -> list[Any]:
+        replies: list[Any] = []
+        method(*arguments, RequestClient(api_version=version, client_id="c", client_host="h"), replies.append)
+        return replies
+
+    def init(self, *, version: int = 5, timeout_ms: int = 60_000, **fields: Any) -> list[Any]:
+        request = InitProducerIdRequest(transactional_id=fields.pop("txn", TXN), transaction_timeout_ms=timeout_ms, **fields)
+        return self.ask(self.service.init_producer_id, request, version=version)
+
+    def end(self, producer: Any, *, version: int = 5, epoch: int | None = None) -> list[Any]:
+        request = EndTxnRequest(
+            transactional_id=TXN,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch if epoch is None else epoch,
+            committed=True,
+        )
+        return self.ask(self.service.end_txn, request, version=version)
+
+    def add(self, producer: Any, *, version: int = 5, verify_only: bool = False, epoch: int | None = None) -> list[Any]:
+        topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0])]
+        asked_epoch = producer.producer_epoch if epoch is None else epoch
+        one = AddPartitionsToTxnTransaction(
+            transactional_id=TXN,
+            producer_id=producer.producer_id,
+            producer_epoch=asked_epoch,
+            verify_only=verify_only,
+            topics=topics,
+        )
+        request = AddPartitionsToTxnRequest(
+            transactions=[one],
+            v3_and_below_transactional_id=TXN,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=asked_epoch,
+            v3_and_below_topics=topics,
+        )
+        replies: list[Any] = []
+        self.service.add_partitions(request, version, replies.append)
+        return replies
+
+    def write_all(self) -> None:
+        while self.due:
+            owner, due = self.due.pop(0)
+            self.service.markers_written(SentMarkers(owner, due, due.partitions))
+        self.timers.fire_due(self.clock.now_ms)
+
+    def pass_time(self, ms: int) -> None:
+        self.clock.now_ms += ms
+        self.timers.fire_due(self.clock.now_ms)
+
+    def state(self) -> str:
+        replies: list[Any] = []
+        self.service.describe(DescribeTransactionsRequest(transactional_ids=[TXN]), replies.append)
+        return str(replies[0].transaction_states[0].transaction_state)
+
+
+def play(story: Callable[[Stage], None], config: TransactionConfig | None = None) -> None:
+    async def main() -> None:
+        stage = Stage(config or TransactionConfig())
+        async with trio.open_nursery() as nursery:
+            await nursery.start(stage.service.run)
+            stage.service.lead(stage.log)
+            await trio.testing.wait_all_tasks_blocked()
+            story(stage)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def code_of(added: Any) -> int:
+    (topic,) = added.results_by_topic_v3_and_below or added.results_by_transaction[0].topic_results
+    return int(topic.results_by_partition[0].partition_error_code)
+
+
+def test_markers_are_due_when_the_outcome_is_safe_and_a_transaction_is_complete_when_they_are_written() -> None:
+    def story(stage: Stage) -> None:
+        (producer,) = stage.init()
+        assert code_of(stage.add(producer)[0]) == 0
+        stage.log.is_high_watermark_held = True
+        replies = stage.end(producer)
+        assert (replies, stage.due) == ([], []), "the outcome may still be lost"
+        stage.log.advance_high_watermark()
+        assert [(reply.error_code, reply.producer_epoch) for reply in replies] == [(0, 1)]
+        ((owner, due),) = stage.due
+        assert (owner, due.partitions) == (Owner(partition=0, leader_epoch=6), (ORDERS,))
+        stage.log.is_high_watermark_held = False
+        stage.write_all()
+        assert stage.state() == "CompleteCommit"
+
+    play(story)
+
+
+def test_the_news_of_an_earlier_leader_epoch_completes_nothing() -> None:
+    async def main() -> None:
+        stage = Stage(TransactionConfig())
+        async with trio.open_nursery() as nursery:
+            await nursery.start(stage.service.run)
+            stage.service.lead(stage.log)
+            await trio.testing.wait_all_tasks_blocked()
+            (producer,) = stage.init()
+            stage.add(producer)
+            stage.end(producer)
+            ((owner, due),) = stage.due
+            stage.log.leader_epoch = 8
+            stage.service.lead(stage.log)
+            assert stage.dropped == [0, 0], "each epoch begins without markers"
+            await trio.testing.wait_all_tasks_blocked()
+            stage.service.markers_written(SentMarkers(owner, due, due.partitions))
+            stage.timers.fire_due(0)
+            assert stage.state() == "PrepareCommit"
+            assert [each.leader_epoch for each, _ in stage.due] == [6, 8], "the new coordinator sends them itself"
+            stage.due.pop(0)
+            stage.write_all()
+            assert stage.state() == "CompleteCommit"
+            stage.service.resign(0)
+            assert stage.dropped == [0, 0, 0]
+            assert stage.init()[0].error_code == ErrorCode.NOT_COORDINATOR
+            assert code_of(stage.add(producer)[0]) == ErrorCode.NOT_COORDINATOR
+            assert code_of(stage.add(producer, verify_only=True)[0]) == ErrorCode.NOT_COORDINATOR
+            assert stage.end(producer)[0].error_code == ErrorCode.NOT_COORDINATOR
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+
+
+def test_old_versions_hear_an_error_that_they_know_where_a_producer_is_fenced() -> None:
+    def story(stage: Stage) -> None:
+        stage.init()
+        (producer,) = stage.init()
+        fenced, invalid = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
+        assert [stage.end(producer, version=version, epoch=0)[0].error_code for version in (1, 2, 5)] == [invalid, fenced, fenced]
+        assert [code_of(stage.add(producer, version=version, epoch=0)[0]) for version in (1, 2, 5)] == [invalid, fenced, fenced]
+        claims = {"producer_id": producer.producer_id, "producer_epoch": 7}
+        assert [stage.init(version=version, **claims)[0].error_code for version in (3, 4)] == [invalid, fenced]
+        offsets = AddOffsetsToTxnRequest(transactional_id=TXN, producer_id=producer.producer_id, producer_epoch=0, group_id="g")
+        assert [stage.ask(stage.service.add_offsets, offsets, OFFSETS, version=version)[0].error_code for version in (1, 2)] == [
+            invalid,
+            fenced,
+        ]
+
+    play(story)
+
+
+def test_a_missing_partition_keeps_the_others_of_its_transaction_out() -> None:
+    def story(stage: Stage) -> None:
+        (producer,) = stage.init()
+        topics = [AddPartitionsToTxnTopic(name="orders", partitions=[0, 7])]
+        one = AddPartitionsToTxnTransaction(
+            transactional_id=TXN, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, topics=topics
+        )
+        replies: list[Any] = []
+        stage.service.add_partitions(AddPartitionsToTxnRequest(transactions=[one]), 5, replies.append, lambda where: where.partition == 0)
+        results = replies[0].results_by_transaction[0].topic_results[0].results_by_partition
+        assert [(each.partition_index, each.partition_error_code) for each in results] == [
+            (0, ErrorCode.OPERATION_NOT_ATTEMPTED),
+            (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+        assert stage.state() == "Empty"
+
+    play(story)
+
+
+def test_requests_that_make_no_sense_are_refused_before_a_shard_is_asked() -> None:
+    def story(stage: Stage) -> None:
+        stage.service.resign(0)
+        assert stage.init(txn="")[0].error_code == ErrorCode.INVALID_REQUEST
+        assert stage.init(timeout_ms=0)[0].error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        replies: list[Any] = []
+        stage.service.list(ListTransactionsRequest(transactional_id_pattern="["), replies.append)
+        assert replies[0].error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        assert stage.service.partition_for(TXN) == 0
+
+    play(story)
+
+
+def test_times_of_transactions_are_those_of_the_file() -> None:
+    """transaction.max.timeout.ms, the two cleanup intervals and transactional.id.expiration.ms."""
+    properties = {
+        "node.id": "1",
+        "transaction.max.timeout.ms": "5000",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
+        "transactional.id.expiration.ms": "20000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "700",
+    }
+    config, _ = parse_server_properties(properties)
+
+    def story(stage: Stage) -> None:
+        assert stage.init(timeout_ms=5_001)[0].error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        (producer,) = stage.init(timeout_ms=5_000)
+        stage.add(producer)
+        for _ in range(17):
+            stage.pass_time(300)
+            if stage.clock.now_ms <= 5_000:
+                assert stage.state() == "Ongoing"
+        assert stage.state() == "PrepareAbort"
+        stage.write_all()
+        for _ in range(28):
+            stage.pass_time(700)
+        assert stage.state() == "CompleteAbort"
+        for _ in range(2):
+            stage.pass_time(700)
+        assert stage.state() == ""
+
+    play(story, config.transactions)
