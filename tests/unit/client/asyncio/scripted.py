@@ -3,21 +3,29 @@
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
-from log_service.client import AsyncioConsumer, AsyncioProducer, real_env
+from log_service.client import AsyncioConsumer, AsyncioProducer, BlockingProducer, real_env
 from log_service.client.asyncio.calls import OnAsyncio
+from log_service.client.blocking.calls import Blocking
 from log_service.common.env import Env
 from tests.sim.world import World
 from tests.unit.client.scripted_broker import ScriptedBroker
 
+P = TypeVar("P", AsyncioProducer, BlockingProducer)
+
 
 def scripted_producer(*, seed: int = 1, **settings: Any) -> tuple[ScriptedBroker, AsyncioProducer]:
     """Return a broker that runs while the producer is open, and the producer, which is to be opened."""
+    return beside_broker(AsyncioProducer, seed=seed, **settings)
+
+
+def beside_broker(kind: type[P], *, seed: int = 1, **settings: Any) -> tuple[ScriptedBroker, P]:
+    """The same for the producer of any face."""
     world = World(seed)
-    broker, producer = ScriptedBroker(world), AsyncioProducer("broker:9092", env=_env(world), **settings)
+    broker, producer = ScriptedBroker(world), kind("broker:9092", env=_env(world), **settings)
     _put_beside(broker, producer)
     return broker, producer
 
@@ -36,7 +44,7 @@ def _env(world: World) -> Env:
     return replace(world.client_env(), clock=real_env().clock)
 
 
-def _put_beside(broker: ScriptedBroker, face: OnAsyncio[Any]) -> None:
+def _put_beside(broker: ScriptedBroker, face: OnAsyncio[Any] | Blocking[Any]) -> None:
     face._portal._opened = _Beside(broker, face._client)
 
 
