@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 ADDRESS = "127.0.0.1:9092"
 PATIENCE_S = 60.0
 
+PAGES_ELSEWHERE: Mapping[str, str] = {"exactly-once.md": "tests/documentation/test_exactly_once.py"}
+"""Pages whose blocks are run on other clusters."""
 RUNS_ELSEWHERE: Mapping[str, str] = {
     "tidelog up": "tests/platform/test_kills.py",
     "tidelog up --brokers 3 --only-broker": "tests/integration/test_up_cluster.py",
@@ -59,20 +61,25 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield running
 
 
-def environment(broker: BrokerProcess) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": broker.bootstrap, "COLUMNS": "120"}
+def environment(bootstrap: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP_SERVERS": bootstrap, "COLUMNS": "120"}
 
 
 def blocks_here(language: str) -> list[Block]:
     """The blocks that are run here; the pages on pipelines are followed by ``tests/platform/test_pages.py``."""
-    return [block for block in blocks(language) if block.document.parent.name != "pipelines"]
+    return [block for block in blocks(language) if block.document.parent.name != "pipelines" and block.document.name not in PAGES_ELSEWHERE]
 
 
 @pytest.mark.parametrize("block", blocks_here("python"), ids=str)
 def test_python_runs_as_it_is_printed(block: Block, broker: BrokerProcess, tmp_path: Path) -> None:
-    script = tmp_path / "as_printed.py"
-    script.write_text(block.text.replace(ADDRESS, broker.bootstrap))
-    ran = subprocess.run([sys.executable, script], cwd=tmp_path, env=environment(broker), capture_output=True, text=True, check=False)
+    run_python(block, broker.bootstrap, tmp_path)
+
+
+def run_python(block: Block, bootstrap: str, directory: Path) -> None:
+    """Run a block against a cluster, and hold it to what it says that it prints."""
+    script = directory / "as_printed.py"
+    script.write_text(block.text.replace(ADDRESS, bootstrap))
+    ran = subprocess.run([sys.executable, script], cwd=directory, env=environment(bootstrap), capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     shown = [line.partition("# ")[2] for line in block.text.splitlines() if "print(" in line and "# " in line]
     for line, printed in zip(shown, ran.stdout.splitlines(), strict=True):
@@ -89,7 +96,9 @@ def test_commands_run_as_they_are_printed(block: Block, broker: BrokerProcess) -
         if shown is None:
             before, _, last = command.rpartition(" | ")
             given = subprocess.run(["bash", "-c", before], capture_output=True, check=True).stdout
-            ran = subprocess.run(words(last), cwd=broker.directory, env=environment(broker), input=given, capture_output=True, check=False)
+            ran = subprocess.run(
+                words(last), cwd=broker.directory, env=environment(broker.bootstrap), input=given, capture_output=True, check=False
+            )
             assert ran.returncode == 0, f"{command}: {ran.stdout!r}{ran.stderr!r}"
             assert ran.stdout or ran.stderr, f"{command} said nothing"
         else:
@@ -106,7 +115,7 @@ def test_what_runs_elsewhere_is_still_shown() -> None:
     shown = {command for block in blocks("console") for command in block.commands}
     assert set(RUNS_UNTIL_STOPPED) <= shown
     assert {".venv/bin/tidelog up --data .tidelog-demo"} <= shown
-    for test in RUNS_ELSEWHERE.values():
+    for test in (*RUNS_ELSEWHERE.values(), *PAGES_ELSEWHERE.values()):
         assert (ROOT / test).exists()
 
 
@@ -137,7 +146,7 @@ def run_until(command: str, shown: str, broker: BrokerProcess) -> None:
     output = broker.directory / "shown.txt"
     with output.open("wb") as written:
         command_line = [sys.executable, "-c", HEED_INTERRUPTS, *words(command)[3:]]
-        process = subprocess.Popen(command_line, cwd=broker.directory, env=environment(broker), stdout=written, stderr=written)
+        process = subprocess.Popen(command_line, cwd=broker.directory, env=environment(broker.bootstrap), stdout=written, stderr=written)
         deadline = time.monotonic() + PATIENCE_S
         while shown not in output.read_text() and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.1)
