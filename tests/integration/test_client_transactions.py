@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import trio
@@ -34,11 +33,8 @@ from log_service.client import (
     TopicPartition,
     TransactionAbortable,
 )
-from log_service.protocol.messages.init_producer_id import InitProducerIdRequest
-from log_service.records.builder import build_batch
 from tests.integration.client_clusters import APACHE_KAFKA, cluster, run
-from tests.integration.record_requests import produce_request
-from tests.integration.wire import Wire
+from tests.integration.transactional_writer import leave_hanging
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -330,24 +326,6 @@ def test_transactions_are_listed_and_described(bootstrap: str, topic: str, name:
             assert list(unknown.value.results) == [name]
 
     run(main)
-
-
-def leave_hanging(bootstrap: str, topic: str, name: str) -> int:
-    """Append a batch of a transaction that no coordinator was told of, as a producer before KIP-890 could; returns its producer id."""
-    with Wire(bootstrap) as wire:
-        for _ in range(2):  # so that there was an epoch before
-            answer: Any = wire.ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000), 4)
-        content = build_batch(
-            [(int(time.time() * 1_000), None, b"hangs")],
-            producer_id=answer.producer_id,
-            producer_epoch=answer.producer_epoch,
-            base_sequence=0,
-            is_transactional=True,
-        )
-        request = replace(produce_request(topic, content), transactional_id=name)
-        result = wire.ask(request, 11).responses[0].partition_responses[0]
-        assert result.error_code == 0, ErrorCode(result.error_code)
-        return int(answer.producer_id)
 
 
 def test_a_transaction_that_hangs_is_found_and_ended(bootstrap: str, topic: str, name: str) -> None:

@@ -78,6 +78,24 @@ class TransactionalWriter:
         return self._wire.receive_frame()
 
 
+def leave_hanging(bootstrap: str, topic: str, name: str) -> int:
+    """Append a batch of a transaction that no coordinator was told of, as a producer before KIP-890 could; returns its producer id."""
+    with Wire(bootstrap) as wire:
+        for _ in range(2):  # so that there was an epoch before
+            answer = wire.ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000), 4)
+        content = build_batch(
+            [(int(time.time() * 1_000), None, b"hangs")],
+            producer_id=answer.producer_id,
+            producer_epoch=answer.producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        request = replace(produce_request(topic, content), transactional_id=name)
+        result = wire.ask(request, 11).responses[0].partition_responses[0]
+        assert result.error_code == 0, ErrorCode(result.error_code)
+        return int(answer.producer_id)
+
+
 def _until_good(ask: Callable[[], int]) -> None:
     """Ask again while coordinators load, and while the last transaction's markers are on their way."""
     deadline = time.monotonic() + READY_SECONDS

@@ -1,0 +1,60 @@
+"""``tidelog transactions`` against a real coordinator: what is open, what is done, and what hangs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from log_service.client import BlockingAdmin, BlockingProducer, NewTopic
+from tests.integration.client_clusters import APACHE_KAFKA, cluster
+from tests.integration.command_line import Finished, run
+from tests.integration.test_cli_admin import as_json
+from tests.integration.transactional_writer import leave_hanging
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+PROPERTIES = {"transaction.partition.verification.enable": "false"}
+WITH_TRANSACTIONS = (APACHE_KAFKA,)
+
+
+@pytest.fixture(scope="module", params=WITH_TRANSACTIONS)
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with cluster(request.param, tmp_path_factory.mktemp("cluster"), PROPERTIES) as servers:
+        with BlockingAdmin(servers) as admin:
+            admin.create_topics([NewTopic(name="orders", partition_count=2, replication_factor=1)])
+        yield servers
+
+
+def told(bootstrap: str, *arguments: str) -> Finished:
+    return run(["transactions", *arguments], bootstrap=bootstrap)
+
+
+def test_an_open_transaction_is_listed_and_described(bootstrap: str) -> None:
+    with BlockingProducer(bootstrap, transactional_id="copy-0") as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("orders", b"1", partition=1).wait()
+            (listed,) = as_json(told(bootstrap, "list", "--state", "ongoing", "--json"))
+            assert (listed["transactional_id"], listed["state"]) == ("copy-0", "Ongoing")
+            described: dict[str, Any] = as_json(told(bootstrap, "describe", "copy-0", "--json"))
+            assert described["partitions"] == ["orders-1"]
+            assert described["producer_id"] == listed["producer_id"]
+            assert told(bootstrap, "list", "--longer-than", "1h").output == "there are no transactional ids\n"
+            assert "copy-0" in told(bootstrap, "list", "--pattern", "copy-.*").output
+    missing = told(bootstrap, "describe", "nobody")
+    assert missing.exit_code == 1
+    assert "there is no such transactional id; see: tidelog transactions list (TRANSACTIONAL_ID_NOT_FOUND)" in missing.errors
+    wrong = told(bootstrap, "list", "--pattern", "(")
+    assert "no regular expression that the broker understands" in wrong.errors
+
+
+def test_what_hangs_is_found_and_aborted(bootstrap: str) -> None:
+    leave_hanging(bootstrap, "orders", "careless")
+    assert told(bootstrap, "find-hanging").output == "no transaction hangs\n", "it is young"
+    (found,) = as_json(told(bootstrap, "find-hanging", "--topic", "orders", "--open-for", "0s", "--json"))
+    assert (found["topic"], found["partition"], found["transactional_id"]) == ("orders", 0, "careless")
+    elsewhere = told(bootstrap, "abort", "orders:0", "--start-offset", str(found["start_offset"] + 1), "-y")
+    assert f"those that are open begin at {found['start_offset']}" in elsewhere.errors
+    assert told(bootstrap, "abort", "orders:0", "--start-offset", str(found["start_offset"]), "-y").exit_code == 0
+    assert told(bootstrap, "find-hanging", "--open-for", "0s").output == "no transaction hangs\n"
+    assert "there is no such topic" in told(bootstrap, "abort", "nothing:0", "--start-offset", "0", "-y").errors
