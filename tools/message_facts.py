@@ -131,7 +131,8 @@ def _default(raw: dict[str, Any], element: str, struct: StructFacts | None) -> A
     """Return the default as a Python value; ``...`` is an empty list, a struct of defaults, or a zero uuid."""
     text = raw.get("default", "")
     is_array = raw["type"].startswith("[]")
-    if text == "null" or (element == "records" and not is_array) or (struct is not None and "tag" in raw and not is_array):
+    is_absent_none = struct is not None and "tag" in raw and "nullableVersions" not in raw and not is_array
+    if text == "null" or (element == "records" and not is_array) or is_absent_none:
         return None
     if is_array or struct is not None or element == "uuid":
         return ...

@@ -243,6 +243,7 @@ def build_rooms(foundation: NodeFoundation, controller: ControllerDriver, backgr
         run_in_pool=env.files.run_in_pool,
         is_there=foundation.is_there,
         partition_count=lambda: foundation.partition_count(GROUP_METADATA_TOPIC),
+        image=foundation.image,
     )
     producer_ids = ProducerIds(controller_channel, foundation.node_id, lambda: lifecycle.broker_epoch, background.start_soon)
     transactions, markers = _new_transactions(foundation, producer_ids)

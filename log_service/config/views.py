@@ -155,6 +155,27 @@ class DynamicBrokerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupConfig:
+    """Times and bounds of groups of the consumer protocol (KIP-848), in milliseconds, as far as a group has none of its own."""
+
+    session_timeout_ms: int = 45_000
+    min_session_timeout_ms: int = 45_000
+    max_session_timeout_ms: int = 60_000
+    heartbeat_interval_ms: int = 5_000
+    min_heartbeat_interval_ms: int = 5_000
+    max_heartbeat_interval_ms: int = 15_000
+    assignment_interval_ms: int = 1_000
+    min_assignment_interval_ms: int = 0
+    max_assignment_interval_ms: int = 15_000
+    regex_refresh_interval_ms: int = 600_000
+    max_size: int = 2**31 - 1
+    assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
+    is_upgrade_allowed: bool = True  # of a classic group with members, by a member of this protocol
+    is_downgrade_allowed: bool = True
+    is_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
     """Bounds and delays of consumer groups, and how their offsets are kept.
 
@@ -176,6 +197,7 @@ class GroupConfig:
     offsets_topic_compression_codec: int = 0
     offsets_commit_timeout_ms: int = 5_000
     max_metadata_record_bytes: int = 1_000_000  # of one group; what the internal topic accepts
+    consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from log_service.common.timers import TimerQueue
 from log_service.config.views import GroupConfig
 from log_service.coordinator.gathering import Gathering
 from log_service.coordinator.group import listing, records
-from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there
+from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there, no_topics
 from log_service.coordinator.group.joining import refused
 from log_service.coordinator.group.records import GroupRecord
 from log_service.coordinator.java_hashing import java_abs, java_hash
@@ -29,6 +29,12 @@ from log_service.coordinator.request_context import RequestContext
 from log_service.coordinator.shards import CoordinatorLog, RunInPool, Shards
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from log_service.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from log_service.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from log_service.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -66,7 +72,8 @@ class GroupService:
     """The groups that this node coordinates.
 
     ``is_there`` says whether a partition with that topic id (zero: any) exists, ``partition_count`` how many partitions the topic of groups
-    has, 0 while there is none: another node may have created it with another count than this one's configuration names.
+    has, 0 while there is none: another node may have created it with another count than this one's configuration names. ``image`` is the
+    newest metadata.
     """
 
     def __init__(
@@ -79,6 +86,7 @@ class GroupService:
         run_in_pool: RunInPool,
         is_there: IsThere = always_there,
         partition_count: Callable[[], int] = lambda: 0,
+        image: Callable[[], MetadataImage] = no_topics,
     ) -> None:
         self._config = config
         self._partition_count = partition_count
@@ -87,7 +95,7 @@ class GroupService:
             clock=clock,
             timers=timers,
             run_in_pool=run_in_pool,
-            new_shard=lambda: GroupCoordinatorShard(config, self._new_member_id, is_there),
+            new_shard=lambda: GroupCoordinatorShard(config, self._new_member_id, is_there, image),
             encode=records.encode,
             decode=records.decode,
             reply_timeout_ms=config.offsets_commit_timeout_ms,
@@ -114,8 +122,8 @@ class GroupService:
         return java_abs(java_hash(group_id)) % (self._partition_count() or self._config.offsets_topic_partitions)
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Forget committed offsets of partitions that are gone."""
-        if delta.deleted_topics:
+        """Forget committed offsets of partitions that are gone, and have consumer groups look at what has changed."""
+        if delta.deleted_topics or delta.changed_topics or delta.changed_brokers:
             self._shards.on_image(delta, image)
 
     # One group
@@ -139,6 +147,11 @@ class GroupService:
         """Respond with LeaveGroupResponse."""
         decide = _decides(GroupCoordinatorShard.handle_leave_group, request, client)
         self._ask(request.group_id, decide, on_reply, lambda error: LeaveGroupResponse(error_code=api_error(error)))
+
+    def consumer_group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Respond with ConsumerGroupHeartbeatResponse."""
+        decide = _decides(GroupCoordinatorShard.handle_consumer_group_heartbeat, request, client)
+        self._ask(request.group_id, decide, on_reply, refused_consumer_heartbeat)
 
     def offset_commit(self, request: OffsetCommitRequest, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with OffsetCommitResponse; topics must exist, their ids and names both be filled in."""
@@ -165,6 +178,13 @@ class GroupService:
         for index, group_id in enumerate(request.groups):
             decide = _decides(GroupCoordinatorShard.handle_describe_group, group_id, client)
             self._ask(group_id, decide, gather.part(index), partial(_refused_describe, group_id))
+
+    def describe_consumer_groups(self, request: ConsumerGroupDescribeRequest, client: RequestClient, on_reply: OnReply) -> None:
+        """Respond with ConsumerGroupDescribeResponse."""
+        gather = Gathering(len(request.group_ids), lambda groups: on_reply(ConsumerGroupDescribeResponse(groups=groups)))
+        for index, group_id in enumerate(request.group_ids):
+            decide = _decides(GroupCoordinatorShard.handle_describe_consumer_group, group_id, client)
+            self._ask(group_id, decide, gather.part(index), partial(_refused_consumer_describe, group_id))
 
     def delete_groups(self, request: DeleteGroupsRequest, client: RequestClient, on_reply: OnReply) -> None:
         """Respond with DeleteGroupsResponse."""
@@ -209,6 +229,15 @@ def _refused_fetch(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetF
 
 def _refused_describe(group_id: str, error: KafkaError) -> DescribedGroup:
     return DescribedGroup(group_id=group_id, error_code=api_error(error))
+
+
+def refused_consumer_heartbeat(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    """Return the response to a member that is refused, with the reason."""
+    return ConsumerGroupHeartbeatResponse(error_code=api_error(error), error_message=str(error))
+
+
+def _refused_consumer_describe(group_id: str, error: KafkaError) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(group_id=group_id, error_code=api_error(error), error_message=str(error))
 
 
 def _refused_delete(group_id: str, error: KafkaError) -> DeletableGroupResult:

@@ -198,7 +198,7 @@ class _DecoderCompiler:
         mark = self._source.name("mark")
         self._run.append(("b", mark))
         self._flush()
-        with self._source.block(f"if {mark} < 0:"):
+        with self._source.block(f"if {mark} {'<' if field.tag is None else '<='} 0:"):
             self._source.line(f"{target} = None")
         with self._source.block("else:"):
             self._struct(field.struct, inner, path)

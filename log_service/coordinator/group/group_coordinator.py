@@ -4,18 +4,28 @@ Every ``handle_...`` and ``on_timer`` is a plain function of the shard's state a
 ``replay``, at append and while loading alike; soft state (members between two generations, sessions) changes in the decision, which can
 take it back. The shard does not know which requests wait on which connection, nor how records reach the disk.
 
+``joining`` and ``membership`` decide on classic groups, ``consumer_heartbeats`` on those of the consumer protocol (KIP-848).
+A group changes its kind while it is empty.
+
 Source: classic group protocol and offsets of Kafka 4.3; KIP-211 (expiry), KIP-1043 (errors of DescribeGroups).
 """
 
 from collections import deque
 from collections.abc import Callable, Hashable
+from typing import TypeGuard
 from uuid import UUID
 
-from log_service.common.errors import ErrorCode
+from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group import listing
 from log_service.coordinator.group.classic_group import ClassicGroup, ClassicMember, GroupState
+from log_service.coordinator.group.consumer_group import ConsumerGroup, tombstones
+from log_service.coordinator.group.consumer_heartbeats import ConsumerHeartbeats
+from log_service.coordinator.group.consumer_listing import describe_consumer_group, validate_commit, validate_fetch
+from log_service.coordinator.group.consumer_member import JOIN_EPOCH
+from log_service.coordinator.group.consumer_records import ConsumerGroupRecord, GroupEpochRecord, is_tombstone
+from log_service.coordinator.group.group_settings import GroupSettings
 from log_service.coordinator.group.joining import GroupDecision, Joining, refused
 from log_service.coordinator.group.membership import Membership
 from log_service.coordinator.group.offsets import OffsetStore
@@ -30,7 +40,8 @@ from log_service.coordinator.group.records import (
 )
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
-from log_service.metadata.image import MetadataImage
+from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
+from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from log_service.protocol.messages.delete_groups import DeletableGroupResult
 from log_service.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from log_service.protocol.messages.join_group import JoinGroupRequest
@@ -38,7 +49,7 @@ from log_service.protocol.messages.leave_group import LeaveGroupRequest, LeaveGr
 from log_service.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 from log_service.protocol.messages.offset_commit import OffsetCommitRequest
 from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from log_service.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from log_service.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from log_service.state_machine.decision import ReplayContext
 
@@ -50,9 +61,15 @@ PAUSE_MS = 5
 """The pause between two steps of work that no request waits for."""
 
 IsThere = Callable[[TopicPartition, UUID], bool]
+Group = ClassicGroup | ConsumerGroup
 
 FIRST_COMMIT_VERSION_WITH_NOT_FOUND = 9
 FIRST_LEAVE_VERSION_WITH_MEMBERS = 3
+
+
+def no_topics() -> MetadataImage:
+    """Return metadata without topics: for a shard that is not told about them."""
+    return EMPTY_IMAGE
 
 
 def always_there(_where: TopicPartition, _topic_id: UUID) -> bool:
@@ -64,12 +81,19 @@ class GroupCoordinatorShard:
     """The groups and offsets of one partition.
 
     ``new_member_id`` turns a prefix into an id that no client can guess; ``is_there`` says whether a partition exists in the topic with
-    an id (zero: in any).
+    an id (zero: in any). ``image`` is the newest metadata.
     """
 
-    def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str], is_there: IsThere = always_there) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        new_member_id: Callable[[str], str],
+        is_there: IsThere = always_there,
+        image: Callable[[], MetadataImage] = no_topics,
+    ) -> None:
         self._config = config
-        self._groups: dict[str, ClassicGroup] = {}
+        self._image = image
+        self._groups: dict[str, Group] = {}
         self._is_serving = False
         self._is_there = is_there
         self._orphans: deque[tuple[str, TopicPartition, CommittedOffset]] = deque()
@@ -77,32 +101,60 @@ class GroupCoordinatorShard:
         self._offsets = OffsetStore(config)
         self._joining = Joining(config, new_member_id)
         self._membership = Membership(config, self._joining)
+        settings = GroupSettings(config.consumer, image)
+        self._consumers = ConsumerHeartbeats(settings, new_member_id, image)
 
     # What the log holds
 
     def replay(self, record: GroupRecord, context: ReplayContext) -> None:
         """Take over one record of the log."""
-        if isinstance(record, OffsetRecord):
-            self._offsets.replay(record, context)
-            if record.committed is not None and record.group_id not in self._groups:
-                self._groups[record.group_id] = ClassicGroup(record.group_id)  # it outlives its positions until the next check
-        elif record.generation is None:
-            self._groups.pop(record.group_id, None)
-            if self._offsets.of(record.group_id):
-                self._groups[record.group_id] = ClassicGroup(record.group_id)
-        else:
-            self._replay_generation(record.group_id, record.generation)
+        group_id = record.group_id
+        match record:
+            case OffsetRecord():
+                self._offsets.replay(record, context)
+                if record.committed is not None and group_id not in self._groups:
+                    self._groups[group_id] = ClassicGroup(group_id)  # it outlives its positions until the next check
+            case GenerationRecord(generation=None):
+                if isinstance(self._groups.get(group_id), ClassicGroup):
+                    self._replay_removal(group_id)
+            case GenerationRecord(generation=generation):
+                assert generation is not None
+                self._replay_generation(group_id, generation)
+            case _:
+                self._replay_consumer_record(group_id, record)
+
+    def _replay_removal(self, group_id: str) -> None:
+        """Let a group go; as long as it has positions, an empty one holds their place."""
+        del self._groups[group_id]
+        if self._offsets.of(group_id):
+            self._groups[group_id] = ClassicGroup(group_id)
+
+    def _replay_consumer_record(self, group_id: str, record: ConsumerGroupRecord) -> None:
+        """Have a consumer group take a record over; the first one of a group makes it."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and isinstance(record, GroupEpochRecord) and record.content is None:
+            self._consumers.forget(group_id)
+            self._replay_removal(group_id)
+            return
+        if not isinstance(group, ConsumerGroup):
+            if is_tombstone(record):
+                return
+            group = self._groups[group_id] = ConsumerGroup(group_id)
+        group.replay(record)
 
     def _replay_generation(self, group_id: str, stored: StoredGeneration) -> None:
         """Take a stored generation over while loading; a group that is being served is ahead of its record already."""
-        if not self._is_serving or group_id not in self._groups:
+        if not self._is_serving or not isinstance(self._groups.get(group_id), ClassicGroup):
             self._groups[group_id] = restored(group_id, stored)
 
     def on_loaded(self, decision: GroupDecision) -> None:
         """Begin to serve: members get a whole session, positions in topics that went meanwhile go, expiry is checked from now on."""
         self._is_serving = True
         for group in self._groups.values():
-            self._membership.resume(group, decision)
+            if isinstance(group, ConsumerGroup):
+                self._consumers.resume(group, decision)
+            else:
+                self._membership.resume(group, decision)
         self._orphan(lambda where, committed: not self._is_there(where, committed.topic_id), decision)
         decision.set_timer(EXPIRY_TIMER, decision.now_ms + self._config.offsets_retention_check_interval_ms)
 
@@ -111,7 +163,47 @@ class GroupCoordinatorShard:
         for group_id in self._offsets.replay_end_transaction(producer_id, is_committed=is_committed):
             self._groups.setdefault(group_id, ClassicGroup(group_id))
 
-    # Membership
+    def _classic(self, group_id: str) -> ClassicGroup | None:
+        """Return a group of the classic protocol: members of that protocol know no others."""
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def _consumer(self, group_id: str) -> ConsumerGroup | None:
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    # Members of the consumer protocol
+
+    def handle_consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, decision: GroupDecision
+    ) -> None:
+        """ConsumerGroupHeartbeat 0-1: let a member join, stay or leave, and move it towards its target.
+
+        Raises:
+            KafkaError: what the member has to hear. The decision is to be refused.
+        """
+        self._consumers.validate(request, context)
+        self._consumers.handle_heartbeat(self._consumer_group_for(request, decision), request, context, decision)
+
+    def _consumer_group_for(self, request: ConsumerGroupHeartbeatRequest, decision: GroupDecision) -> ConsumerGroup:
+        """Return the group of a request; a joining member makes one, also in the place of an empty classic one."""
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if request.member_epoch != JOIN_EPOCH:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
+        if group is not None and not group.is_in(GroupState.EMPTY):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
+        if group is not None:
+            decision.append(GenerationRecord(group_id=request.group_id, generation=None))
+        return ConsumerGroup(request.group_id)
+
+    def handle_describe_consumer_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
+        """ConsumerGroupDescribe 0-1, one group."""
+        described = describe_consumer_group(group_id, self._consumer(group_id), self._image(), self._config.consumer.assignors)
+        decision.reply(context.reply_to, described)
+
+    # Members of the classic protocol
 
     def handle_join_group(self, request: JoinGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
         """JoinGroup 0-9: let a member in, or say why not."""
@@ -119,18 +211,26 @@ class GroupCoordinatorShard:
         if error is not ErrorCode.NONE:
             decision.reply(context.reply_to, refused(request.member_id, error))
             return
-        group = self._groups.get(request.group_id)
+        consumer_group = self._consumer(request.group_id)
+        if consumer_group is not None and consumer_group.members:
+            decision.reply(context.reply_to, refused(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
+        group = self._classic(request.group_id)
         if group is None:
             if request.member_id != "":
                 decision.reply(context.reply_to, refused(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
                 return
             group = self._groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=decision.wall_ms)
-            decision.on_refused(lambda: self._forget_group(request.group_id))
+            decision.on_refused(lambda: self._put_back(request.group_id, consumer_group))
+            decision.records.extend(() if consumer_group is None else tombstones(consumer_group))
             decision.append(store_group(group, decision.wall_ms))
         self._joining.handle_join(group, request, context, decision)
 
-    def _forget_group(self, group_id: str) -> None:
-        del self._groups[group_id]
+    def _put_back(self, group_id: str, replaced: ConsumerGroup | None) -> None:
+        if replaced is None:
+            del self._groups[group_id]
+        else:
+            self._groups[group_id] = replaced
 
     def _validate_join(self, request: JoinGroupRequest) -> ErrorCode:
         if request.group_id == "":
@@ -141,7 +241,7 @@ class GroupCoordinatorShard:
 
     def handle_sync_group(self, request: SyncGroupRequest, context: RequestContext, decision: GroupDecision) -> None:
         """SyncGroup 0-5: hand out assignments once the leader has sent them."""
-        group = self._groups.get(request.group_id)
+        group = self._classic(request.group_id)
         if group is None or request.group_id == "":
             decision.reply(context.reply_to, SyncGroupResponse(error_code=_member_without_group(request.group_id)))
         else:
@@ -149,7 +249,7 @@ class GroupCoordinatorShard:
 
     def handle_heartbeat(self, request: HeartbeatRequest, context: RequestContext, decision: GroupDecision) -> None:
         """Heartbeat 0-4: keep a member alive."""
-        group = self._groups.get(request.group_id)
+        group = self._classic(request.group_id)
         if group is None or request.group_id == "":
             error = _member_without_group(request.group_id)
         else:
@@ -161,7 +261,7 @@ class GroupCoordinatorShard:
         if request.group_id == "":
             decision.reply(context.reply_to, LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
             return
-        group = self._groups.get(request.group_id)
+        group = self._classic(request.group_id)
         is_one = context.api_version < FIRST_LEAVE_VERSION_WITH_MEMBERS
         leavers = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
         response = LeaveGroupResponse()
@@ -187,6 +287,8 @@ class GroupCoordinatorShard:
 
     def _validate_commit(self, request: OffsetCommitRequest, context: RequestContext, decision: GroupDecision) -> ErrorCode:
         group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return validate_commit(group, request, context, self._image())
         is_outsider = request.generation_id_or_member_epoch < 0
         if group is None or group.is_in(GroupState.DEAD):
             return ErrorCode.NONE if is_outsider else _commit_without_group(context)
@@ -204,10 +306,16 @@ class GroupCoordinatorShard:
 
     def handle_offset_fetch(self, request: OffsetFetchRequestGroup, context: RequestContext, decision: GroupDecision) -> None:
         """OffsetFetch 1-10, one group: unknown groups have no positions, and that is no error."""
+        group = self._consumer(request.group_id)
+        error = ErrorCode.NONE if group is None else validate_fetch(group, request)
+        if error is not ErrorCode.NONE:
+            decision.reply(context.reply_to, OffsetFetchResponseGroup(group_id=request.group_id, error_code=error))
+            return
         decision.reply(context.reply_to, self._offsets.fetch(request))
 
     def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: GroupDecision) -> None:
-        """Have every group's positions in topics that are gone forgotten."""
+        """Have every group's positions in topics that are gone forgotten, and consumer groups look at topics that have changed."""
+        self._consumers.on_image(delta, (group for group in self._groups.values() if isinstance(group, ConsumerGroup)))
         deleted = (topic for topic in delta.deleted_topics.values() if topic.name != GROUP_METADATA_TOPIC)
         gone = frozenset(TopicPartition(topic.name, index) for topic in deleted for index in topic.partitions)
         if gone:
@@ -235,7 +343,7 @@ class GroupCoordinatorShard:
 
     def handle_describe_group(self, group_id: str, context: RequestContext, decision: GroupDecision) -> None:
         """DescribeGroups 0-6, one group."""
-        decision.reply(context.reply_to, listing.describe(group_id, self._groups.get(group_id), context))
+        decision.reply(context.reply_to, listing.describe(group_id, self._classic(group_id), context))
 
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
         """ListGroups 0-5: what this shard contributes."""
@@ -252,11 +360,11 @@ class GroupCoordinatorShard:
         error = ErrorCode.NONE
         if group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        elif not group.is_in(GroupState.EMPTY):
+        elif not is_empty(group):
             error = ErrorCode.NON_EMPTY_GROUP
         else:
             self._offsets.forget(group_id, list(self._offsets.of(group_id)), decision)
-            decision.append(GenerationRecord(group_id=group_id, generation=None))
+            _append_removal(group, decision)
         decision.reply(context.reply_to, DeletableGroupResult(group_id=group_id, error_code=error))
 
     def handle_offset_delete(self, request: OffsetDeleteRequest, context: RequestContext, decision: GroupDecision) -> None:
@@ -267,10 +375,10 @@ class GroupCoordinatorShard:
             error = ErrorCode.INVALID_GROUP_ID
         elif group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        elif not group.is_in(GroupState.EMPTY) and not group.is_of_consumers:
+        elif not is_empty(group) and isinstance(group, ClassicGroup) and not group.is_of_consumers:
             error = ErrorCode.NON_EMPTY_GROUP
         else:
-            decision.reply(context.reply_to, self._offsets.delete(request, group.subscription_test(), decision))
+            decision.reply(context.reply_to, self._offsets.delete(request, _subscription_test(group), decision))
             return
         decision.reply(context.reply_to, OffsetDeleteResponse(error_code=error))
 
@@ -278,13 +386,20 @@ class GroupCoordinatorShard:
 
     def on_timer(self, key: Hashable, decision: GroupDecision) -> None:
         """Do what became due."""
+        group = self._groups.get(key[1]) if isinstance(key, tuple) and len(key) > 1 else None
         match key:
-            case ("session", str(group_id), str(member_id)) if group_id in self._groups:
-                self._membership.on_session_timer(self._groups[group_id], member_id, decision)
-            case ("join", str(group_id)) if group_id in self._groups:
-                self._joining.on_join_timer(self._groups[group_id], decision)
-            case ("sync", str(group_id)) if group_id in self._groups:
-                self._membership.on_sync_timer(self._groups[group_id], decision)
+            case ("session", _, str(member_id)) if isinstance(group, ConsumerGroup):
+                self._consumers.on_session_timer(group, member_id, decision)
+            case ("session", _, str(member_id)) if isinstance(group, ClassicGroup):
+                self._membership.on_session_timer(group, member_id, decision)
+            case ("join", _) if isinstance(group, ClassicGroup):
+                self._joining.on_join_timer(group, decision)
+            case ("sync", _) if isinstance(group, ClassicGroup):
+                self._membership.on_sync_timer(group, decision)
+            case ("rebalance", _, str(member_id), int(epoch)) if isinstance(group, ConsumerGroup):
+                self._consumers.on_rebalance_timer(group, member_id, epoch, decision)
+            case ("regex", str(group_id)):
+                self._consumers.on_regex_timer(self._consumer(group_id), group_id, decision)
             case ("forget-orphans",):
                 self._forget_orphans(decision)
             case ("expire-offsets",):
@@ -303,14 +418,43 @@ class GroupCoordinatorShard:
 
     def _expire(self, group_id: str, decision: GroupDecision) -> None:
         group = self._groups.get(group_id)
-        is_empty = group is not None and group.is_in(GroupState.EMPTY)
-        if group is None or not (is_empty or (group.is_in(GroupState.STABLE) and group.subscribed_topics is not None)):
+        if group is None or not _may_expire(group):
             return
-        since_ms = group.state_since_ms if is_empty and group.protocol_type is not None else None
-        expired = self._offsets.expired(group_id, group.subscription_test(), wall_ms=decision.wall_ms, since_ms=since_ms)
+        since_ms = group.state_since_ms if _counts_from_its_end(group) else None
+        expired = self._offsets.expired(group_id, _subscription_test(group), wall_ms=decision.wall_ms, since_ms=since_ms)
         self._offsets.forget(group_id, expired, decision)
-        if is_empty and not group.pending_join_members and len(expired) == len(self._offsets.of(group_id)):
-            decision.append(GenerationRecord(group_id=group_id, generation=None))
+        is_unused = is_empty(group) and not (isinstance(group, ClassicGroup) and group.pending_join_members)
+        if is_unused and len(expired) == len(self._offsets.of(group_id)):
+            _append_removal(group, decision)
+
+
+def is_empty(group: Group) -> bool:
+    """Whether a group has no members."""
+    return not group.members if isinstance(group, ConsumerGroup) else group.is_in(GroupState.EMPTY)
+
+
+def _append_removal(group: Group, decision: GroupDecision) -> None:
+    if isinstance(group, ConsumerGroup):
+        decision.records.extend(tombstones(group))
+    else:
+        decision.append(GenerationRecord(group_id=group.group_id, generation=None))
+
+
+def _subscription_test(group: Group) -> Callable[[str], bool]:
+    """Return a test of topics: whether members read one, or may read it."""
+    return group.subscribed_topics.__contains__ if isinstance(group, ConsumerGroup) else group.subscription_test()
+
+
+def _may_expire(group: Group) -> bool:
+    """Whether it is known which positions of a group are still in use."""
+    if isinstance(group, ConsumerGroup) or group.is_in(GroupState.EMPTY):
+        return True
+    return group.is_in(GroupState.STABLE) and group.subscribed_topics is not None
+
+
+def _counts_from_its_end(group: Group) -> TypeGuard[ClassicGroup]:
+    """Whether positions are kept from when the group lost its last member, not from when each was committed (KIP-211)."""
+    return isinstance(group, ClassicGroup) and group.is_in(GroupState.EMPTY) and group.protocol_type is not None
 
 
 def _member_without_group(group_id: str) -> ErrorCode:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicPartition
 from log_service.coordinator.group.classic_group import ClassicGroup, GroupState
+from log_service.coordinator.group.consumer_group import ConsumerGroup
+from log_service.coordinator.group.consumer_metadata import CONSUMER_PROTOCOL_TYPE
 from log_service.coordinator.group.records import CommittedOffset
 from log_service.coordinator.request_context import RequestContext
 from log_service.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -17,7 +19,7 @@ from log_service.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-CLASSIC = "classic"
+CLASSIC, CONSUMER = "classic", "consumer"
 
 
 class GroupOverview(NamedTuple):
@@ -58,15 +60,19 @@ def describe(group_id: str, group: ClassicGroup | None, context: RequestContext)
     )
 
 
-def listed(group: ClassicGroup) -> ListedGroup:
+def listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
     """List one group; one that has only offsets is empty and has no protocol type."""
+    if isinstance(group, ConsumerGroup):
+        state = group.state.value
+        return ListedGroup(group_id=group.group_id, protocol_type=CONSUMER_PROTOCOL_TYPE, group_state=state, group_type=CONSUMER)
     return ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=group.state.value, group_type=CLASSIC)
 
 
-def overview(group: ClassicGroup, offsets: Mapping[TopicPartition, CommittedOffset]) -> GroupOverview:
+def overview(group: ClassicGroup | ConsumerGroup, offsets: Mapping[TopicPartition, CommittedOffset]) -> GroupOverview:
     """Return one group in short."""
     positions = {where: committed.offset for where, committed in offsets.items()}
-    return GroupOverview(group.group_id, group.state.value, group.member_count, positions)
+    member_count = len(group.members) if isinstance(group, ConsumerGroup) else group.member_count
+    return GroupOverview(group.group_id, group.state.value, member_count, positions)
 
 
 def is_wanted(group: ListedGroup, request: ListGroupsRequest) -> bool:

@@ -1,7 +1,8 @@
 """What ``__consumer_offsets`` holds, as values: committed offsets and the generations of groups.
 
 The coordinator decides and replays these values; ``encode`` and ``decode`` turn them into the keys and values that Kafka stores, and back.
-A record type that this coordinator does not own (KIP-848 and others) decodes to None and stays untouched in the log.
+Those of consumer groups (KIP-848) are ``consumer_records``'. A record type that this coordinator does not own (share groups and streams
+groups) decodes to None and stays untouched in the log.
 """
 
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from uuid import UUID
 
 from log_service.common.types import NO_TOPIC_ID, Buffer
 from log_service.coordinator.group.classic_group import ClassicGroup
+from log_service.coordinator.group.consumer_records import CONSUMER_DECODERS, ConsumerGroupRecord, encode_consumer_record
+from log_service.protocol.schema import Message
 from log_service.protocol.stored.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -19,17 +22,18 @@ from log_service.protocol.stored.group_records import (
 )
 from log_service.protocol.stored.serde import UnknownRecordTypeError, decode_key, decode_versioned, encode_key, encode_versioned
 
-KEY_CLASSES: dict[int, type[LegacyOffsetCommitKey | OffsetCommitKey | GroupMetadataKey]] = {
+KEY_CLASSES: dict[int, type[Message]] = {
     0: LegacyOffsetCommitKey,
     1: OffsetCommitKey,
     2: GroupMetadataKey,
+    **{cls.SCHEMA.key: cls for cls in CONSUMER_DECODERS if cls.SCHEMA.key is not None},
 }
 GROUP_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION = 4  # the first with topic ids
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1  # the only one with a retention of its own
 NO_EXPIRY = -1
-FOREIGN_TYPES = frozenset(range(3, 24))
-"""Record types of consumer groups of KIP-848, share groups and streams groups, which this coordinator leaves as they are."""
+FOREIGN_TYPES = frozenset(range(9, 24)) - {16}
+"""Record types of share groups and streams groups, which this coordinator leaves as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +95,7 @@ class GenerationRecord:
     generation: StoredGeneration | None
 
 
-GroupRecord = OffsetRecord | GenerationRecord
+GroupRecord = OffsetRecord | GenerationRecord | ConsumerGroupRecord
 
 
 def store_group(group: ClassicGroup, wall_ms: int) -> GenerationRecord:
@@ -128,6 +132,8 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return encode_key(key), _encode_offset(record.committed)
         case GenerationRecord():
             return encode_key(GroupMetadataKey(group=record.group_id)), _encode_generation(record.generation)
+        case _:
+            return encode_consumer_record(record)
 
 
 def _encode_offset(committed: CommittedOffset | None) -> bytes | None:
@@ -183,8 +189,12 @@ def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:
         if error.record_type in FOREIGN_TYPES:
             return None
         raise
+    decode_consumer_record = CONSUMER_DECODERS.get(type(stored_key))
+    if decode_consumer_record is not None:
+        return decode_consumer_record(stored_key, value)
     if isinstance(stored_key, GroupMetadataKey):
         return GenerationRecord(group_id=stored_key.group, generation=_decode_generation(value))
+    assert isinstance(stored_key, OffsetCommitKey | LegacyOffsetCommitKey)
     return OffsetRecord(group_id=stored_key.group, topic=stored_key.topic, partition=stored_key.partition, committed=_decode_offset(value))
 
 

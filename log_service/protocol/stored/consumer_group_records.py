@@ -187,7 +187,7 @@ class ConsumerGroupMemberMetadataValue(Struct):
     subscribed_topic_regex: str | None = ""
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = ""
-    classic_member_metadata: ClassicMemberMetadata | None = None
+    classic_member_metadata: ClassicMemberMetadata | None = field(default_factory=ClassicMemberMetadata)
 
     SCHEMA: ClassVar[Schema] = Schema(
         name="ConsumerGroupMemberMetadataValue",
@@ -203,7 +203,15 @@ class ConsumerGroupMemberMetadataValue(Struct):
             Field(name="subscribed_topic_regex", wire_type="string", versions="0+", nullable="0+", default=""),
             Field(name="rebalance_timeout_ms", wire_type="int32", versions="0+", default=-1),
             Field(name="server_assignor", wire_type="string", versions="0+", nullable="0+", default=""),
-            Field(name="classic_member_metadata", wire_type="struct", versions="0+", nullable="0+", tag=0, struct=ClassicMemberMetadata),
+            Field(
+                name="classic_member_metadata",
+                wire_type="struct",
+                versions="0+",
+                nullable="0+",
+                tag=0,
+                default=...,
+                struct=ClassicMemberMetadata,
+            ),
         ),
     )
 

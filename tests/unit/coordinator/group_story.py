@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+from log_service.common.errors import KafkaError
 from log_service.common.types import NO_TOPIC_ID, LeaderEpoch, NodeId, PartitionEpoch, TopicId
 from log_service.config.views import GroupConfig
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard, IsThere, always_there
@@ -13,7 +14,7 @@ from log_service.coordinator.group.listing import GroupOverview
 from log_service.coordinator.group.records import GroupRecord, decode, encode
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.delta import MetadataDelta
-from log_service.metadata.image import EMPTY_IMAGE
+from log_service.metadata.image import EMPTY_IMAGE, MetadataImage
 from log_service.metadata.partition import PartitionRegistration, partition_record
 from log_service.protocol.messages.delete_groups import DeletableGroupResult
 from log_service.protocol.messages.describe_groups import DescribedGroup
@@ -45,6 +46,7 @@ class GroupStory:
     config: GroupConfig = field(default_factory=lambda: GroupConfig(initial_rebalance_delay_ms=0))
     now_ms: int = 0
     is_there: IsThere = always_there
+    image: MetadataImage = EMPTY_IMAGE
 
     def __post_init__(self) -> None:
         self._tokens = count(1)
@@ -63,7 +65,7 @@ class GroupStory:
         self.advance(0)
 
     def _new_shard(self) -> GroupCoordinatorShard:
-        return GroupCoordinatorShard(self.config, lambda prefix: f"{prefix}-{next(self._ids)}", self.is_there)
+        return GroupCoordinatorShard(self.config, lambda prefix: f"{prefix}-{next(self._ids)}", self.is_there, lambda: self.image)
 
     # -- driving
 
@@ -89,8 +91,13 @@ class GroupStory:
         token = next(self._tokens)
         context = RequestContext(api_version=api_version, client_id=client_id, client_host="127.0.0.1", reply_to=token)
         decision = self.decision()
-        getattr(self.shard, f"handle_{handler}")(request, context, decision)
-        self.settle(decision)
+        try:
+            getattr(self.shard, f"handle_{handler}")(request, context, decision)
+        except KafkaError as error:
+            decision.take_back()
+            self.replies[token] = error
+        else:
+            self.settle(decision)
         return token
 
     def advance(self, ms: int) -> None:

@@ -16,6 +16,7 @@ import pytest
 from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.timers import TimerQueue
 from log_service.config.views import GroupConfig
+from log_service.coordinator.group.classic_group import ClassicGroup
 from log_service.coordinator.group.group_coordinator import GroupCoordinatorShard
 from log_service.coordinator.group.records import GroupRecord
 from log_service.coordinator.group_service import GroupService
@@ -193,7 +194,7 @@ class Stage:
 
     def state(self) -> list[Any]:
         """Everything that a request could find, with requests named by their numbers."""
-        groups = self.shard._groups
+        groups = {key: group for key, group in self.shard._groups.items() if isinstance(group, ClassicGroup)}
         members = [[self._member(member) for member in group.members.values()] for group in groups.values()]
         shown = [[getattr(group, name) for name in type(group).__slots__ if name != "members"] for group in groups.values()]
         timers = sorted((repr(key), timer.deadline_ms) for key, timer in self.runtime._pending_timers.items())
@@ -293,7 +294,7 @@ def perform(walk: Walk, number: int, kind: str, choice: float, *, is_refused: bo
     group_id = GROUPS[number % len(GROUPS)]
     known = [entry for entry in walk.known if entry[0] == group_id]
     _, member_id, generation_id = known[int(choice * len(known))] if known else (group_id, "nobody", 1)
-    group = stage.shard._groups.get(group_id)
+    group = stage.shard._classic(group_id)
     if group is not None and choice < 0.9:
         awaited = [each.member_id for each in group.members.values() if each.awaiting_join is None]
         present = [*group.pending_join_members, *awaited] if kind == "join again" else list(group.members)

@@ -268,7 +268,7 @@ def test_records_that_cannot_be_read_cost_one_warning_and_no_group(caplog: pytes
     with_leader(log, lambda groups: commit(groups, 5, replies))
     offset_key = b"\0\1" + b"\0\1g" + b"\0\6orders" + bytes(4)
     strange = [
-        (b"\0\3\0\1g", b"\0\0\0\0\0\1"),  # a consumer group of KIP-848: another coordinator's
+        (b"\0\x0b\0\1g", b"\0\0\0\0\0\1"),  # a share group, which this coordinator does not serve
         (b"\0\x63\0\1g", b"of a type that does not exist"),
         (offset_key, b"\0\x63 a version that does not exist"),
         (offset_key, b"\0\3cut"),
@@ -316,7 +316,7 @@ def test_what_apache_kafka_stored_is_loaded_and_groups_of_other_kinds_are_left_a
     missing = ("Dead", 0)
     assert states == [
         {"classic": missing, "modern": missing, "sharing": missing, "g1": missing},
-        {"classic": missing, "modern": ("Empty", 0), "sharing": missing, "g1": missing},
+        {"classic": missing, "modern": missing, "sharing": missing, "g1": missing},
         {"classic": ("Stable", 1), "modern": missing, "sharing": missing, "g1": missing},
     ]
     offsets = [

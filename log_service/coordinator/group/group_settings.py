@@ -1,0 +1,55 @@
+"""The settings of one consumer group: its own dynamic ones, within the bounds of the broker, and the broker's where it has none.
+
+A group's setting was checked against the bounds when it was made. Bounds that move later hold as well, so a value is clamped when it is
+read. Durations are in milliseconds.
+"""
+
+from collections.abc import Callable
+
+from log_service.config.views import ConsumerGroupConfig
+from log_service.metadata.image import MetadataImage, ResourceType
+
+
+class GroupSettings:
+    """What holds for the groups of a shard; ``image`` is the newest metadata."""
+
+    def __init__(self, config: ConsumerGroupConfig, image: Callable[[], MetadataImage]) -> None:
+        self._config = config
+        self._image = image
+
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        """The assignors that members may name, the default first."""
+        return self._config.assignors
+
+    @property
+    def max_size(self) -> int:
+        """Members of one group."""
+        return self._config.max_size
+
+    @property
+    def regex_refresh_interval_ms(self) -> int:
+        """After what time regular expressions are matched anew at the latest."""
+        return self._config.regex_refresh_interval_ms
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """Return how long a member may be silent."""
+        config = self._config
+        own = self._own(group_id, "consumer.session.timeout.ms", config.session_timeout_ms)
+        return min(max(own, config.min_session_timeout_ms), config.max_session_timeout_ms)
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """Return how often members are to send heartbeats."""
+        config = self._config
+        own = self._own(group_id, "consumer.heartbeat.interval.ms", config.heartbeat_interval_ms)
+        return min(max(own, config.min_heartbeat_interval_ms), config.max_heartbeat_interval_ms)
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        """Return how long after targets were computed they may be computed again."""
+        config = self._config
+        own = self._own(group_id, "consumer.assignment.interval.ms", config.assignment_interval_ms)
+        return min(max(own, config.min_assignment_interval_ms), config.max_assignment_interval_ms)
+
+    def _own(self, group_id: str, name: str, default: int) -> int:
+        text = self._image().configs.of(ResourceType.GROUP, group_id).get(name)
+        return default if text is None else int(text)

@@ -1,0 +1,74 @@
+"""Hashes of the topics that a group reads (KIP-1101): a group is reassigned when its hash changes, whatever coordinator computes it.
+
+A topic's hash covers its id, name, partitions and the racks of their replicas; a group's hash covers the hashes of its topics by name. The
+bytes that are hashed are Kafka's: little-endian numbers; a text is its UTF-16 code units and then how many there are.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+
+from log_service.common.xxh3 import xxh3_64
+from log_service.metadata.image import MetadataImage, TopicImage
+
+_FORMAT_VERSION = b"\0"
+NO_TOPICS_HASH = 0
+"""The hash of a group none of whose topics exists."""
+
+_INT32, _INT64 = struct.Struct("<i"), struct.Struct("<q")
+
+
+def topic_hash(topic: TopicImage, racks: Mapping[int, str | None]) -> int:
+    """Return the hash of one topic; ``racks`` is the rack of each broker."""
+    hashed = bytearray(_FORMAT_VERSION)
+    topic_id = topic.topic_id.bytes
+    hashed += topic_id[7::-1] + topic_id[:7:-1]
+    hashed += _text(topic.name)
+    hashed += _INT32.pack(len(topic.partitions))
+    for index in sorted(topic.partitions):
+        hashed += _INT32.pack(index)
+        for rack in sorted(rack for replica in topic.partitions[index].replicas if (rack := racks.get(replica)) is not None):
+            text = _text(rack)
+            hashed += text[-_INT32.size :] + text
+    return xxh3_64(hashed)
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    return encoded + _INT32.pack(len(encoded) // 2)
+
+
+def group_hash(topic_hashes: Mapping[str, int]) -> int:
+    """Return the hash of a group that reads topics with these hashes, signed as it is stored."""
+    if not topic_hashes:
+        return NO_TOPICS_HASH
+    joined = b"".join(topic_hashes[name].to_bytes(8, "little") for name in sorted(topic_hashes))
+    signed: int = _INT64.unpack(xxh3_64(joined).to_bytes(8, "little"))[0]
+    return signed
+
+
+class TopicHashes:
+    """The hashes of topics of one image after another; a topic is hashed again when it or the racks have changed."""
+
+    def __init__(self) -> None:
+        self._racks: dict[int, str | None] = {}
+        self._known: dict[str, tuple[TopicImage, int]] = {}
+
+    def of(self, names: Iterable[str], image: MetadataImage) -> int:
+        """Return the group hash of those of ``names`` that exist."""
+        racks: dict[int, str | None] = {broker.node_id: broker.rack for broker in image.cluster.brokers.values()}
+        if racks != self._racks:
+            self._racks = racks
+            self._known.clear()
+        topics = (image.topics.by_name.get(name) for name in names)
+        return group_hash({topic.name: self._of_topic(topic) for topic in topics if topic is not None})
+
+    def _of_topic(self, topic: TopicImage) -> int:
+        known = self._known.get(topic.name)
+        if known is None or known[0] is not topic:
+            known = self._known[topic.name] = (topic, topic_hash(topic, self._racks))
+        return known[1]
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Forget topics that are gone."""
+        for name in names:
+            self._known.pop(name, None)

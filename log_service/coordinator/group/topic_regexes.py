@@ -1,0 +1,51 @@
+"""Regular expressions of topic names, as consumers subscribe by them (KIP-848): is one valid, and which names does it match.
+
+The syntax is RE2's, which has no backreferences and takes time in proportion to the text, so that no client can hold up a broker with an
+expression. A name matches as a whole. The library is imported with the first expression: most brokers never see one.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from log_service.common.errors import ErrorCode, KafkaError
+
+MAX_COMPILED_BYTES = 8 << 20
+COMPILED_COUNT = 256
+"""So many compiled expressions are kept."""
+
+
+def validate_regex(regex: str) -> None:
+    """Check an expression.
+
+    Raises:
+        KafkaError: INVALID_REGULAR_EXPRESSION, with what is wrong with it.
+    """
+    _compiled(regex)
+
+
+def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
+    """Return the names that a valid expression matches as a whole."""
+    is_match = _compiled(regex)
+    return frozenset(name for name in names if is_match(name))
+
+
+@lru_cache(COMPILED_COUNT)
+def _compiled(regex: str) -> Callable[[str], Any]:
+    import re2  # noqa: PLC0415 - see the module's opening
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MAX_COMPILED_BYTES
+    try:
+        compiled = re2.compile(regex, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        text = f"the regular expression {regex!r} of the topics is not valid in RE2's syntax: {_reason(error)}"
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error
+    is_match: Callable[[str], Any] = compiled.fullmatch
+    return is_match
+
+
+def _reason(error: Exception) -> str:
+    reason = error.args[0] if error.args else error
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

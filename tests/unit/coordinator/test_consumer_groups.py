@@ -1,0 +1,344 @@
+"""Groups of the consumer protocol (KIP-848): joining, reconciling, leaving, and what survives a restart."""
+
+import pytest
+
+from log_service.common.errors import ErrorCode
+from log_service.config.views import ConsumerGroupConfig, GroupConfig
+from log_service.protocol.messages.list_groups import ListGroupsRequest
+from tests.unit.coordinator.consumer_story import BILLS, ORDERS, ConsumerStory, assigned
+from tests.unit.coordinator.group_story import GROUP
+
+SESSION_MS = 45_000
+
+
+def two_members() -> ConsumerStory:
+    """Two members that are reconciled: a holds 0 and 1 in epoch 3, b holds 2 and 3."""
+    story = ConsumerStory()
+    story.enter("a")
+    story.enter("b")
+    story.told("a", 2)
+    story.told("a", 2, {ORDERS: (0, 1)})
+    story.told("b", 3)
+    assert story.group.state.value == "Stable"
+    return story
+
+
+def test_first_member_gets_everything_in_epoch_2() -> None:
+    story = ConsumerStory()
+    response = story.enter("a")
+    assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("a", 2, 5_000)
+    assert assigned(response) == {ORDERS: (0, 1, 2, 3)}
+    assert story.types() == [5, 3, 7, 6, 8]
+
+
+def test_steady_heartbeat_stores_nothing_and_tells_no_assignment() -> None:
+    story = ConsumerStory()
+    story.enter("a")
+    stored = len(story.log)
+    response = story.told("a", 2)
+    assert (response.member_epoch, response.assignment, len(story.log)) == (2, None, stored)
+
+
+def test_full_heartbeat_is_told_the_assignment_again() -> None:
+    story = ConsumerStory()
+    story.enter("a")
+    response = story.told("a", 2, {ORDERS: (0, 1, 2, 3)}, topics=("orders",), rebalance_ms=60_000)
+    assert assigned(response) == {ORDERS: (0, 1, 2, 3)}
+
+
+def test_partition_moves_only_after_its_owner_gave_it_up() -> None:
+    story = ConsumerStory()
+    story.enter("a")
+    joined = story.enter("b")
+    assert (joined.member_epoch, assigned(joined)) == (3, {})
+    revoking = story.told("a", 2)
+    assert (revoking.member_epoch, assigned(revoking)) == (2, {ORDERS: (0, 1)})
+    assert story.told("b", 3).assignment is None, "the partitions are still the other member's"
+    assert story.told("a", 2, {ORDERS: (0, 1, 2)}).member_epoch == 2, "one partition is not given up yet"
+    assert story.told("a", 2, {ORDERS: (0, 1)}).member_epoch == 3
+    assert assigned(story.told("b", 3)) == {ORDERS: (2, 3)}
+
+
+def test_targets_are_not_computed_twice_within_the_interval() -> None:
+    story = ConsumerStory(GroupConfig(consumer=ConsumerGroupConfig(assignment_interval_ms=1_000)))
+    story.enter("a")
+    story.advance(500)
+    joined = story.enter("b")
+    assert (joined.member_epoch, assigned(joined)) == (2, {})
+    assert story.group.state.value == "Assigning"
+    story.advance(500)
+    assert story.told("b", 2).member_epoch == 3
+
+
+@pytest.mark.parametrize(
+    ("epoch", "owned", "code"),
+    [
+        (4, {}, ErrorCode.FENCED_MEMBER_EPOCH),
+        (1, {}, ErrorCode.FENCED_MEMBER_EPOCH),
+        (2, None, ErrorCode.FENCED_MEMBER_EPOCH),
+        (2, {ORDERS: (3,)}, ErrorCode.FENCED_MEMBER_EPOCH),
+        (2, {ORDERS: (0,)}, ErrorCode.NONE),
+        (2, {}, ErrorCode.NONE),
+    ],
+)
+def test_older_epoch_passes_only_for_a_lost_reply(epoch: int, owned: dict[object, tuple[int, ...]] | None, code: ErrorCode) -> None:
+    story = two_members()
+    if code is ErrorCode.NONE:
+        assert story.told("a", epoch, owned).member_epoch == 3  # type: ignore[arg-type]
+    else:
+        assert story.refused("a", epoch, owned) == code  # type: ignore[arg-type]
+
+
+def test_member_that_leaves_frees_its_partitions() -> None:
+    story = two_members()
+    stored = len(story.log)
+    left = story.told("a", -1)
+    assert (left.member_epoch, left.heartbeat_interval_ms, left.assignment) == (-1, 0, None)
+    assert story.types()[stored:] == [8, 7, 5, 3]
+    assert assigned(story.told("b", 3)) == {ORDERS: (0, 1, 2, 3)}
+    assert story.refused("a", 3) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_silent_member_is_removed_after_its_session() -> None:
+    story = two_members()
+    story.advance(SESSION_MS - 1)
+    story.told("b", 3)
+    story.advance(1)
+    assert list(story.group.members) == ["b"]
+    story.advance(SESSION_MS)
+    assert story.group.state.value == "Empty"
+
+
+def test_member_that_gives_nothing_up_is_removed_after_its_rebalance_timeout() -> None:
+    story = ConsumerStory()
+    story.enter("a")
+    story.enter("b")
+    for _ in range(6):
+        if "a" in story.group.members:
+            story.told("a", 2)
+        story.told("b", 3)
+        story.advance(12_000)
+    assert list(story.group.members) == ["b"]
+    assert story.group.epoch.epoch == 4
+
+
+def test_changed_topics_bump_the_epoch_at_the_next_heartbeat() -> None:
+    story = ConsumerStory()
+    story.enter("a")
+    story.add_partitions("orders", 4, 6)
+    assert story.group.epoch.epoch == 2
+    response = story.told("a", 2)
+    assert (response.member_epoch, assigned(response)) == (3, {ORDERS: (0, 1, 2, 3, 4, 5)})
+
+
+def test_deleted_topic_is_taken_away() -> None:
+    story = ConsumerStory()
+    story.enter("a")
+    story.remove_topic("orders")
+    assert assigned(story.told("a", 2)) == {}
+    assert story.told("a", 2, {}).member_epoch == 3
+
+
+def test_topic_that_does_not_exist_yet_is_assigned_once_it_does() -> None:
+    story = ConsumerStory(topics={})
+    assert assigned(story.enter("a")) == {}
+    story.create_topic("orders", 1)
+    assert assigned(story.told("a", 2)) == {ORDERS: (0,)}
+
+
+def test_member_that_wants_other_topics_gives_up_the_old_ones_first() -> None:
+    story = ConsumerStory(topics={"orders": 1, "bills": 1})
+    story.enter("a")
+    response = story.told("a", 2, topics=("bills",))
+    assert (response.member_epoch, assigned(response)) == (2, {})
+    response = story.told("a", 2, {})
+    assert (response.member_epoch, assigned(response)) == (3, {BILLS: (0,)})
+
+
+def test_everything_survives_a_restart() -> None:
+    story = two_members()
+    before = (story.group.epoch, story.group.target_epoch, story.group.targets, story.group.members)
+    story.restart()
+    assert (story.group.epoch, story.group.target_epoch, story.group.targets, story.group.members) == before
+    assert story.told("a", 3).member_epoch == 3
+    story.advance(SESSION_MS)
+    assert not story.group.members, "sessions go on after a restart"
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"member_id": "", "topics": ("orders",), "rebalance_ms": 1}, ErrorCode.INVALID_REQUEST),
+        ({"topics": ("orders",)}, ErrorCode.INVALID_REQUEST),
+        ({"rebalance_ms": 1}, ErrorCode.INVALID_REQUEST),
+        ({"topics": ("orders",), "rebalance_ms": 1, "owned": None}, ErrorCode.INVALID_REQUEST),
+        ({"topics": ("orders",), "rebalance_ms": 1, "owned": {ORDERS: (0,)}}, ErrorCode.INVALID_REQUEST),
+        ({"topics": ("orders",), "rebalance_ms": 1, "instance": ""}, ErrorCode.INVALID_REQUEST),
+        ({"topics": ("orders",), "rebalance_ms": 1, "assignor": "none"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        ({"epoch": -2}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": -3}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": 5}, ErrorCode.GROUP_ID_NOT_FOUND),
+        ({"epoch": -1}, ErrorCode.GROUP_ID_NOT_FOUND),
+    ],
+)
+def test_request_that_cannot_be_is_refused_and_makes_no_group(said: dict[str, object], code: ErrorCode) -> None:
+    story = ConsumerStory()
+    asked: dict[str, object] = {"member_id": "a", "epoch": 0, "owned": {}, **said}
+    assert story.refused(**asked) == code  # type: ignore[arg-type]
+    assert not story.log
+    assert story.overviews() == []
+
+
+def test_old_version_lets_the_coordinator_name_the_member() -> None:
+    story = ConsumerStory()
+    response = story.told("", 0, {}, topics=("orders",), rebalance_ms=1, api_version=0)
+    assert response.member_id
+    assert list(story.group.members) == [response.member_id]
+
+
+def test_full_group_refuses_new_members_only() -> None:
+    story = ConsumerStory(GroupConfig(consumer=ConsumerGroupConfig(max_size=1)))
+    story.enter("a")
+    assert story.refused("b", 0, {}, topics=("orders",), rebalance_ms=1) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert story.enter("a").member_epoch == 2
+
+
+# Static members
+
+
+def test_static_member_that_comes_back_has_its_partitions_in_the_same_epoch() -> None:
+    story = ConsumerStory()
+    story.enter("a", instance="one")
+    story.enter("b")
+    assert story.refused("c", 0, {}, topics=("orders",), rebalance_ms=1, instance="one") == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert story.told("a", -2, instance="one").member_epoch == -2
+    epoch = story.group.epoch.epoch
+    response = story.enter("c", instance="one")
+    assert (response.member_epoch, story.group.epoch.epoch) == (3, epoch)
+    assert assigned(response) == {ORDERS: (0, 1)}, "what is not its target any more was given up while it was away"
+    assert story.refused("a", 3, instance="one") == ErrorCode.FENCED_INSTANCE_ID
+    assert story.refused("x", 3, instance="two") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert sorted(story.group.members) == ["b", "c"]
+
+
+def test_static_member_that_does_not_come_back_is_removed() -> None:
+    story = ConsumerStory()
+    story.enter("a", instance="one")
+    story.told("a", -2, instance="one")
+    story.advance(SESSION_MS)
+    assert not story.group.members
+
+
+# Regular expressions
+
+
+def test_join_by_a_regular_expression_gets_partitions_with_a_later_heartbeat() -> None:
+    pytest.importorskip("re2")
+    story = ConsumerStory(topics={"orders": 1, "bills": 1})
+    response = story.enter("a", topics=None, regex="ord.*")
+    assert (response.member_epoch, assigned(response)) == (1, {})
+    story.advance(0)
+    assert assigned(story.told("a", 1)) == {ORDERS: (0,)}
+    story.advance(11_000)
+    story.create_topic("ordinary", 1)
+    story.told("a", 2)
+    story.advance(0)
+    assert len(assigned(story.told("a", 2)) or {}) == 2
+
+
+def test_invalid_regular_expression_is_refused() -> None:
+    pytest.importorskip("re2")
+    story = ConsumerStory()
+    for regex in ("(a", r"(a)\1"):
+        code = story.refused("a", 0, {}, regex=regex, rebalance_ms=1)
+        assert code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_regular_expression_that_is_used_no_more_is_forgotten() -> None:
+    pytest.importorskip("re2")
+    story = ConsumerStory()
+    story.enter("a", topics=None, regex="ord.*")
+    story.advance(0)
+    assert list(story.group.regexes) == ["ord.*"]
+    story.told("a", 1)
+    story.told("a", -1)
+    assert not story.group.regexes
+
+
+# Offsets and administration
+
+
+def test_commits_are_checked_against_member_and_epoch() -> None:
+    story = two_members()
+    assert story.commit(5, "a", 3, api_version=9) == ErrorCode.NONE
+    assert story.commit(6, "a", 2, api_version=9) == ErrorCode.NONE, "it has held partition 0 since epoch 2"
+    assert story.commit(7, "b", 2, api_version=9) == ErrorCode.STALE_MEMBER_EPOCH
+    assert story.commit(7, "a", 4, api_version=9) == ErrorCode.STALE_MEMBER_EPOCH
+    assert story.commit(7, "x", 3, api_version=9) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert story.commit(7, "a", 3, api_version=8) == ErrorCode.UNSUPPORTED_VERSION
+    assert story.commit(7, api_version=9) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert story.committed() == 6
+
+
+def test_group_is_shown_as_what_it_is() -> None:
+    story = two_members()
+    described = story.described()
+    assert (described.group_state, described.group_epoch, described.assignment_epoch, described.assignor_name) == (
+        "Stable",
+        3,
+        3,
+        "uniform",
+    )
+    first = described.members[0]
+    assert (first.member_id, first.member_epoch, first.member_type) == ("a", 3, 1)
+    assert [(topic.topic_name, topic.partitions) for topic in first.assignment.topic_partitions] == [("orders", [0, 1])]
+    assert [topic.partitions for topic in first.target_assignment.topic_partitions] == [[0, 1]]
+    (listed,) = story.shard.list_groups(ListGroupsRequest(types_filter=["Consumer"], states_filter=["stable"]))
+    assert (listed.group_id, listed.group_type, listed.group_state, listed.protocol_type) == (GROUP, "consumer", "Stable", "consumer")
+    dead = story.describe(api_version=6)
+    assert (dead.group_state, dead.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
+    assert story.describe(api_version=5).error_code == ErrorCode.NONE
+
+
+def test_group_with_members_cannot_be_deleted_and_an_empty_one_leaves_nothing() -> None:
+    story = two_members()
+    story.commit(5, "a", 3, api_version=9)
+    assert story.delete() == ErrorCode.NON_EMPTY_GROUP
+    assert story.delete_offsets("orders").topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    story.told("a", -1)
+    story.told("b", -1)
+    assert story.delete() == ErrorCode.NONE
+    latest = dict(story.log)
+    assert not any(value for value in latest.values())
+    story.restart()
+    assert story.overviews() == []
+
+
+# Groups change their kind while they are empty
+
+
+def test_consumer_takes_over_an_empty_classic_group_and_its_positions() -> None:
+    story = ConsumerStory()
+    story.commit(7)
+    story.enter("a")
+    assert story.positions() == {"orders": 7}
+    story.restart()
+    assert story.told("a", 2).member_epoch == 2
+    assert story.positions() == {"orders": 7}
+
+
+def test_classic_member_takes_over_an_empty_consumer_group() -> None:
+    story = ConsumerStory()
+    story.enter("a")
+    assert story.joined(story.join()).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    story.told("a", -1)
+    story.stable_group(1)
+    story.restart()
+    assert story.describe().group_state == "Stable"
+
+
+def test_consumer_is_refused_by_a_classic_group_with_members() -> None:
+    story = ConsumerStory()
+    story.stable_group(1)
+    assert story.refused("a", 0, {}, topics=("orders",), rebalance_ms=1) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert story.describe().group_state == "Stable"
