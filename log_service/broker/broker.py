@@ -28,6 +28,7 @@ from log_service.broker.node import QuorumNode
 from log_service.broker.one_error import one_error
 from log_service.broker.peers import Peers
 from log_service.broker.pipeline import Pipeline, new_meters
+from log_service.broker.quotas import ClientQuotas
 from log_service.broker.registry import REGISTRY
 from log_service.broker.rooms import NodeFoundation, Rooms, build_rooms, new_controller, new_raft, quorum_node
 from log_service.broker.timer_task import TimerTask
@@ -73,6 +74,7 @@ class Broker:
         self._raft: RaftDriver | None = None
         self._logs: LogManager | None = None
         self._budget = ServerBudget(config.limits)
+        self._quotas = ClientQuotas(env.clock, config.quota_windows, self._budget)
         self._listeners = ListenerGroup(env, config.listeners, config.limits, self._budget)
         self._controller_listeners = ListenerGroup(env, config.controller_listeners, config.limits, self._budget)
         self._metrics_listener: Listener | None = None
@@ -341,6 +343,7 @@ class Broker:
 
     async def _serve_controller(self, foundation: NodeFoundation, rooms: Rooms) -> None:
         """Serve the controller's listeners: other controllers have to reach this one before there is a leader."""
+        self._loader.add_publisher(self._quotas)
         node = quorum_node(foundation, rooms.controller, self.controller_address)
         await self._controller_listeners.serve(self._pipeline(node, Side.CONTROLLER, rooms.background), rooms.background)
 
@@ -364,13 +367,21 @@ class Broker:
             if self._config.is_controller:
                 self._loader.add_publisher(unclean_elections)
             sources = MetricsSources(
-                node=node, meters=self._meters, servers=servers, logs=node.logs, raft=node.raft, unclean_elections=unclean_elections
+                node=node,
+                meters=self._meters,
+                servers=servers,
+                logs=node.logs,
+                raft=node.raft,
+                unclean_elections=unclean_elections,
+                quotas=self._quotas,
             )
             endpoint = MetricsEndpoint(self._metrics_listener, lambda: rendered(page(sources)))
             await rooms.background.start(endpoint.run)
 
     def _pipeline(self, node: QuorumNode, side: Side, background: trio.Nursery) -> Pipeline:
-        return Pipeline(node, side, background.start_soon, REGISTRY, self._meters)
+        pipeline = Pipeline(node, side, background.start_soon, REGISTRY, self._meters)
+        self._quotas.govern(pipeline)
+        return pipeline
 
     # Stopping
 

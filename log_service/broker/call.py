@@ -179,6 +179,16 @@ class Route:
 class QuotaAccount(Protocol):
     """What one request is charged to."""
 
+    @property
+    def max_fetch_bytes(self) -> int | None:
+        """The most that a response to a fetch may hold; None for no bound of the client's own."""
+
+    def set_aside(self) -> None:
+        """Note that the handler is done, and the response comes later."""
+
+    def must_pause(self, response_bytes: int) -> bool:
+        """Count the response to a fetch before it is sent. Return whether the client has to pause: then it gets no records."""
+
     def charge(self, response: Message | None) -> int:
         """Count the request and its response (None: it has none). Return for how many milliseconds its connection has to pause."""
 
@@ -186,8 +196,8 @@ class QuotaAccount(Protocol):
 class Quotas(Protocol):
     """How much clients may ask for in a time (KIP-13, KIP-124, KIP-219, KIP-599)."""
 
-    def account_of(self, call: "Call", request_bytes: int) -> QuotaAccount | None:
-        """Return what a request is charged to, None where no quota holds for its client."""
+    def account_of(self, call: "Call", request_bytes: int, started_ns: int) -> QuotaAccount | None:
+        """Return what a request is charged to that was received at ``started_ns``, None where no quota holds for its client."""
 
 
 class Authorizer(Protocol):
@@ -229,18 +239,22 @@ class Call:
 
     def respond(self, response: Message) -> list[Chunk]:
         """Charge the request, and return the response as the frame that answers it."""
-        if self.account is not None:
+        if self.account is not None or self.route.api.quota is QuotaKind.CONTROLLER_MUTATION:
             self.charge(response)
         frame: list[Any] = encode_response(self.route.api.key, self.version, self.correlation_id, response)
         return frame
 
     def charge(self, response: Message | None) -> None:
-        """Charge the request to its account, if it has one, and have its connection pause for as long as its quota asks (KIP-219)."""
+        """Charge the request to its account, if it has one, and have its connection pause for as long as its quota asks (KIP-219).
+
+        The controller may have asked for a pause already: the response says so, and the longer one holds.
+        """
         pause_ms = 0 if self.account is None else self.account.charge(response)
-        if pause_ms > 0:
-            self.connection.mute(pause_ms)
-            if response is not None and hasattr(response, "throttle_time_ms"):
-                response.throttle_time_ms = pause_ms
+        told_ms: int = getattr(response, "throttle_time_ms", 0)
+        if pause_ms > told_ms and response is not None and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = pause_ms
+        if max(pause_ms, told_ms) > 0:
+            self.connection.mute(max(pause_ms, told_ms))
 
     def refusal(self, error: KafkaError) -> Message:
         """Return the response that answers this request with an error throughout."""

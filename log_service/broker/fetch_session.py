@@ -69,17 +69,18 @@ class FetchTarget:
         target.sent_high_watermark, target.sent_log_start_offset = self.sent_high_watermark, self.sent_log_start_offset
         return target
 
-    def is_changed(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether an incremental response must name this partition; remembers what the consumer is told then.
-
-        An error is always told, and so is the first state after it.
-        """
-        is_told = (
+    def differs(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether an incremental response must name this partition. An error is always told, and so is the first state after it."""
+        return (
             record_bytes > 0
             or error_code != 0
             or self.sent_high_watermark != high_watermark
             or self.sent_log_start_offset != log_start_offset
         )
+
+    def is_changed(self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether an incremental response must name this partition; remembers what the consumer is told then."""
+        is_told = self.differs(error_code, record_bytes, high_watermark, log_start_offset)
         self.sent_high_watermark = _NEVER_SENT if error_code else high_watermark
         self.sent_log_start_offset = log_start_offset
         return is_told
@@ -187,6 +188,11 @@ class FetchSessionCache:
             else None
         )
         return FetchContext(targets=tuple(targets.values()), session=session, is_incremental=False, is_by_id=is_by_id)
+
+    def withdraw(self, session: FetchSession) -> None:
+        """Forget a session that its consumer is not told of."""
+        if session.session_id in self._sessions:
+            self._take(session.session_id)
 
     def _open_incremental(self, request: FetchRequest, now_ms: int, *, is_by_id: bool) -> FetchContext:
         session = self._sessions.get(request.session_id)

@@ -75,7 +75,7 @@ class Pipeline:
                 call = self._decode(context, frame)
             except UnsupportedVersionError as error:
                 return _step_down(error)
-        reply = self._handle(call, len(frame))
+        reply = self._handle(call, len(frame), started_ns)
         meter = call.route.meter
         if meter.followers is not None and _is_of_follower(call.request):
             meter = meter.followers
@@ -83,6 +83,8 @@ class Pipeline:
             assert call.account is None, "a request with an account is answered with a message"
             response: Response = reply
         elif isinstance(reply, Deferred):
+            if call.account is not None and not reply.response.is_done:
+                call.account.set_aside()
             return self._respond_later(meter, call.version, reply, started_ns)
         elif isinstance(reply, Nothing):
             response = None
@@ -100,8 +102,10 @@ class Pipeline:
         """
         found = self._decode(context, frame)
         call = ForwardedCall(found.route, found.version, found.correlation_id, found.client_id, context, found.request, None, outer)
-        reply = self._handle(call, len(frame))
+        reply = self._handle(call, len(frame), self._now_ns())
         if isinstance(reply, Deferred):
+            if call.account is not None and not reply.response.is_done:
+                call.account.set_aside()
             return reply
         assert not isinstance(reply, list | Nothing), "what is passed on is answered with a message"
         call.charge(reply)
@@ -121,13 +125,13 @@ class Pipeline:
             self._repeated_produces.learn(call, frame)
         return call
 
-    def _handle(self, call: Call, size_bytes: int) -> Reply:
+    def _handle(self, call: Call, size_bytes: int, started_ns: int) -> Reply:
         """Authorize a request, find its quota and handle it. What is refused becomes the error response of the API."""
         try:
             if self.authorizer is not None:
                 self.authorizer.authorize(call)
             if self.quotas is not None:
-                call.account = self.quotas.account_of(call, size_bytes)
+                call.account = self.quotas.account_of(call, size_bytes, started_ns)
             return call.route.handle(self._node, call, call.request)
         except KafkaError as error:
             return call.refusal(error)

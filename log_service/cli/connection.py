@@ -99,6 +99,7 @@ class CommandAdmin(BlockingAdmin):
     delete_topics = _led(BlockingAdmin.delete_topics)
     create_partitions = _led(BlockingAdmin.create_partitions)
     alter_configs = _led(BlockingAdmin.alter_configs)
+    alter_client_quotas = _led(BlockingAdmin.alter_client_quotas)
     elect_leaders = _led(BlockingAdmin.elect_leaders)
     alter_partition_reassignments = _led(BlockingAdmin.alter_partition_reassignments)
     list_partition_reassignments = _led(BlockingAdmin.list_partition_reassignments)

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "storage": ("log_service.cli.storage:storage", "Format the directories of a node of a cluster."),
     "topics": ("log_service.cli.topics:topics", "Create, list, describe, change and delete topics."),
     "configs": ("log_service.cli.configs:configs", "Show and change configs of topics, brokers, the cluster, groups."),
+    "quotas": ("log_service.cli.quotas:quotas", "Bound what users, clients and addresses may ask for."),
     "offsets": ("log_service.cli.offsets:offsets", "Tell where partitions begin and end, and which offset a time has."),
     "records": ("log_service.cli.records:records", "Delete records."),
     "groups": ("log_service.cli.groups:groups", "Consumer groups: lag, members, resetting and deleting offsets."),

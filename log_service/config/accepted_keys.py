@@ -157,14 +157,11 @@ QUORUM: Family = (
     ),
 )
 QUOTAS: Family = (
-    "Belongs to quotas, which this version does not have.",
+    "Belongs to throttles of moves between log directories, which this version does not have, "
+    "and of replicas, which are measured over eleven seconds here.",
     (
         ("alter.log.dirs.replication.quota.window.num", INT, "11", at_least(1)),
         ("alter.log.dirs.replication.quota.window.size.seconds", INT, "1", at_least(1)),
-        ("controller.quota.window.num", INT, "11", at_least(1)),
-        ("controller.quota.window.size.seconds", INT, "1", at_least(1)),
-        ("quota.window.num", INT, "11", at_least(1)),
-        ("quota.window.size.seconds", INT, "1", at_least(1)),
         ("replication.quota.window.num", INT, "11", at_least(1)),
         ("replication.quota.window.size.seconds", INT, "1", at_least(1)),
     ),

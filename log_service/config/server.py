@@ -42,6 +42,7 @@ from log_service.config.views import (
     MetadataLogConfig,
     NetworkLimits,
     NodeConfig,
+    QuotaWindows,
     ReplicationConfig,
     TopicDefaults,
     TransactionConfig,
@@ -198,6 +199,8 @@ def _node_config(values: ServerValues, texts: Mapping[str, str], host_name: str)
             is_deletion_enabled=values.flag("delete.topic.enable"),
         ),
         replication=_replication(values),
+        quota_windows=_windows(values, "quota"),
+        mutation_quota_windows=_windows(values, "controller.quota"),
         disk_pool_threads=values.number("num.io.threads"),
         max_partitions_described=values.number("max.request.partition.size.limit"),
         broker_heartbeat_interval_ms=values.number("broker.heartbeat.interval.ms"),
@@ -296,6 +299,10 @@ def _replication(values: ServerValues) -> ReplicationConfig:
         lag_max_ms=values.number("replica.lag.time.max.ms"),
         is_rack_aware=_is_rack_aware(values),
     )
+
+
+def _windows(values: ServerValues, of: str) -> QuotaWindows:
+    return QuotaWindows(count=values.number(f"{of}.window.num"), size_ms=values.number(f"{of}.window.size.seconds") * 1_000)
 
 
 def _is_rack_aware(values: ServerValues) -> bool:

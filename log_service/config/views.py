@@ -229,6 +229,19 @@ class FetchConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaWindows:
+    """Over how long the use of a quota is measured: so many windows of so many milliseconds."""
+
+    count: int = 11
+    size_ms: int = 1_000
+
+    @property
+    def burst_s(self) -> float:
+        """The shortest time, in seconds, that a burst is measured over; what a bound allows in it is never throttled."""
+        return (self.count - 1) * self.size_ms / 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationConfig:
     """How followers fetch, how long they may lag, and whether consumers may read from a replica near them."""
 
@@ -344,6 +357,8 @@ class NodeConfig:
     fetch: FetchConfig = field(default_factory=FetchConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
+    mutation_quota_windows: QuotaWindows = field(default_factory=QuotaWindows)  # of partitions that are created and deleted
     disk_pool_threads: int = 4
     max_partitions_described: int = 2_000  # in one response of DescribeTopicPartitions
     broker_heartbeat_interval_ms: int = 2_000

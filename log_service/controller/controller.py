@@ -9,20 +9,23 @@ refused append leaves the core as it was; brokers whose sessions ran out are fen
 Replies wait, in the runtime, until everything the decision has seen is committed.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from uuid import UUID
 
 from log_service.common.features import METADATA_VERSION
 from log_service.common.types import BrokerEpoch, LeaderEpoch, NodeId
+from log_service.controller.caller import Caller
 from log_service.controller.rules.brokers import BrokerState, MetadataProgress, fence_broker, heartbeat
 from log_service.controller.rules.partitions import is_active
 from log_service.controller.rules.table import RULES, ControllerConfig, Surroundings
+from log_service.controller.rules.topics import ChargePartitions
 from log_service.controller.sessions import UNKNOWN_OFFSET, BrokerSession, BrokerSessions
 from log_service.metadata.delta import MetadataDelta
 from log_service.metadata.features import bootstrap_records, keeps_eligible_leaders, validate_levels
 from log_service.metadata.image import BrokerRegistration, MetadataImage
+from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest
 from log_service.protocol.messages.unregister_broker import UnregisterBrokerRequest
@@ -34,9 +37,14 @@ from log_service.protocol.stored.metadata_records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
+from log_service.quota.entities import Client
+from log_service.quota.tokens import MutationCharge, MutationQuotas
 from log_service.state_machine.decision import Decision, ReplayContext
 
 MetadataDecision = Decision[MetadataRecord]
+
+FIRST_STRICT_VERSIONS: Mapping[int, int] = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
+"""From which version on a client knows that its quota can be used up; an older one gets its partitions, and pauses after them."""
 
 NEXT_RUN_MS = 10
 """When elections that were too many for one run go on."""
@@ -68,6 +76,7 @@ class Controller:
         self._first_offset = self._offset = image.offset
         self._sessions = BrokerSessions(config.broker_session_timeout_ms)
         self._registered_at: dict[NodeId, int] = {}
+        self._mutations = MutationQuotas(config.mutation_windows)
 
     def __repr__(self) -> str:
         return f"<Controller node={self._config.node_id} epoch={self._epoch} offset={self._offset}>"
@@ -128,8 +137,8 @@ class Controller:
             records += min_isr_records(self.image, self._config.static_texts)
         return records
 
-    def handle(self, request: Message, decision: MetadataDecision, reply_to: Hashable) -> None:
-        """Decide on one request by its rule.
+    def handle(self, request: Message, decision: MetadataDecision, reply_to: Hashable, caller: Caller | None = None) -> None:
+        """Decide on one request by its rule. ``caller`` is the client that asks, None where a node asks for itself: it has no quota.
 
         Raises:
             KafkaError: the request is refused as a whole.
@@ -138,7 +147,10 @@ class Controller:
             self._hear_from(request, decision, reply_to)
             return
         rule = RULES[request.SCHEMA.key]  # type: ignore[index]  # a whole message has a key
-        records, response = rule.decide(self.image, request, self._surroundings(decision))
+        charge = None if caller is None else self._charge_of(request, caller, decision)
+        records, response = rule.decide(self.image, request, self._surroundings(decision, _free if charge is None else charge.take))
+        if charge is not None and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = charge.throttle_time_ms
         decision.records += records
         decision.reply(reply_to, response)
         if isinstance(request, BrokerRegistrationRequest | UnregisterBrokerRequest):
@@ -152,9 +164,25 @@ class Controller:
             assert isinstance(key, ElectionTimer)
             self._hold_elections(key, decision)
 
-    def _surroundings(self, decision: MetadataDecision) -> Surroundings:
+    def _surroundings(self, decision: MetadataDecision, charge_partitions: ChargePartitions | None = None) -> Surroundings:
         return Surroundings(
-            config=self._config, new_id=self._new_id, has_live_session=lambda node_id: self._refuses_others(node_id, decision.now_ms)
+            config=self._config,
+            new_id=self._new_id,
+            has_live_session=lambda node_id: self._refuses_others(node_id, decision.now_ms),
+            charge_partitions=charge_partitions or _free,
+        )
+
+    def _charge_of(self, request: Message, caller: Caller, decision: MetadataDecision) -> MutationCharge | None:
+        """Return what a client's request is charged to, None where it changes no partitions or no quota holds (KIP-599)."""
+        first_strict = FIRST_STRICT_VERSIONS.get(request.SCHEMA.key)  # type: ignore[arg-type]  # a whole message has a key
+        if first_strict is None:
+            return None
+        return self._mutations.charge_of(
+            self.image.access.client_quotas,
+            Client(caller.principal.name, caller.client_id or ""),
+            decision.now_ms,
+            is_strict=caller.version >= first_strict,
+            remember=decision.stage,
         )
 
     # Sessions
@@ -246,3 +274,7 @@ class Controller:
             is_unfinished = hold(partitions)
             decision.records += partitions.records
         self._set_election_timer(timer, decision, is_unfinished=is_unfinished)
+
+
+def _free(partition_count: int) -> None:
+    """Count nothing: no quota holds for who asks."""

@@ -245,9 +245,9 @@ class ControllerDriver:
             return self._describe_quorum(response_type, caller)
         if request.SCHEMA.key == ApiKey.UPDATE_FEATURES:
             await self._maybe_upgrade(request, response_type)
-        return await self._decide(request, response_type)
+        return await self._decide(request, response_type, caller)
 
-    async def _decide(self, request: Message, response_type: type[R]) -> R:
+    async def _decide(self, request: Message, response_type: type[R], caller: Caller | None = None) -> R:
         core, runtime = self._core, self._runtime
         if core is None or runtime is None:
             raise not_controller()
@@ -255,7 +255,7 @@ class ControllerDriver:
         if timeout_ms is not None and timeout_ms <= 0:
             raise out_of_time(timeout_ms)
         outcome = _Outcome()
-        token = runtime.ask(partial(core.handle, request), outcome.set, lambda error: error)
+        token = runtime.ask(partial(core.handle, request, caller=caller), outcome.set, lambda error: error)
         try:
             if timeout_ms is None:
                 await outcome.is_known.wait()

@@ -9,6 +9,7 @@ never fails; every granted byte is given back exactly once.
 
 from collections import Counter, deque
 from math import inf
+from typing import Protocol
 
 import trio
 
@@ -17,6 +18,8 @@ from log_service.network.frame_memory import FrameMemory
 
 ALL_LISTENERS = ""
 UNLIMITED_RATE = 2**31 - 1
+MAX_HELD_COUNT = 1_000
+"""Connections that are held before they are closed; those that come beyond are closed at once."""
 BURST_MS = 1_000
 """A rate may be used up at once after so long without connections."""
 
@@ -29,10 +32,19 @@ class _Waiter:
         self.granted = trio.Event()
 
 
+class AddressRates(Protocol):
+    """How often addresses may connect (KIP-612)."""
+
+    def hold_back(self, host: str, now_ms: int) -> int:
+        """Count a new connection, and return for how many milliseconds it is held before it is closed; 0 for one that may come in."""
+
+
 class ServerBudget:
-    """Connections and request memory of one node."""
+    """Connections and request memory of one node. ``address_rates`` are there while addresses have quotas."""
 
     def __init__(self, limits: NetworkLimits) -> None:
+        self.address_rates: AddressRates | None = None
+        self.held_count = 0
         self.frame_memory = FrameMemory()
         self._limit_bytes = limits.max_request_bytes_in_flight
         self._count_of_host: Counter[str] = Counter()
@@ -84,6 +96,10 @@ class ServerBudget:
                 self._next_ms[name] = due_ms + 1000 / max(rate, 1)
                 delay_ms = max(delay_ms, due_ms - now_ms)
         return delay_ms
+
+    def hold_back(self, host: str, now_ms: int) -> int:
+        """Return for how many milliseconds a connection is held whose address connects too often; 0 for one that may come in."""
+        return 0 if self.address_rates is None else self.address_rates.hold_back(host, now_ms)
 
     def add_connection(self, host: str, listener_name: str) -> str | None:
         """Count a new connection, or say why it must be closed (then it is not counted)."""

@@ -15,7 +15,7 @@ from log_service.common.env import Connection, Env, Listener
 from log_service.common.errors import ProtocolError
 from log_service.common.quiet_log import QuietLogger
 from log_service.config.views import ListenerConfig, NetworkLimits
-from log_service.network.budget import ServerBudget
+from log_service.network.budget import MAX_HELD_COUNT, ServerBudget
 from log_service.network.connection import ServerConnection
 from log_service.network.deadlines import ConnectionWatch, sweep_interval_ms
 from log_service.network.responses import Chunk, ConnectionContext, FrameHandler, PendingResponse, Response
@@ -144,7 +144,11 @@ class Server:
                 continue
             pause_s = MIN_ACCEPT_PAUSE_S
             await self._pace(stream)
-            self._admit(stream, nursery)
+            delay_ms = self._budget.hold_back(stream.peer_host, self._env.clock.monotonic_ms())
+            if delay_ms > 0:
+                self._hold_back(stream, delay_ms, nursery)
+            else:
+                self._admit(stream, nursery)
 
     async def _pace(self, stream: Connection) -> None:
         """Let a connection wait that came in too soon after others; those behind it wait in the system's queue."""
@@ -155,6 +159,23 @@ class Server:
             except trio.Cancelled:
                 stream.close()
                 raise
+
+    def _hold_back(self, stream: Connection, delay_ms: int, nursery: trio.Nursery) -> None:
+        """Hold a connection of an address that connects too often, and close it after a while: its client tries again no sooner."""
+        self.refused_count += 1
+        self._log.warning("held", "Listener %s holds %s back: its quota of connections is used up", self._config.name, stream.peer_host)
+        if self._is_draining or self._budget.held_count >= MAX_HELD_COUNT:
+            stream.close()
+            return
+        self._budget.held_count += 1
+        nursery.start_soon(self._close_later, stream, delay_ms)
+
+    async def _close_later(self, stream: Connection, delay_ms: int) -> None:
+        try:
+            await trio.sleep(delay_ms / 1_000)
+        finally:
+            self._budget.held_count -= 1
+            stream.close()
 
     def _admit(self, stream: Connection, nursery: trio.Nursery) -> None:
         refusal = "it is stopping" if self._is_draining else self._budget.add_connection(stream.peer_host, self._config.name)

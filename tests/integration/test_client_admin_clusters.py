@@ -21,6 +21,7 @@ from log_service.client import (
     KafkaError,
     NewTopic,
     OffsetSpec,
+    QuotaEntity,
     RaftVoter,
     ResourceType,
     TopicPartition,
@@ -194,6 +195,29 @@ def test_what_can_be_configured_is_listed(admin: BlockingAdmin, topic: str) -> N
     assert ConfigResource.topic(topic) in listed
     assert ConfigResource.broker(NODE) in listed
     assert {each.resource_type for each in admin.list_config_resources([ResourceType.BROKER])} == {ResourceType.BROKER}
+
+
+def test_quotas_are_set_shown_and_removed(admin: BlockingAdmin) -> None:
+    def until(expected: dict[QuotaEntity, dict[str, float]]) -> None:
+        deadline = time.monotonic() + 20
+        while admin.describe_client_quotas() != expected and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert admin.describe_client_quotas() == expected
+
+    alice, anybody, both = QuotaEntity(user="alice"), QuotaEntity(user=""), QuotaEntity(user="alice", client_id="")
+    changes = {alice: {"producer_byte_rate": 1e9}, anybody: {"request_percentage": 1000.5}, both: {"consumer_byte_rate": 2e9}}
+    admin.alter_client_quotas(changes, is_validated_only=True)
+    until({})
+    admin.alter_client_quotas(changes)
+    until(changes)
+    assert admin.describe_client_quotas({"user": "alice"}) == {alice: changes[alice], both: changes[both]}
+    assert admin.describe_client_quotas({"user": "alice"}, is_strict=True) == {alice: changes[alice]}
+    assert admin.describe_client_quotas({"user": "", "client-id": None}) == {}
+    admin.alter_client_quotas({entity: dict.fromkeys(values) for entity, values in changes.items()})
+    until({})
+    with pytest.raises(ItemsFailed) as caught:
+        admin.alter_client_quotas({alice: {"producer_byte_rate": -1}, anybody: {"request_percentage": None}})
+    assert {str(entity): error.code for entity, error in caught.value.errors.items()} == {"user alice": ErrorCode.INVALID_REQUEST}
 
 
 def test_lists_grow_and_shrink_by_their_items(admin: BlockingAdmin, topic: str) -> None:

@@ -167,7 +167,7 @@ class DelayedFetch:
         self._request = request
         self._isolation = Isolation.of(request.isolation_level)
         self._counts_bytes = request.min_bytes > 1
-        self._missing_bytes = min(request.min_bytes, request.max_bytes, node.config.fetch.max_bytes)
+        self._missing_bytes = min(request.min_bytes, _max_bytes(node, call, request))
         self._awaited: dict[TopicPartition, _Awaited] = {}
         self.context = context
         self.deferred = deferred
@@ -244,7 +244,7 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
     reading = read_all(node, call, request, context, replica)
     if replica is not None:
         replica.announce()
-    missing_bytes = min(request.min_bytes, request.max_bytes, node.config.fetch.max_bytes) - reading.record_bytes
+    missing_bytes = min(request.min_bytes, _max_bytes(node, call, request)) - reading.record_bytes
     if missing_bytes <= 0 or reading.has_error or request.max_wait_ms <= 0 or not context.targets:
         return build_response(node, call, context, reading)
     operation = DelayedFetch(node, call, request, context, call.defer(), reading=reading)
@@ -252,6 +252,15 @@ def handle_fetch(node: Node, call: Call, request: FetchRequest) -> FetchResponse
         return build_response(node, call, context, reading)
     reading.release()
     return _delay(operation, now_ms + request.max_wait_ms)
+
+
+def _max_bytes(node: Node, call: Call, request: FetchRequest) -> int:
+    """Return how many bytes of records a response may hold: by the request, the broker, and the client's quota."""
+    max_bytes = min(request.max_bytes, node.config.fetch.max_bytes)
+    if call.account is not None:
+        own_bytes = call.account.max_fetch_bytes
+        max_bytes = max_bytes if own_bytes is None else min(max_bytes, own_bytes)
+    return max_bytes
 
 
 def _replica_of(node: Node, request: FetchRequest, *, is_noted: bool) -> "FetchingReplica | None":
@@ -283,7 +292,7 @@ def read_all(node: Node, call: Call, request: FetchRequest, context: FetchContex
     """Read every partition of a fetch, in the session's order, within the limits of the request and of the broker."""
     nearest = None if replica is not None else _nearest_of(node, call, request)
     reading = Reading(replica, nearest, is_leader_needed=replica is not None or call.version < FIRST_VERSION_WITH_RACK)
-    left_bytes = min(request.max_bytes, node.config.fetch.max_bytes)
+    left_bytes = _max_bytes(node, call, request)
     isolation = Isolation.of(request.isolation_level)
     absent: list[tuple[FetchTarget, PartitionData]] = []
     for target in context.targets:
@@ -448,6 +457,8 @@ def _failed(target: FetchTarget, code: ErrorCode, partition: Partition | None) -
 
 def build_response(node: Node, call: Call, context: FetchContext, reading: Reading) -> FetchResponse:
     """Return all partitions, or those that changed since the session's last response, neighbours of one topic under one head."""
+    if call.account is not None and call.account.must_pause(_response_bytes(context, reading)):
+        return _without_records(node, context, reading)
     response = FetchResponse(session_id=context.session_id)
     key: str | UUID | None = None
     session = context.session
@@ -479,3 +490,29 @@ def _tell_leader(node: Node, call: Call, response: FetchResponse, found: Partiti
             NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in hinted_brokers(node.image(), call.connection.listener_name, (found.current_leader.leader_id,))
         ]
+
+
+# Quotas
+
+HEAD_BYTES, TOPIC_BYTES, PARTITION_BYTES = 16, 18, 44
+"""Of a response, of each topic in it and of each partition, beside the records."""
+
+
+def _response_bytes(context: FetchContext, reading: Reading) -> int:
+    """Return about how large a response would be, for the client's quota; it is not made yet, because making it advances the session."""
+    told = [
+        target
+        for target, found, size_bytes in reading.results
+        if not context.is_incremental or target.differs(found.error_code, size_bytes, found.high_watermark, found.log_start_offset)
+    ]
+    topic_count = len({(target.topic, target.topic_id) for target in told})
+    return HEAD_BYTES + TOPIC_BYTES * topic_count + PARTITION_BYTES * len(told) + reading.record_bytes
+
+
+def _without_records(node: Node, context: FetchContext, reading: Reading) -> FetchResponse:
+    """Return the response to a consumer that has to pause: no partition at all, and no session that it does not know yet."""
+    reading.release()
+    if context.session is None or context.is_incremental:
+        return FetchResponse(session_id=context.session_id)
+    node.fetch_sessions.withdraw(context.session)
+    return FetchResponse()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from log_service.broker.metrics.lag import group_families
 from log_service.broker.metrics.partitions import partition_families
 from log_service.broker.metrics.process import process_families
+from log_service.broker.metrics.quotas import quota_families
 from log_service.broker.metrics.sources import MetricsSources
 from log_service.broker.metrics.state import (
     ClusterCounts,
@@ -45,6 +46,7 @@ def page(sources: MetricsSources) -> Iterator[Family | None]:
     yield from topic_families(topics, total)
     yield from request_families(sources.meters, sources.now_ms())
     yield from connection_families(sources)
+    yield from quota_families(sources.quotas, sources.now_ms())
     yield from replica_families(replicas, counts)
     cluster = ClusterCounts()
     for number, topic in enumerate(image.topics.by_name.values(), 1):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from log_service.broker.metrics.elections import UncleanElections
 from log_service.broker.node import Node
+from log_service.broker.quotas import ClientQuotas
 from log_service.metrics.rate import RateWindow
 from log_service.metrics.request_meter import RequestMeter
 from log_service.network.server import Server
@@ -27,6 +28,7 @@ class MetricsSources:
     logs: LogManager
     raft: RaftDriver
     unclean_elections: UncleanElections
+    quotas: ClientQuotas
     rates: "Rates" = field(init=False)
 
     def __post_init__(self) -> None:

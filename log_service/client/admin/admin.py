@@ -13,7 +13,7 @@ from uuid import UUID
 import trio
 
 from log_service.client import arguments
-from log_service.client.admin import cluster, groups, maintenance, offsets
+from log_service.client.admin import cluster, groups, maintenance, offsets, quotas
 from log_service.client.admin import topics as topics_and_configs
 from log_service.client.admin import transactions as open_transactions
 from log_service.client.admin.values import (
@@ -38,6 +38,7 @@ from log_service.client.admin.values import (
     PartitionOffsets,
     ProducerDescription,
     QuorumDescription,
+    QuotaEntity,
     RaftVoter,
     Reassignment,
     ResourceType,
@@ -158,6 +159,28 @@ class Admin:
     async def list_config_resources(self, types: Iterable[ResourceType] = (), *, timeout_ms: int | None = None) -> list[ConfigResource]:
         """Return what has, or may have, configuration: topics, brokers, groups, ...; only of ``types``, if any are given (KIP-1142)."""
         return await cluster.list_config_resources(self.cluster, types, self._limit(timeout_ms))
+
+    # Quotas
+
+    async def describe_client_quotas(
+        self, match: Mapping[str, str | None] | None = None, *, is_strict: bool = False, timeout_ms: int | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Return the quotas that are set, by whom they are for and by their keys (KIP-546).
+
+        ``match`` asks for entities with parts of these types (``user``, ``client-id``, ``ip``): of that name, the default where it is
+        empty, any where it is None. ``is_strict`` leaves out those with parts of other types.
+        """
+        return await quotas.describe_client_quotas(self.cluster, match or {}, self._limit(timeout_ms), is_strict=is_strict)
+
+    async def alter_client_quotas(
+        self,
+        changes: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        is_validated_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Set quotas, and remove those whose value is None; all others stay (KIP-546). INVALID_REQUEST where one cannot be."""
+        await quotas.alter_client_quotas(self.cluster, changes, self._limit(timeout_ms), is_validated_only=is_validated_only)
 
     # Log directories, leaders, replicas
 

@@ -501,6 +501,29 @@ class ProducerDescription:
     transaction_start_offset: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class QuotaEntity:
+    """Who a quota is for: a user, a client id, both together, or an address. An empty name is the default of all that have none by name."""
+
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(f"{kind} {name}" if name else f"default {kind}" for kind, name in self.parts().items())
+
+    def parts(self) -> dict[str, str | None]:
+        """Return the names by Kafka's types; None is the default."""
+        named = (("user", self.user), ("client-id", self.client_id), ("ip", self.ip))
+        return {kind: name or None for kind, name in named if name is not None}
+
+    @classmethod
+    def of(cls, parts: Mapping[str, str | None]) -> "QuotaEntity":
+        """Return the entity of such parts."""
+        names = {kind.replace("-", "_"): name or "" for kind, name in parts.items()}
+        return cls(user=names.get("user"), client_id=names.get("client_id"), ip=names.get("ip"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftVoter:
     """A voter to add: its id, the id of its metadata directory, and where its controller listeners are as {name: (host, port)}."""

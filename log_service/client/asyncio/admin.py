@@ -30,6 +30,8 @@ class AsyncioAdmin(OnAsyncio[Admin]):
     apply_compaction = awaited(Admin.apply_compaction)
     apply_retention = awaited(Admin.apply_retention)
     list_config_resources = awaited(Admin.list_config_resources)
+    describe_client_quotas = awaited(Admin.describe_client_quotas)
+    alter_client_quotas = awaited(Admin.alter_client_quotas)
     describe_log_dirs = awaited(Admin.describe_log_dirs)
     alter_replica_log_dirs = awaited(Admin.alter_replica_log_dirs)
     elect_leaders = awaited(Admin.elect_leaders)

@@ -30,6 +30,8 @@ class BlockingAdmin(Blocking[Admin]):
     apply_compaction = blocking(Admin.apply_compaction)
     apply_retention = blocking(Admin.apply_retention)
     list_config_resources = blocking(Admin.list_config_resources)
+    describe_client_quotas = blocking(Admin.describe_client_quotas)
+    alter_client_quotas = blocking(Admin.alter_client_quotas)
     describe_log_dirs = blocking(Admin.describe_log_dirs)
     alter_replica_log_dirs = blocking(Admin.alter_replica_log_dirs)
     elect_leaders = blocking(Admin.elect_leaders)

@@ -11,7 +11,7 @@ from log_service.common.types import NodeId
 from log_service.config.views import TopicDefaults
 from log_service.controller.rules.partitions import placeable_brokers
 from log_service.controller.rules.placement import place_replicas
-from log_service.controller.rules.topics import refuse_repetition, registered, validated_replicas
+from log_service.controller.rules.topics import ChargePartitions, refuse_repetition, registered, validated_replicas
 from log_service.metadata.image import MetadataImage, TopicImage
 from log_service.metadata.partition import partition_record
 from log_service.protocol.messages.create_partitions import (
@@ -24,7 +24,7 @@ from log_service.protocol.stored.metadata_records import MetadataRecord
 
 
 def create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, defaults: TopicDefaults
+    image: MetadataImage, request: CreatePartitionsRequest, defaults: TopicDefaults, charge: ChargePartitions
 ) -> tuple[list[MetadataRecord], CreatePartitionsResponse]:
     """Decide on every topic of the request."""
     records: list[MetadataRecord] = []
@@ -34,7 +34,7 @@ def create_partitions(
     for topic in {topic.name: topic for topic in request.topics}.values():
         try:
             refuse_repetition(topic.name, counts[topic.name])
-            added = _create(image, topic, left_count)
+            added = _create(image, topic, left_count, charge)
         except KafkaError as error:
             results.append(CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=str(error)))
             continue
@@ -44,7 +44,7 @@ def create_partitions(
     return [] if request.validate_only else records, CreatePartitionsResponse(results=results)
 
 
-def _create(image: MetadataImage, asked: CreatePartitionsTopic, left_count: int) -> list[MetadataRecord]:
+def _create(image: MetadataImage, asked: CreatePartitionsTopic, left_count: int, charge: ChargePartitions) -> list[MetadataRecord]:
     topic = image.topics.by_name.get(asked.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name}")
@@ -57,6 +57,7 @@ def _create(image: MetadataImage, asked: CreatePartitionsTopic, left_count: int)
         text = f"the request asks for more new partitions than are allowed at once, {left_count} are left; ask for less"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
     replicas = _assigned(image, asked, topic, added_count) if asked.assignments is not None else _placed(image, topic, added_count)
+    charge(added_count)
     return [
         partition_record(topic.topic_id, index, registered(image, node_ids, index))
         for index, node_ids in enumerate(replicas, start=present_count)

@@ -17,10 +17,10 @@ from typing import Any
 from uuid import UUID
 
 from log_service.common.types import NodeId
-from log_service.config.views import TopicDefaults
+from log_service.config.views import QuotaWindows, TopicDefaults
 from log_service.controller.rules.brokers import register_broker, unregister_broker
 from log_service.controller.rules.partitions import Partitions
-from log_service.controller.rules.topics import TopicRules, create_topics, delete_topics
+from log_service.controller.rules.topics import ChargePartitions, TopicRules, create_topics, delete_topics
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.api_versions import ApiKey
 from log_service.protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -46,15 +46,20 @@ class ControllerConfig:
     leader_balance_interval_ms: int | None = None
     unclean_election_interval_ms: int | None = None
     static_texts: Mapping[str, str] = field(default_factory=dict)
+    mutation_windows: QuotaWindows = field(default_factory=QuotaWindows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What rules may ask for beside the metadata: the node's configuration, new ids, and whether a broker has a live session."""
+    """What rules may ask for beside the metadata.
+
+    The node's configuration, new ids, whether a broker has a live session, and who pays for partitions that are created and deleted.
+    """
 
     config: ControllerConfig
     new_id: Callable[[], UUID]
     has_live_session: Callable[[NodeId], bool]
+    charge_partitions: ChargePartitions
 
     def partitions(self, image: MetadataImage) -> Partitions:
         """Return the partitions of a decision on ``image``."""
@@ -63,7 +68,9 @@ class Surroundings:
     @property
     def topic_rules(self) -> TopicRules:
         """What rules about topics ask for."""
-        return TopicRules(defaults=self.config.topics, static_texts=self.config.static_texts, new_id=self.new_id)
+        return TopicRules(
+            defaults=self.config.topics, static_texts=self.config.static_texts, new_id=self.new_id, charge=self.charge_partitions
+        )
 
 
 Decided = tuple[Sequence[MetadataRecord], Message]
@@ -121,12 +128,15 @@ RULES: Mapping[int, Rule] = MappingProxyType(
         ApiKey.LIST_PARTITION_REASSIGNMENTS: Rule(_list_reassignments),
         # Topics
         ApiKey.CREATE_TOPICS: Rule(lambda image, request, around: create_topics(image, request, around.topic_rules)),
-        ApiKey.DELETE_TOPICS: Rule(lambda image, request, _: delete_topics(image, request)),
-        ApiKey.CREATE_PARTITIONS: _on_demand("create_partitions", "create_partitions", lambda around: (around.config.topics,)),
+        ApiKey.DELETE_TOPICS: Rule(lambda image, request, around: delete_topics(image, request, around.charge_partitions)),
+        ApiKey.CREATE_PARTITIONS: _on_demand(
+            "create_partitions", "create_partitions", lambda around: (around.config.topics, around.charge_partitions)
+        ),
         # Configuration and features
         ApiKey.ALTER_CONFIGS: _on_demand("configs", "alter_configs", _static_texts),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: _on_demand("configs", "incremental_alter_configs", _static_texts),
         ApiKey.UPDATE_FEATURES: _on_demand("feature_levels", "update_features", _static_texts),
+        ApiKey.ALTER_CLIENT_QUOTAS: _on_demand("client_quotas", "alter_client_quotas"),
     }
 )
 """The rows by the API key of the request."""

@@ -43,13 +43,21 @@ from log_service.protocol.stored.metadata_records import ClearElrRecord, ConfigR
 UNSET = -1
 
 
+ChargePartitions = Callable[[int], None]
+"""Counts partitions that are created or deleted against their client's quota. Raises KafkaError THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRules:
-    """What a decision about topics needs beside the image: defaults, the file's texts, and where new ids come from."""
+    """What a decision about topics needs beside the image: defaults, the file's texts, where new ids come from, and who pays.
+
+    ``charge`` counts new partitions against the client's quota; it raises THROTTLING_QUOTA_EXCEEDED where that is used up (KIP-599).
+    """
 
     defaults: TopicDefaults
     static_texts: Mapping[str, str]
     new_id: Callable[[], UUID]
+    charge: ChargePartitions
 
 
 # Creating
@@ -121,6 +129,7 @@ def _create_topic(image: MetadataImage, topic: CreatableTopic, rules: TopicRules
     texts = {name: value for name, value in configs.items() if value is not None}
     topic_id = TopicId(rules.new_id())
     partitions = _assigned(image, topic) if topic.assignments else _placed(image, topic, rules.defaults, topic_id)
+    rules.charge(len(partitions))
     records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     records += (
         ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value) for name, value in texts.items()
@@ -221,14 +230,22 @@ def _described(image: MetadataImage, texts: Mapping[str, str], static_texts: Map
 # Deleting
 
 
-def delete_topics(image: MetadataImage, request: DeleteTopicsRequest) -> tuple[list[MetadataRecord], DeleteTopicsResponse]:
+def delete_topics(
+    image: MetadataImage, request: DeleteTopicsRequest, charge: ChargePartitions
+) -> tuple[list[MetadataRecord], DeleteTopicsResponse]:
     """Decide on every topic of the request, named or by id; older versions name them in ``topic_names``."""
     records: list[MetadataRecord] = []
     results: list[DeletableTopicResult] = []
     for states in _by_topic(image, [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]):
         result, topic = _delete_topic(image, states)
         results.append(result)
-        if topic is not None:
+        if topic is None:
+            continue
+        try:
+            charge(len(topic.partitions))
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        else:
             records.append(RemoveTopicRecord(topic_id=topic.topic_id))
     return records, DeleteTopicsResponse(responses=results)
 

@@ -201,7 +201,7 @@ class Throttle:
         self.pause_ms = pause_ms
         self.charged: list[tuple[ApiKey, int, Message | None]] = []
 
-    def account_of(self, call: Call, request_bytes: int) -> "Account":
+    def account_of(self, call: Call, request_bytes: int, started_ns: int) -> "Account":
         return Account(self, call.route.api.key, request_bytes)
 
 
@@ -210,6 +210,13 @@ class Account:
         self.throttle = throttle
         self.key = key
         self.request_bytes = request_bytes
+        self.max_fetch_bytes = None
+
+    def set_aside(self) -> None:
+        """Time is not counted here."""
+
+    def must_pause(self, response_bytes: int) -> bool:
+        return False
 
     def charge(self, response: Message | None) -> int:
         self.throttle.charged.append((self.key, self.request_bytes, response))

@@ -28,6 +28,8 @@ KAFKA_4_3 = {
     "DeleteRecords": (0, 2, 2),
     "InitProducerId": (0, 5, 2),
     "OffsetForLeaderEpoch": (2, 4, 4),
+    "DescribeClientQuotas": (0, 1, 1),
+    "AlterClientQuotas": (0, 1, 1),
     "DescribeAcls": (1, 3, 2),
     "CreateAcls": (1, 3, 2),
     "DeleteAcls": (1, 3, 2),
@@ -87,6 +89,7 @@ BETWEEN_NODES = {
 
 CONTROLLER_APIS = BETWEEN_NODES | {
     "AddRaftVoter",
+    "AlterClientQuotas",
     "AlterConfigs",
     "AlterPartitionReassignments",
     "ApiVersions",
@@ -138,7 +141,9 @@ def test_the_controller_takes_what_an_admin_client_asks_a_controller() -> None:
 
 
 def test_what_counts_against_which_quota() -> None:
-    others = {api.spec.name: api.quota for api in REGISTRY.values() if api.quota is not QuotaKind.REQUEST}
+    others = {api.spec.name: api.quota for api in REGISTRY.values() if api.quota not in (QuotaKind.REQUEST, QuotaKind.NONE)}
+    between_nodes = {api.key for api in REGISTRY.values() if api.sides == {Side.CONTROLLER}}
+    assert {api.key for api in REGISTRY.values() if api.quota is QuotaKind.NONE} == between_nodes
     assert others == {
         "Produce": QuotaKind.PRODUCE,
         "Fetch": QuotaKind.FETCH,

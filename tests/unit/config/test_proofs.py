@@ -38,6 +38,7 @@ TRANSACTION_TIMES = ("unit/coordinator/transaction/test_service.py", "test_times
 REPLICATION = "unit/replication/test_replication_keys.py"
 THROTTLES = "unit/replication/test_throttles.py"
 MEMBERSHIP = ("unit/broker/test_membership_of_a_broker.py", "test_keys_of_membership_and_elections_reach_their_view")
+QUOTAS = "unit/broker/test_client_quotas.py"
 DEATHS = "unit/broker/test_cluster_deaths.py"
 CHECKPOINTS = (LOGS, "test_checkpoints_are_written_in_their_intervals")
 
@@ -75,6 +76,8 @@ PROOFS = {
     "controller.quorum.request.timeout.ms": (QUORUM_KEYS, "test_a_request_is_given_up_when_its_timeout_is_over"),
     "controller.quorum.retry.backoff.ms": (QUORUM_KEYS, "test_a_peer_that_refuses_is_left_alone_for_the_retry_backoff"),
     "controller.quorum.voters": (QUORUM, "test_voters_are_read_in_the_order_of_their_ids"),
+    "controller.quota.window.num": (QUOTAS, "test_windows_of_mutations"),
+    "controller.quota.window.size.seconds": (QUOTAS, "test_windows_of_mutations"),
     "cordoned.log.dirs": (BROKERS, "test_cordoned_log_dirs_take_no_new_partitions_from_the_file_and_live"),
     "default.replication.factor": (BROKERS, "test_default_replication_factor"),
     "delete.topic.enable": ("unit/broker/test_admin_apis.py", "test_topics_are_not_deleted_where_that_is_switched_off"),
@@ -150,6 +153,8 @@ PROOFS = {
     "producer.id.expiration.check.interval.ms": (BROKERS, "test_producer_id_expiration_ms_and_its_check_interval"),
     "producer.id.expiration.ms": (BROKERS, "test_producer_id_expiration_ms_and_its_check_interval"),
     "queued.max.request.bytes": (RESOURCES, "test_queued_max_request_bytes_lets_large_requests_wait_for_each_other"),
+    "quota.window.num": (QUOTAS, "test_windows_of_quotas"),
+    "quota.window.size.seconds": (QUOTAS, "test_windows_of_quotas"),
     "replica.fetch.backoff.ms": (REPLICATION, "test_replica_fetch_backoff_ms"),
     "replica.fetch.max.bytes": (REPLICATION, "test_replica_fetch_max_bytes"),
     "replica.fetch.min.bytes": (REPLICATION, "test_replica_fetch_min_bytes"),

@@ -1,0 +1,51 @@
+"""Quotas of clients: DescribeClientQuotas (API key 48, versions 0-1) and AlterClientQuotas (49, 0-1).
+
+DescribeClientQuotas: this broker's image of the quotas that match the filter. A filter that makes no sense fails the request with
+INVALID_REQUEST, a type that is neither user, client-id nor ip with UNSUPPORTED_VERSION; there are no entries then, not even none.
+
+AlterClientQuotas: the controller decides on each entity by itself. ``validate_only`` decides and writes nothing.
+
+Versions: 1 flexible. KIP-546.
+"""
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.node import Node
+from log_service.common.errors import KafkaError
+from log_service.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    ResponseEntityData,
+    ResponseEntryData,
+)
+from log_service.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from log_service.quota.description import describe
+
+
+def handle_describe_client_quotas(node: Node, call: Call, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:  # noqa: ARG001 - one shape for all
+    """Respond with the quotas that match."""
+    return describe(node.image().access.client_quotas, request)
+
+
+def refuse_describe_client_quotas(call: Call, error: KafkaError) -> DescribeClientQuotasResponse:  # noqa: ARG001 - one shape for all
+    """Tell an error, and no entries."""
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
+
+
+def handle_alter_client_quotas(node: Node, call: Call, request: AlterClientQuotasRequest) -> Deferred:
+    """Have the controller decide."""
+    return call.run(node.controller.request(request, AlterClientQuotasResponse, call.caller()))
+
+
+def refuse_alter_client_quotas(call: Call, error: KafkaError) -> AlterClientQuotasResponse:
+    """Tell an error for each entity."""
+    request: AlterClientQuotasRequest = call.request
+    return AlterClientQuotasResponse(
+        entries=[
+            ResponseEntryData(
+                error_code=error.code,
+                error_message=str(error),
+                entity=[ResponseEntityData(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity],
+            )
+            for entry in request.entries
+        ]
+    )

@@ -1,0 +1,203 @@
+"""The quotas of a broker's clients while it runs: what each request is charged to, and which addresses connect too often.
+
+Decides what is counted when: a produce request by its size, a response to a consumer's fetch by its own, every request by the time that its
+handler took. The broker answers first, and reads nothing more from the connection for as long as the larger of the two asks for (KIP-219).
+A fetch that has to pause gets no records, and they are not counted: its client comes back for them. Followers and the nodes' own requests
+are free, and so is the time of a produce request without a response.
+
+Where no quota of a kind that is counted here is set, the pipelines have no quotas at all and the path of a request does nothing for them.
+"""
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Protocol, final
+
+from log_service.broker.call import Call, QuotaKind, Quotas, Side
+from log_service.common.env import Clock
+from log_service.config.views import QuotaWindows
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage
+from log_service.network.budget import ServerBudget
+from log_service.protocol.schema import Message
+from log_service.quota.entities import ANY_IP, CLIENT_KEYS, IP, Client, KnownLimits, Limit, QuotaKey, has_any
+from log_service.quota.entities import Quotas as QuotaValues
+from log_service.quota.windows import Meters
+
+NS_PER_PERCENT = 10_000_000
+"""A percent of a second of the node's thread."""
+NOTHING_SET: QuotaValues = {}
+
+
+class Governed(Protocol):
+    """What asks for accounts: a pipeline."""
+
+    quotas: Quotas | None
+
+
+class ClientQuotas:
+    """A publisher of images that keeps pipelines and listeners told of the quotas, and the rates of clients while there are any."""
+
+    def __init__(self, clock: Clock, windows: QuotaWindows, gate: ServerBudget | None = None) -> None:
+        self.clock = clock
+        self.windows = windows
+        self.meters = {
+            QuotaKey.PRODUCER_BYTE_RATE: Meters(windows),
+            QuotaKey.CONSUMER_BYTE_RATE: Meters(windows),
+            QuotaKey.REQUEST_PERCENTAGE: Meters(windows, longest_ms=windows.size_ms),
+        }
+        self.addresses = AddressRates(windows)
+        self._gate = gate
+        self._pipelines: list[Governed] = []
+        self._limits = KnownLimits(NOTHING_SET, CLIENT_KEYS)
+
+    def __repr__(self) -> str:
+        return f"<ClientQuotas entities={len(self._limits.quotas)}>"
+
+    def govern(self, pipeline: Governed) -> None:
+        """Have the requests of a pipeline charged, while there are quotas."""
+        self._pipelines.append(pipeline)
+        self._tell((pipeline,))
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:  # noqa: ARG002 - the map says whether it changed
+        """Go by the quotas of this image."""
+        quotas = image.access.client_quotas
+        if quotas is self._limits.quotas:
+            return
+        self._limits = KnownLimits(quotas, CLIENT_KEYS)
+        self._tell(self._pipelines)
+        if self._gate is not None:
+            self.addresses.set_quotas(quotas)
+            self._gate.address_rates = self.addresses if has_any(quotas, QuotaKey.CONNECTION_CREATION_RATE) else None
+
+    def _tell(self, pipelines: Sequence[Governed]) -> None:
+        in_force = self if has_any(self._limits.quotas, *CLIENT_KEYS) else None
+        for pipeline in pipelines:
+            pipeline.quotas = in_force
+
+    def account_of(self, call: Call, request_bytes: int, started_ns: int) -> "ClientAccount | None":
+        """Return what a request is charged to, None where no quota holds for its client, or its API is free."""
+        kind = call.route.api.quota
+        if kind is QuotaKind.NONE or (kind is QuotaKind.FETCH and _is_between_nodes(call)):
+            return None
+        limits = self._limits.of(Client(call.connection.principal.name, call.client_id or ""))
+        if limits == NO_LIMITS:
+            return None
+        return ClientAccount(self, kind, limits, request_bytes, started_ns)
+
+
+NO_LIMITS = (None,) * len(CLIENT_KEYS)
+
+
+def _is_between_nodes(call: Call) -> bool:
+    """Whether a fetch comes from a follower, or is for the metadata log."""
+    fetch = call.request
+    is_by_replica = fetch.replica_id >= 0 or (fetch.replica_state is not None and fetch.replica_state.replica_id >= 0)
+    return is_by_replica or call.route.side is Side.CONTROLLER
+
+
+@final
+class ClientAccount:
+    """What one request of a client with quotas is charged to."""
+
+    __slots__ = ("_began_ns", "_fetch", "_handled_ns", "_kind", "_pause_ms", "_produce", "_quotas", "_request", "_request_bytes")
+
+    def __init__(
+        self, quotas: ClientQuotas, kind: QuotaKind, limits: tuple[Limit | None, ...], request_bytes: int, started_ns: int
+    ) -> None:
+        self._quotas = quotas
+        self._kind = kind
+        self._produce, self._fetch, self._request = limits
+        self._request_bytes = request_bytes
+        self._began_ns = started_ns
+        self._handled_ns: int | None = None
+        self._pause_ms: int | None = None
+
+    @property
+    def max_fetch_bytes(self) -> int | None:
+        """The most that a response to a fetch may hold: what the client's quota allows in all windows but one. None for no bound."""
+        return None if self._fetch is None else int(self._fetch.bound * self._quotas.windows.burst_s)
+
+    def set_aside(self) -> None:
+        """Note that the handler is done and the response comes later: waiting costs no time of the node."""
+        self._handled_ns = self._spent_ns()
+
+    def must_pause(self, response_bytes: int) -> bool:
+        """Count the response to a fetch before it is sent. Return whether the client has to pause, so that it gets no records.
+
+        What it does not get is not counted.
+        """
+        now_ms = self._quotas.clock.monotonic_ms()
+        found_ms = self._charge(QuotaKey.CONSUMER_BYTE_RATE, self._fetch, response_bytes, now_ms)
+        self._pause_ms = self._settle(QuotaKey.CONSUMER_BYTE_RATE, found_ms, self._charge_time(now_ms))
+        if self._pause_ms and self._fetch is not None:
+            self._quotas.meters[QuotaKey.CONSUMER_BYTE_RATE].take_back(self._fetch.share, response_bytes, now_ms)
+        return self._pause_ms > 0
+
+    def charge(self, response: Message | None) -> int:
+        """Count the request, once. Return for how many milliseconds its connection has to pause."""
+        if self._pause_ms is None:
+            now_ms = self._quotas.clock.monotonic_ms()
+            found_ms = 0
+            if self._kind is QuotaKind.PRODUCE:
+                found_ms = self._charge(QuotaKey.PRODUCER_BYTE_RATE, self._produce, self._request_bytes, now_ms)
+            is_time_free = self._kind is QuotaKind.PRODUCE and response is None
+            self._pause_ms = self._settle(QuotaKey.PRODUCER_BYTE_RATE, found_ms, 0 if is_time_free else self._charge_time(now_ms))
+        return self._pause_ms
+
+    def _charge(self, key: QuotaKey, limit: Limit | None, amount: float, now_ms: int) -> int:
+        return 0 if limit is None else self._quotas.meters[key].charge(limit.share, amount, limit.bound, now_ms)
+
+    def _charge_time(self, now_ms: int) -> int:
+        if self._request is None:
+            return 0
+        spent_ns = self._spent_ns() if self._handled_ns is None else self._handled_ns
+        return self._charge(QuotaKey.REQUEST_PERCENTAGE, self._request, spent_ns / NS_PER_PERCENT, now_ms)
+
+    def _settle(self, key: QuotaKey, bytes_ms: int, time_ms: int) -> int:
+        """Return the longer of two pauses, and note which quota asked for it."""
+        found_ms = max(bytes_ms, time_ms)
+        if found_ms:
+            self._quotas.meters[key if bytes_ms > time_ms else QuotaKey.REQUEST_PERCENTAGE].note_pause(found_ms)
+        return found_ms
+
+    def _spent_ns(self) -> int:
+        return self._quotas.clock.monotonic_ns() - self._began_ns
+
+
+class AddressRates:
+    """How often addresses connect, against the quotas that are set for them (KIP-612)."""
+
+    def __init__(self, windows: QuotaWindows) -> None:
+        self.meters = Meters(windows, longest_ms=windows.size_ms)
+        self._rates: dict[str, float] = {}
+        self._default: float | None = None
+
+    def set_quotas(self, quotas: QuotaValues) -> None:
+        """Go by these quotas from now on."""
+        rates = {
+            entity[0]: values.get(QuotaKey.CONNECTION_CREATION_RATE) for entity, values in quotas.items() if entity[0].entity_type == IP
+        }
+        self._default = rates.pop(ANY_IP, None)
+        self._rates = {_normal(part.name): rate for part, rate in rates.items() if rate is not None}
+
+    def hold_back(self, host: str, now_ms: int) -> int:
+        """Count a new connection, and return for how many milliseconds it is held before it is closed; 0 for one that may come in.
+
+        One that is held is not counted.
+        """
+        bound = self._rates.get(host, self._default)
+        if bound is None:
+            return 0
+        delay_ms = self.meters.charge(host, 1, bound, now_ms)
+        if delay_ms:
+            self.meters.take_back(host, 1, now_ms)
+            self.meters.note_pause(delay_ms)
+        return delay_ms
+
+
+def _normal(address: str) -> str:
+    """Return an address as connections have it. Apache Kafka also takes names of hosts, which no connection has here."""
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        return address

@@ -1,0 +1,185 @@
+"""``tidelog quotas``: how much users, clients and addresses may ask for in a time; showing, setting and removing it.
+
+Decides how the options name an entity, and how values are written: a quota of bytes may have a unit, as in 10M.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from log_service.cli.connection import open_admin
+from log_service.cli.output import bootstrap_option, json_option, key_values, print_rows, refuse_both, tell
+from log_service.client.admin.values import QuotaEntity
+
+KEYS = {
+    "producer_byte_rate": "bytes per second that producers send",
+    "consumer_byte_rate": "bytes per second that consumers are sent",
+    "request_percentage": "percent of one thread that requests take",
+    "controller_mutation_rate": "partitions per second that are created and deleted",
+    "connection_creation_rate": "connections per second from an address",
+}
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+BYTES = frozenset({"producer_byte_rate", "consumer_byte_rate"})
+
+
+@click.group()
+def quotas() -> None:
+    """Bound what users, clients and addresses may ask for in a time.
+
+    \b
+    The quotas, all per second:
+      producer_byte_rate        bytes that producers send
+      consumer_byte_rate        bytes that consumers are sent
+      request_percentage        percent of a thread's time
+      controller_mutation_rate  partitions created and deleted
+      connection_creation_rate  connections from an address
+    """
+
+
+def entity_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name whom a quota is for."""
+    options = (
+        click.option("-u", "--user", metavar="NAME", help="A user; without logins that is ANONYMOUS."),
+        click.option("--default-user", is_flag=True, help="Each user that has no quota by name."),
+        click.option("-c", "--client-id", metavar="ID", help="A client id; with --user, of that user's clients."),
+        click.option("--default-client-id", is_flag=True, help="Each client id that has no quota by name."),
+        click.option("--ip", metavar="ADDRESS", help="An address that connects."),
+        click.option("--default-ip", is_flag=True, help="Each address that has no quota by name."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def named_parts(given: dict[str, Any]) -> dict[str, str]:
+    """Return what the options name, by Kafka's types; the default of a type is empty.
+
+    Raises:
+        UsageError: options exclude each other.
+    """
+    parts: dict[str, str] = {}
+    for kind in ("user", "client-id", "ip"):
+        name, is_default = given[kind.replace("-", "_")], given[f"default_{kind.replace('-', '_')}"]
+        refuse_both({f"--{kind}": name is not None, f"--default-{kind}": is_default})
+        if name == "":
+            raise click.UsageError(f"--{kind} needs a name; --default-{kind} is for those that have none by name")
+        if name is not None or is_default:
+            parts[kind] = name or ""
+    if "ip" in parts and len(parts) > 1:
+        raise click.UsageError("an address has quotas of its own: name no user and no client id with it")
+    return parts
+
+
+def named_entity(given: dict[str, Any]) -> QuotaEntity:
+    """Return whom the options name.
+
+    Raises:
+        UsageError: nobody is named.
+    """
+    parts = named_parts(given)
+    if not parts:
+        raise click.UsageError("name whom: --user, --client-id, --ip, or one of their defaults")
+    return QuotaEntity.of(parts)
+
+
+def value_of(key: str, text: str) -> float:
+    """Return the number that a text stands for.
+
+    Raises:
+        BadParameter: it stands for none, or there is no such quota.
+    """
+    if key not in KEYS:
+        raise click.BadParameter(f"there is no quota {key!r}; there are {', '.join(KEYS)}", param_hint="KEY=VALUE")
+    unit = UNITS.get(text[-1:].upper()) if key in BYTES else None
+    try:
+        return float(text[:-1]) * unit if unit else float(text)
+    except ValueError:
+        how = "a number of bytes, as in 1048576 or 1M" if key in BYTES else f"a number: {KEYS[key]}"
+        raise click.BadParameter(f"{text!r} is no value of {key}; give {how}", param_hint="KEY=VALUE") from None
+
+
+@quotas.command(short_help="Show the quotas that are set.")
+@entity_options
+@json_option
+@bootstrap_option
+def show(*, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
+    """Show all quotas, or those of the entities that the options name.
+
+    \b
+    tidelog quotas show
+    tidelog quotas show --user alice
+    tidelog quotas show --default-client-id --json
+    """
+    parts = named_parts(given)
+    with open_admin(bootstrap_servers) as admin:
+        found = admin.describe_client_quotas(dict(parts))
+    rows = [
+        {
+            "for": str(entity),
+            "user": entity.user,
+            "client_id": entity.client_id,
+            "ip": entity.ip,
+            "quota": key,
+            "value": int(value) if value.is_integer() else value,
+            "meaning": KEYS.get(key, ""),
+        }
+        for entity, values in sorted(found.items(), key=lambda item: str(item[0]))
+        for key, value in sorted(values.items())
+    ]
+    empty = "no quotas are set; see: tidelog quotas set --help"
+    print_rows(rows, ["for", "quota", "value", "meaning"], as_json=as_json, empty=empty, flexible=["meaning", "for"])
+
+
+@quotas.command("set", short_help="Set quotas.")
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+@entity_options
+@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@json_option
+@bootstrap_option
+def set_quotas(*, pairs: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
+    """Set each quota KEY to VALUE for whom the options name.
+
+    \b
+    tidelog quotas set producer_byte_rate=1M --user alice
+    tidelog quotas set consumer_byte_rate=10M --default-client-id
+    tidelog quotas set connection_creation_rate=5 --ip 10.0.0.7
+    """
+    values = {key: value_of(key, text) for key, text in key_values(pairs, "KEY=VALUE").items()}
+    change(named_entity(given), dict(values), bootstrap_servers, dry_run=dry_run, as_json=as_json, done=f"set {', '.join(values)}")
+
+
+@quotas.command(short_help="Remove quotas.")
+@click.argument("keys", nargs=-1, metavar="[KEY...]")
+@entity_options
+@click.option("--dry-run", is_flag=True, help="Only ask whether it would be accepted.")
+@json_option
+@bootstrap_option
+def remove(*, keys: tuple[str, ...], dry_run: bool, as_json: bool, bootstrap_servers: str, **given: Any) -> None:
+    """Remove the quotas KEY, or all, from whom the options name.
+
+    \b
+    tidelog quotas remove producer_byte_rate --user alice
+    tidelog quotas remove --default-ip
+    """
+    entity = named_entity(given)
+    if not keys:
+        with open_admin(bootstrap_servers) as admin:
+            found = admin.describe_client_quotas({kind: name or "" for kind, name in entity.parts().items()}, is_strict=True)
+        keys = tuple(sorted(found.get(entity, {})))
+        if not keys:
+            raise click.ClickException(f"{entity} has no quotas; see: tidelog quotas show")
+    for key in keys:
+        if key not in KEYS:
+            raise click.BadParameter(f"there is no quota {key!r}; there are {', '.join(KEYS)}", param_hint="KEY")
+    change(entity, dict.fromkeys(keys), bootstrap_servers, dry_run=dry_run, as_json=as_json, done=f"removed {', '.join(keys)}")
+
+
+def change(
+    entity: QuotaEntity, changes: dict[str, float | None], bootstrap_servers: str, *, dry_run: bool, as_json: bool, done: str
+) -> None:
+    """Change quotas, and say so."""
+    with open_admin(bootstrap_servers) as admin:
+        admin.alter_client_quotas({entity: changes}, is_validated_only=dry_run)
+    text = f"{'this would be accepted: ' if dry_run else ''}{done} for {entity}"
+    tell(text, [{"for": str(entity), "changed": sorted(changes), "is_dry_run": dry_run}], as_json=as_json)

@@ -1,0 +1,149 @@
+"""How fast something has been over the last seconds, and for how long it has to pause to come back to its bound.
+
+A rate is what was counted in the samples that are kept, over the time that they span. That time is never shorter than all windows but one:
+a burst is measured over ten seconds, with eleven windows of one, however short it was. Samples and times are Apache Kafka's to the
+millisecond, so that both throttle alike.
+
+Invariants: there is at most one sample more than there are windows; a sample that nothing was counted in for all windows counts no more.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from log_service.config.views import QuotaWindows
+
+
+class _Sample:
+    __slots__ = ("began_ms", "last_ms", "total")
+
+    def __init__(self, now_ms: int) -> None:
+        self.restart(now_ms)
+
+    def restart(self, now_ms: int) -> None:
+        self.began_ms = now_ms
+        self.last_ms = now_ms
+        self.total = 0.0
+
+
+class SampledRate:
+    """What was counted over the last windows."""
+
+    __slots__ = ("_current", "_samples", "_windows", "last_ms")
+
+    def __init__(self, windows: QuotaWindows, now_ms: int) -> None:
+        self._windows = windows
+        self._samples = [_Sample(now_ms)]
+        self._current = 0
+        self.last_ms = now_ms
+        """When something was counted last."""
+
+    def count(self, amount: float, now_ms: int) -> None:
+        """Add to what was counted; a negative amount takes back."""
+        windows, samples = self._windows, self._samples
+        sample = samples[self._current]
+        if now_ms - sample.began_ms >= windows.size_ms:
+            self._current = (self._current + 1) % (windows.count + 1)
+            if self._current >= len(samples):
+                samples.append(_Sample(now_ms))
+            sample = samples[self._current]
+            sample.restart(now_ms)
+        sample.total += amount
+        sample.last_ms = self.last_ms = now_ms
+
+    def measured(self, now_ms: int) -> tuple[float, float]:
+        """Return the rate per second, and over how many milliseconds it was measured."""
+        windows, samples = self._windows, self._samples
+        expiry_ms = windows.count * windows.size_ms
+        total, oldest_ms = 0.0, now_ms
+        for sample in samples:
+            if now_ms - sample.last_ms >= expiry_ms:
+                sample.restart(now_ms)
+            total += sample.total
+            oldest_ms = min(oldest_ms, sample.began_ms)
+        span_ms = now_ms - oldest_ms
+        missing_count = windows.count - 1 - span_ms // windows.size_ms
+        if missing_count > 0:
+            span_ms += missing_count * windows.size_ms
+        span_ms = max(span_ms, 1)
+        return total * 1_000 / span_ms, span_ms
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Whether nothing was counted for all windows, so that forgetting this changes nothing."""
+        return now_ms - self.last_ms >= self._windows.count * self._windows.size_ms
+
+
+LONGEST_PAUSE_MS: Final = 2**31 - 1
+"""As long as a response can tell."""
+
+
+def pause_ms(rate: float, span_ms: float, bound: float) -> int:
+    """Return how long nothing may come, so that a rate over a span falls to its bound; 0 where it is not above it."""
+    if rate <= bound:
+        return 0
+    return int((rate - bound) / bound * span_ms + 0.5)
+
+
+class Measured(NamedTuple):
+    """A rate as it is shown: who is measured, how fast, against which bound."""
+
+    share: str
+    rate: float
+    bound: float
+
+
+MIN_SWEEP_COUNT: Final = 1_024
+
+
+@dataclass(slots=True)
+class Meters:
+    """The rates of all who use up quotas of one kind. Those that were idle for all windows are forgotten when others come.
+
+    No pause is longer than ``longest_ms``. ``pause_count`` and ``pause_total_ms`` say how often and for how long clients had to pause.
+    """
+
+    windows: QuotaWindows
+    longest_ms: int = LONGEST_PAUSE_MS
+    pause_count: int = 0
+    pause_total_ms: int = 0
+    _rates: dict[object, tuple[SampledRate, float]] = field(default_factory=dict)
+    _sweep_count: int = MIN_SWEEP_COUNT
+
+    def __len__(self) -> int:
+        return len(self._rates)
+
+    def charge(self, share: object, amount: float, bound: float, now_ms: int) -> int:
+        """Count an amount, and return for how many milliseconds its client has to pause."""
+        rate = self._rate_of(share, bound, now_ms)
+        rate.count(amount, now_ms)
+        return min(pause_ms(*rate.measured(now_ms), bound), self.longest_ms)
+
+    def take_back(self, share: object, amount: float, now_ms: int) -> None:
+        """Count an amount as never asked for."""
+        known = self._rates.get(share)
+        if known is not None:
+            known[0].count(-amount, now_ms)
+
+    def note_pause(self, paused_ms: int) -> None:
+        """Remember that a client was told to pause."""
+        self.pause_count += 1
+        self.pause_total_ms += paused_ms
+
+    def shown(self, now_ms: int, limit: int) -> list[Measured]:
+        """Return the rates that are nearest to their bounds or furthest above them, at most ``limit``."""
+        found = [
+            Measured(str(share), rate.measured(now_ms)[0], bound)
+            for share, (rate, bound) in list(self._rates.items())
+            if not rate.is_idle(now_ms)
+        ]
+        return sorted(found, key=lambda each: each.rate / each.bound, reverse=True)[:limit]
+
+    def _rate_of(self, share: object, bound: float, now_ms: int) -> SampledRate:
+        known = self._rates.get(share)
+        if known is None:
+            if len(self._rates) >= self._sweep_count:
+                self._rates = {key: value for key, value in self._rates.items() if not value[0].is_idle(now_ms)}
+                self._sweep_count = max(MIN_SWEEP_COUNT, 2 * len(self._rates))
+            known = self._rates[share] = SampledRate(self.windows, now_ms), bound
+        elif known[1] != bound:
+            known = self._rates[share] = known[0], bound
+        return known[0]

@@ -1,0 +1,107 @@
+"""Rates and pauses: the numbers of Apache Kafka, and what holds for every sequence of requests."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from log_service.config.views import QuotaWindows
+from log_service.quota.windows import Meters, SampledRate, pause_ms
+
+WINDOWS = QuotaWindows()
+
+
+def test_a_burst_is_measured_over_ten_seconds() -> None:
+    """The figure of a running Apache Kafka 4.3.1: 19.1 kB at a bound of 1000 B/s pause for 9107 ms."""
+    rate = SampledRate(WINDOWS, 0)
+    rate.count(19_107, 0)
+    assert rate.measured(0) == (1_910.7, 10_000)
+    assert pause_ms(*rate.measured(0), 1_000) == 9_107
+
+
+def test_the_window_that_has_begun_counts_with_what_of_it_is_over() -> None:
+    rate = SampledRate(WINDOWS, 0)
+    rate.count(5_000, 0)
+    rate.count(5_000, 400)
+    assert rate.measured(400) == (10_000 / 10.4, 10_400)
+
+
+def test_samples_count_until_all_windows_are_over() -> None:
+    rate = SampledRate(WINDOWS, 0)
+    rate.count(11_000, 0)
+    assert rate.measured(10_999)[0] > 999
+    assert rate.measured(11_000)[0] == 0
+
+
+def test_nothing_pauses_at_its_bound() -> None:
+    assert pause_ms(1_000, 10_000, 1_000) == 0
+    assert pause_ms(1_000.1, 10_000, 1_000) == 1
+
+
+def test_what_is_taken_back_was_never_counted() -> None:
+    meters = Meters(WINDOWS)
+    assert meters.charge("a", 50_000, 1_000, 0) == 40_000
+    meters.take_back("a", 50_000, 0)
+    assert meters.charge("a", 10_000, 1_000, 0) == 0
+
+
+def test_shares_are_apart() -> None:
+    meters = Meters(WINDOWS)
+    assert meters.charge("a", 50_000, 1_000, 0) > 0
+    assert meters.charge("b", 10_000, 1_000, 0) == 0
+
+
+def test_a_pause_has_its_longest() -> None:
+    meters = Meters(WINDOWS, longest_ms=1_000)
+    assert meters.charge("a", 1_000_000, 1, 0) == 1_000
+
+
+def test_a_changed_bound_holds_for_what_was_counted_before() -> None:
+    meters = Meters(WINDOWS)
+    assert meters.charge("a", 10_000, 1_000, 0) == 0
+    assert meters.charge("a", 0, 100, 0) == 90_000
+
+
+def test_those_that_are_idle_are_forgotten_and_the_busy_ones_are_not() -> None:
+    meters = Meters(WINDOWS)
+    for number in range(1_024):
+        meters.charge(number, 1, 1, 0)
+    meters.charge("busy", 50_000, 1_000, 20_000)
+    assert len(meters) == 1
+    for number in range(5_000):
+        meters.charge(number, 1, 1, 20_000)
+    assert len(meters) == 5_001
+    assert meters.charge("busy", 0, 1_000, 20_000) == 40_000
+
+
+def test_those_nearest_to_their_bounds_are_shown_first() -> None:
+    meters = Meters(WINDOWS)
+    for number in range(5):
+        meters.charge(f"client {number}", 1_000 * number, 100 * (5 - number), 0)
+    assert [(each.share, each.rate) for each in meters.shown(0, 2)] == [("client 4", 400.0), ("client 3", 300.0)]
+    assert not meters.shown(11_000, 2)
+
+
+requests = st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 100_000)), min_size=1, max_size=60)
+
+
+@given(requests, st.integers(1, 12), st.integers(1, 5))
+def test_a_rate_is_never_more_than_was_counted_and_never_negative(asked: list[tuple[int, int]], count: int, size_s: int) -> None:
+    windows = QuotaWindows(count=count, size_ms=size_s * 1_000)
+    rate, now_ms, total = SampledRate(windows, 0), 0, 0
+    for wait_ms, amount in asked:
+        now_ms += wait_ms
+        rate.count(amount, now_ms)
+        total += amount
+        per_second, span_ms = rate.measured(now_ms)
+        assert span_ms >= max(1, (count - 1) * windows.size_ms)
+        assert amount <= per_second * span_ms / 1_000 + 1e-6 <= total + 1e-3
+
+
+@given(requests, st.integers(1, 5_000))
+def test_who_waits_for_each_pause_gets_less_than_twice_the_bound_however_it_bursts(asked: list[tuple[int, int]], bound: int) -> None:
+    """The worst that can be had: a burst of 21 s, a pause of 11 s, and it is forgotten. It is Apache Kafka's worst, too."""
+    meters, now_ms, total = Meters(WINDOWS), 0, 0
+    for wait_ms, amount in asked:
+        now_ms += wait_ms
+        assert total <= 2 * bound * (now_ms / 1_000 + WINDOWS.burst_s) + 1
+        total += amount
+        now_ms += meters.charge("a", amount, bound, now_ms)
