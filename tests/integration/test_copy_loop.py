@@ -24,7 +24,7 @@ from log_service.client import (
     TransactionAbortable,
 )
 from tests.integration.client_clusters import APACHE_KAFKA
-from tests.integration.cluster_nodes import NODE_IDS, ClusterNodes
+from tests.integration.cluster_nodes import NODE_IDS, SESSION_SECONDS, ClusterNodes
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -165,7 +165,10 @@ async def offsets(nodes: ClusterNodes) -> dict[TopicPartition, Any]:
 
 
 async def disturb(nodes: ClusterNodes, copiers: Copiers) -> None:
-    """Kill every node once, and then the leader again, with copiers cut off between; each time the copying has to go on."""
+    """Kill every node once, and then the leader again, with copiers cut off between; each time the copying has to go on.
+
+    At the end a leader hangs for longer than its session, and comes back.
+    """
     victims = [*NODE_IDS, await trio.to_thread.run_sync(nodes.leader_of, "out", 0)][:KILLS]
     for victim in victims:
         before = copiers.committed_count
@@ -179,6 +182,12 @@ async def disturb(nodes: ClusterNodes, copiers: Copiers) -> None:
         for _ in range(CUTS // KILLS + 1):
             await trio.sleep(copiers.random.uniform(0.1, 0.6))
             copiers.cut()
+    victim, before = await trio.to_thread.run_sync(nodes.leader_of, "out", 0), copiers.committed_count
+    nodes.pause(victim)
+    await trio.sleep(SESSION_SECONDS * 2)
+    while copiers.committed_count < before + 3:  # noqa: ASYNC110 - brokers and copiers change it
+        await trio.sleep(0.05)
+    nodes.resume(victim)
 
 
 def test_every_record_is_copied_once(nodes: ClusterNodes) -> None:

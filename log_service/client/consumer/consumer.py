@@ -73,6 +73,7 @@ class Consumer:
         self._subscriptions = Subscriptions()
         self._rebalancer: Rebalancer | None = None
         self._membership: Membership | None = None
+        self._is_auto_commit_told = False
         self._stack = AsyncExitStack()
         self._changed = trio.Event()
         self._view_version = 0
@@ -405,13 +406,20 @@ class Consumer:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return who this consumer is in its group now, for ``Producer.send_offsets_to_transaction`` (KIP-447).
 
-        Ask for it for each transaction: it changes with every rebalance.
+        Ask for it for each transaction: it changes with every rebalance. A consumer that commits by itself is warned of: where a transaction
+        is aborted, its records would not be read again.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, the consumer has no group.
         """
         if self.config.group_id is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a consumer without group_id is in no group")
+        if self.config.enable_auto_commit and not self._is_auto_commit_told:
+            self._is_auto_commit_told = True
+            logger.warning(
+                "group %s: enable_auto_commit is on beside transactions: what an aborted one read is lost. Set it to False",
+                self.config.group_id,
+            )
         member = self._membership
         return ConsumerGroupMetadata(
             group_id=self.config.group_id,
