@@ -96,7 +96,9 @@ async def describe_transactions(cluster: ClusterMetadata, ids: Sequence[str], ti
     async def ask(transactional_id: str) -> TransactionDescription:
         connection = await cluster.coordinator(transactional_id, "", key_type=TRANSACTION_KEY_TYPE)
         response = await connection.request(DescribeTransactionsRequest(transactional_ids=[transactional_id]), DescribeTransactionsResponse)
-        (found,) = response.transaction_states
+        found = next((each for each in response.transaction_states if each.transactional_id == transactional_id), None)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response does not name transactional id {transactional_id!r}")
         raise_for(found.error_code, None, f"transactional id {transactional_id!r}")
         return _description(found, node_of(cluster, connection))
 

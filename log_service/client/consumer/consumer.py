@@ -406,8 +406,8 @@ class Consumer:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return who this consumer is in its group now, for ``Producer.send_offsets_to_transaction`` (KIP-447).
 
-        Ask for it for each transaction: it changes with every rebalance. A consumer that commits by itself is warned of: where a transaction
-        is aborted, its records would not be read again.
+        Ask for it for each transaction: it changes with every rebalance. A consumer that commits by itself is warned of: the
+        records of an aborted transaction would not be read again.
 
         Raises:
             KafkaError: INVALID_GROUP_ID, the consumer has no group.

@@ -7,7 +7,7 @@ asked for, every record of the transaction is acknowledged.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 import trio
@@ -156,11 +156,17 @@ class Transactor:
     # How a block of one transaction ends
 
     async def finish(self) -> None:
-        """Commit; a transaction that cannot be committed is aborted, and the reason is raised."""
+        """Commit; a transaction that cannot be committed is aborted, and the reason is raised.
+
+        Cancelled while records are delivered it is aborted, too. Once the commit was asked for nothing but a commit can end it.
+        """
         try:
             await self.commit(None)
         except TransactionAbortable:
             await self.abort_quietly()
+            raise
+        except BaseException:
+            self.abort_soon()
             raise
 
     async def abort_quietly(self) -> None:
@@ -255,6 +261,13 @@ class Transactor:
                 self._sender.wake()
             raise error
 
+    def _raise_first(self, step: Step, partitions: Iterable[TopicPartition], codes: Mapping[TopicPartition, ErrorCode], what: str) -> None:
+        """Take the codes of partitions; one that the response does not name has failed. Raises the first error, if there is one."""
+        found = {each: codes.get(each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in partitions}
+        # One that was not attempted is so because of another one, which has the reason.
+        for each in sorted(found, key=lambda each: found[each] is ErrorCode.OPERATION_NOT_ATTEMPTED):
+            self._raise_judged(step, found[each], f"{what} for {each}")
+
     async def _coordinator(self) -> RpcConnection:
         connection = await self._cluster.coordinator(self._id, PURPOSE, key_type=TRANSACTION_KEY_TYPE)
         self._level = connection.versions.levels.get(TRANSACTION_VERSION, 0)
@@ -339,10 +352,7 @@ class Transactor:
             for topic in response.results_by_topic_v3_and_below
             for result in topic.results_by_partition
         }
-        # One that was not attempted is so because of another one, which has the reason.
-        failed = sorted(codes, key=lambda each: codes[each] is ErrorCode.OPERATION_NOT_ATTEMPTED)
-        for each in failed:
-            self._raise_judged(Step.ADD_PARTITIONS, codes[each], f"{Step.ADD_PARTITIONS.value} of {each}")
+        self._raise_first(Step.ADD_PARTITIONS, partitions, codes, Step.ADD_PARTITIONS.value)
         with self._accumulator.guarded():
             self._transactions.note_announced(partitions)
 
@@ -374,10 +384,12 @@ class Transactor:
             request.group_instance_id = group.group_instance_id
         max_version = None if self._transactions.is_version_2 else LAST_OFFSETS_WITHOUT_ADDING
         response = await connection.request(request, TxnOffsetCommitResponse, max_version=max_version)
-        for topic in response.topics:
-            for result in topic.partitions:
-                where = f"offset of group {group.group_id!r} for {TopicPartition(topic.name, result.partition_index)}"
-                self._raise_judged(Step.COMMIT_OFFSETS, ErrorCode.of(result.error_code), where)
+        codes = {
+            TopicPartition(topic.name, result.partition_index): ErrorCode.of(result.error_code)
+            for topic in response.topics
+            for result in topic.partitions
+        }
+        self._raise_first(Step.COMMIT_OFFSETS, offsets, codes, f"offset of group {group.group_id!r}")
 
 
 def _offset(partition: int, offset: OffsetAndMetadata) -> TxnOffsetCommitRequestPartition:

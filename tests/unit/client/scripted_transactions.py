@@ -44,6 +44,7 @@ class ScriptedCoordinator:
         self.versions: list[tuple[ApiKey, int]] = []
         self.script: dict[ApiKey, deque[ErrorCode | str]] = defaultdict(deque)
         self.find_count = 0
+        self.is_leaving_out = False  # responses name no partition
         broker.levels["transaction.version"] = 2 if is_version_2 else 1
         handlers = {
             ApiKey.FIND_COORDINATOR: self._find,
@@ -105,7 +106,7 @@ class ScriptedCoordinator:
             )
             for topic in request.v3_and_below_topics
         ]
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[] if self.is_leaving_out else results)
 
     def _add_offsets(self, request: Any, version: int, code: ErrorCode) -> AddOffsetsToTxnResponse:
         if not code:
@@ -117,6 +118,8 @@ class ScriptedCoordinator:
             self.offsets |= {
                 (topic.name, each.partition_index): each.committed_offset for topic in request.topics for each in topic.partitions
             }
+        if self.is_leaving_out:
+            return TxnOffsetCommitResponse()
         return TxnOffsetCommitResponse(
             topics=[
                 TxnOffsetCommitResponseTopic(

@@ -287,6 +287,20 @@ def test_a_cancelled_transaction_is_aborted_before_the_next_begins(is_version_2:
     assert told.broker.logs[0].values == [b"lost", b"kept"]
 
 
+@BOTH
+def test_a_commit_that_is_cancelled_while_records_are_delivered_aborts(is_version_2: bool) -> None:
+    """Every later transaction was refused then: the one before could only be aborted, and the block had been left."""
+
+    async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
+        coordinator.broker.delay_s = 1
+        with trio.move_on_after(0.5):
+            await one(producer, b"lost")
+        coordinator.broker.delay_s = 0
+        await one(producer, b"kept")
+
+    assert tell(story, is_version_2=is_version_2).ended == [False, True]
+
+
 def test_a_producer_that_is_closed_in_a_transaction_aborts_it() -> None:
     async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
         await producer.begin_transaction()
@@ -332,6 +346,28 @@ def test_partitions_that_may_not_be_written_are_told_and_the_rest_goes_on(is_ver
     told = tell(story, is_version_2=is_version_2)
     assert told.broker.logs[0].values == [b"taken"]
     assert told.ended[-1]
+
+
+@BOTH
+def test_a_response_that_leaves_a_partition_out_is_no_success(is_version_2: bool) -> None:
+    async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
+        coordinator.is_leaving_out = True
+        with pytest.raises(KafkaError, match="in-0: UNKNOWN_SERVER_ERROR"):
+            async with producer.transaction():
+                await producer.send_offsets_to_transaction({TopicPartition("in", 0): 1}, GROUP)
+        with pytest.raises(ProducerFailed):
+            await producer.begin_transaction()
+
+    assert tell(story, is_version_2=is_version_2).ended == []
+
+
+def test_a_partition_that_is_not_named_is_not_announced() -> None:
+    async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
+        coordinator.is_leaving_out = True
+        with pytest.raises(ProducerFailed, match="t-0: UNKNOWN_SERVER_ERROR"):
+            await one(producer, b"a")
+
+    assert tell(story, is_version_2=False).broker.logs[0].values == []
 
 
 # Calls at the wrong time, and wrong arguments
