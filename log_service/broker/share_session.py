@@ -1,0 +1,188 @@
+"""Share sessions (KIP-932): a member names its partitions once to each leader, and later requests name only what changed.
+
+Decides which partitions a request fetches, which of them a response must name, and what ends with a session. It knows neither logs nor
+sockets: a connection is a name that is handed in, and what the members of an ended session hold is released by its owner.
+
+A member has one session at each leader, under its group's and its own name. Its epoch starts at 0, and each request that is accepted moves
+it on by one, acknowledgements too; after 2147483647 comes 1. The final epoch, -1, ends the session with that request. A session ends with
+its connection too: the member that held the records is gone, and another one should have them at once.
+
+Invariants: a refused request changes nothing; sessions are bounded, and no session makes room for another, since records are held in it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from log_service.common.errors import ErrorCode, KafkaError
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_LAST_EPOCH = 2**31 - 1
+
+SharedPartition = tuple[UUID, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionKey:
+    """Whose session it is."""
+
+    group_id: str
+    member_id: str
+
+
+class ShareSession:
+    """What one member fetches from this leader. Partitions that gave records move to the end, so that all get their turn."""
+
+    __slots__ = ("_partitions", "connection_id", "epoch", "key")
+
+    def __init__(self, key: SessionKey, partitions: Iterable[SharedPartition], connection_id: int) -> None:
+        self.key = key
+        self.connection_id = connection_id
+        self.epoch = INITIAL_EPOCH + 1
+        self._partitions = dict.fromkeys(partitions, False)
+
+    def __repr__(self) -> str:
+        return f"<ShareSession {self.key.group_id}/{self.key.member_id} epoch={self.epoch} partitions={len(self._partitions)}>"
+
+    @property
+    def partitions(self) -> tuple[SharedPartition, ...]:
+        """What is fetched, in the order of the turns."""
+        return tuple(self._partitions)
+
+    def advance(self) -> None:
+        """Expect the next epoch."""
+        self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
+
+    def change(self, added: Iterable[SharedPartition], forgotten: Iterable[SharedPartition]) -> None:
+        """Fetch more partitions, which the next response names, and others no more."""
+        for partition in added:
+            self._partitions.setdefault(partition, True)
+        for partition in forgotten:
+            self._partitions.pop(partition, None)
+
+    def must_name(self, partition: SharedPartition, *, has_records: bool, has_error: bool) -> bool:
+        """Whether an incremental response must name a partition; an error is always told, and so is the first state after it."""
+        is_awaited = self._partitions.get(partition)
+        if is_awaited is None:
+            return False
+        if has_records:
+            del self._partitions[partition]
+        self._partitions[partition] = has_error
+        return has_records or has_error or is_awaited
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareFetchContext:
+    """One ShareFetch request, resolved: what to read, in which order. ``session`` is None where the request ended it."""
+
+    key: SessionKey
+    partitions: tuple[SharedPartition, ...]
+    session: ShareSession | None
+    is_first: bool
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the session ends with this request: it fetches nothing, and all that its member holds is released."""
+        return self.session is None
+
+
+class ShareSessionCache:
+    """All share sessions of a broker, at most ``max_count``."""
+
+    def __init__(self, max_count: int) -> None:
+        self._max_count = max_count
+        self._sessions: dict[SessionKey, ShareSession] = {}
+        self._of_connection: dict[int, set[SessionKey]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions that all sessions hold together."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def open_fetch(
+        self,
+        key: SessionKey,
+        epoch: int,
+        *,
+        added: Iterable[SharedPartition],
+        forgotten: Iterable[SharedPartition] = (),
+        connection_id: int,
+        has_acknowledgements: bool,
+    ) -> ShareFetchContext:
+        """Resolve a ShareFetch request, and start or advance its session. A final one ends with ``close``, when it was handled.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, acknowledgements in the first request of a session; SHARE_SESSION_NOT_FOUND;
+                INVALID_SHARE_SESSION_EPOCH; SHARE_SESSION_LIMIT_REACHED.
+        """
+        if epoch == INITIAL_EPOCH:
+            if has_acknowledgements:
+                text = "the first request of a share session acknowledges records: acknowledge only what was acquired in this session"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            session = self._start(key, added, connection_id)
+            return ShareFetchContext(key=key, partitions=session.partitions, session=session, is_first=True)
+        session = self._accepted(key, epoch)
+        if epoch == FINAL_EPOCH:
+            return ShareFetchContext(key=key, partitions=(), session=None, is_first=False)
+        session.change(added, forgotten)
+        session.advance()
+        return ShareFetchContext(key=key, partitions=session.partitions, session=session, is_first=False)
+
+    def accept_acknowledgement(self, key: SessionKey, epoch: int) -> None:
+        """Advance the session of a ShareAcknowledge request. A final one ends with ``close``, when it was handled.
+
+        Raises:
+            KafkaError: SHARE_SESSION_NOT_FOUND; INVALID_SHARE_SESSION_EPOCH, also where the request would be the first of a session.
+        """
+        if epoch == INITIAL_EPOCH:
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a share session starts with a ShareFetch request")
+        session = self._accepted(key, epoch)
+        if epoch != FINAL_EPOCH:
+            session.advance()
+
+    def close(self, key: SessionKey) -> ShareSession | None:
+        """End a session and return it, so that what its member holds is released; None if there is none."""
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            keys = self._of_connection[session.connection_id]
+            keys.discard(key)
+            if not keys:
+                del self._of_connection[session.connection_id]
+        return session
+
+    def close_connection(self, connection_id: int) -> list[ShareSession]:
+        """End the sessions of a connection that is gone and return them, in the order in which they started."""
+        keys = self._of_connection.get(connection_id, set())
+        ended = [session for key, session in self._sessions.items() if key in keys] if keys else []
+        for session in ended:
+            self.close(session.key)
+        return ended
+
+    def close_all(self) -> list[ShareSession]:
+        """End all sessions and return them: share groups were switched off, or this node stops."""
+        ended = list(self._sessions.values())
+        self._sessions.clear()
+        self._of_connection.clear()
+        return ended
+
+    def _start(self, key: SessionKey, partitions: Iterable[SharedPartition], connection_id: int) -> ShareSession:
+        if key not in self._sessions and len(self._sessions) >= self._max_count:
+            text = f"{self._max_count} share sessions are open, as many as group.share.max.share.sessions allows"
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, text)
+        self.close(key)
+        session = self._sessions[key] = ShareSession(key, partitions, connection_id)
+        self._of_connection.setdefault(connection_id, set()).add(key)
+        return session
+
+    def _accepted(self, key: SessionKey, epoch: int) -> ShareSession:
+        session = self._sessions.get(key)
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, f"member {key.member_id} has no share session here")
+        if epoch not in {FINAL_EPOCH, session.epoch}:
+            text = f"share session epoch {epoch} of member {key.member_id} where {session.epoch} was expected"
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, text)
+        return session
