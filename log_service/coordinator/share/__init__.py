@@ -1,0 +1,7 @@
+"""Share groups (KIP-932): what the leader of a partition and the share coordinator decide. No module here reads a clock or waits.
+
+- ``record_states``: the states of a delivered record, and which may follow which.
+- ``in_flight``: records in flight as batches of runs.
+- ``share_partition``: one group on one partition, at the partition's leader. ``window``, ``acquiring`` and ``acknowledging`` decide for it.
+- ``aborted``: which fetched batches belong to aborted transactions.
+"""

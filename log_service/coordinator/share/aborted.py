@@ -1,0 +1,27 @@
+"""Which of the batches that were read belong to aborted transactions: a group that reads committed records only gets none of them.
+
+Decides from the aborted transactions that the log names and from the markers among the batches. Knows neither groups nor logs.
+"""
+
+from collections.abc import Iterable
+from heapq import heapify, heappop
+
+from log_service.records.batch import BatchHeader
+
+
+def aborted_ranges(batches: Iterable[BatchHeader], aborted: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the first and last offsets (inclusive) of aborted batches; ``aborted`` are first offsets and producer ids of transactions."""
+    starting = list(aborted)
+    heapify(starting)
+    open_ids: set[int] = set()
+    ranges = []
+    for batch in batches:
+        if not batch.has_producer_id:
+            continue
+        while starting and starting[0][0] <= batch.last_offset:
+            open_ids.add(heappop(starting)[1])
+        if batch.is_control:
+            open_ids.discard(batch.producer_id)
+        elif batch.is_transactional and batch.producer_id in open_ids:
+            ranges.append((batch.base_offset, batch.last_offset))
+    return ranges

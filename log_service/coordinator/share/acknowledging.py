@@ -1,0 +1,141 @@
+"""What an acknowledgement does to the records that a member has acquired (KIP-932, KIP-1222).
+
+Decides whether a member may acknowledge what it names, and what becomes of each record. All batches of a request are accepted or refused
+together; a batch whose records have all left the window already is accepted, and changes nothing.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from log_service.common.errors import ErrorCode, KafkaError
+from log_service.coordinator.share.acquiring import ShareSettings
+from log_service.coordinator.share.in_flight import Delivery, InFlightBatch, Run
+from log_service.coordinator.share.record_states import STATE_AFTER, AcknowledgeType, RecordState
+from log_service.coordinator.share.window import DeliveryWindow
+
+KNOWN_TYPES = frozenset(each.value for each in AcknowledgeType)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgedRange:
+    """Offsets from ``first_offset`` to ``last_offset`` (inclusive): one type for all of them, or one for each."""
+
+    first_offset: int
+    last_offset: int
+    types: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Offsets that are acknowledged alike."""
+
+    first: int
+    last: int
+    type: AcknowledgeType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledging:
+    """One request of one member. ``write_id`` names the write that stores what it changes."""
+
+    window: DeliveryWindow
+    settings: ShareSettings
+    member_id: str
+    now_ms: int
+    write_id: int
+
+    def run(self, ranges: Sequence[AcknowledgedRange]) -> list[Run]:
+        """Change the records that are acknowledged, tentatively, and return the runs that have to be stored.
+
+        Raises:
+            KafkaError: nothing was changed. INVALID_REQUEST, a range or a type that makes no sense, or offsets past what was acquired;
+                INVALID_RECORD_STATE, the member does not hold some of the records.
+        """
+        untouched: dict[int, tuple[InFlightBatch, tuple[Run, ...], bool]] = {}
+        try:
+            return [run for each in ranges for run in self._acknowledge(each, untouched)]
+        except KafkaError:
+            for batch, runs, is_tracked_by_offset in untouched.values():
+                batch.runs, batch.is_tracked_by_offset = runs, is_tracked_by_offset
+            raise
+
+    def _acknowledge(self, each: AcknowledgedRange, untouched: dict[int, tuple[InFlightBatch, tuple[Run, ...], bool]]) -> list[Run]:
+        parts = list(_parts(each))
+        if each.last_offset < self.window.start_offset:
+            return []
+        to_store: list[Run] = []
+        for batch in self._batches_of(each):
+            untouched.setdefault(batch.first, (batch, batch.runs, batch.is_tracked_by_offset))
+            for part in parts:
+                first, last = max(part.first, self.window.start_offset, batch.first), min(part.last, batch.last)
+                if first <= last:
+                    self._change(batch, first, last, part.type)
+                    to_store += [] if part.type is AcknowledgeType.RENEW else batch.runs_in(first, last)
+        return to_store
+
+    def _batches_of(self, each: AcknowledgedRange) -> list[InFlightBatch]:
+        """Return the batches that a range lies in; it may not begin or end behind them."""
+        batches = self.window.batches
+        begin = each.first_offset
+        if batches.floor(begin) is None and begin < self.window.start_offset:
+            begin = self.window.start_offset
+        if batches.floor(begin) is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"no record from offset {each.first_offset} on is acquired")
+        in_flight = batches.overlapping(begin, each.last_offset)
+        if not in_flight or in_flight[-1].last < each.last_offset:
+            text = f"offsets {each.first_offset} to {each.last_offset} are not all acquired: acknowledge only what was acquired"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        return in_flight
+
+    def _change(self, batch: InFlightBatch, first: int, last: int, of_type: AcknowledgeType) -> None:
+        for run in batch.runs_in(first, last):
+            delivery = run.delivery
+            if delivery.state is not RecordState.ACQUIRED or delivery.member_id != self.member_id:
+                text = f"member {self.member_id} does not hold offsets {run.first} to {run.last}, which are {delivery.state.name.lower()}"
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, text)
+        batch.change(first, last, self._renewed if of_type is AcknowledgeType.RENEW else self._ended(STATE_AFTER[of_type]))
+
+    def _renewed(self, run: Run) -> Run:
+        if not self.settings.is_renew_enabled:
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "this group does not renew acquisition locks")
+        delivery = Delivery(
+            state=RecordState.ACQUIRED,
+            delivery_count=run.delivery.delivery_count,
+            member_id=self.member_id,
+            lock_deadline_ms=self.now_ms + self.settings.record_lock_duration_ms,
+        )
+        return run.changed(delivery)
+
+    def _ended(self, state: RecordState) -> Callable[[Run], Run]:
+        limit, write_id = self.settings.delivery_count_limit, self.write_id
+        if state is RecordState.AVAILABLE:
+            return lambda run: run.tentatively(given_back(run.delivery, limit), write_id)
+        return lambda run: run.tentatively(run.delivery.followed_by(state, run.delivery.delivery_count), write_id)
+
+
+def given_back(delivery: Delivery, delivery_count_limit: int) -> Delivery:
+    """Return what becomes of a record that its member gives back: delivered as often as is allowed, it is archived."""
+    is_used_up = delivery.delivery_count >= delivery_count_limit
+    return delivery.followed_by(RecordState.ARCHIVED if is_used_up else RecordState.AVAILABLE, delivery.delivery_count)
+
+
+def _parts(each: AcknowledgedRange) -> Iterator[_Part]:
+    """Yield the offsets of a range by type; the types must fit the offsets.
+
+    Raises:
+        KafkaError: INVALID_REQUEST.
+    """
+    types = each.types
+    if each.first_offset > each.last_offset or len(types) not in {1, each.last_offset - each.first_offset + 1}:
+        text = f"{len(types)} types for offsets {each.first_offset} to {each.last_offset}: send one type for all, or one for each"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if not KNOWN_TYPES.issuperset(types):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"acknowledge types {sorted(set(types) - KNOWN_TYPES)} are not known: send 0 to 4")
+    if len(types) == 1:
+        yield _Part(first=each.first_offset, last=each.last_offset, type=AcknowledgeType(types[0]))
+        return
+    begin = 0
+    for index in range(1, len(types) + 1):
+        if index == len(types) or types[index] != types[begin]:
+            yield _Part(first=each.first_offset + begin, last=each.first_offset + index - 1, type=AcknowledgeType(types[begin]))
+            begin = index

@@ -1,0 +1,207 @@
+"""Records in flight: the batches that a share partition has acquired, each a list of runs of records that are treated alike.
+
+Decides how runs are cut and joined when the state of some of their records changes. It does not decide when, nor to what.
+
+A change that has to be stored first is tentative: the run has its new delivery already, and keeps the one before it until the write is
+complete. ``settled`` ends that, for good or by taking the change back.
+
+Invariants: the runs of a batch cover it without gap or overlap; neighbours differ; a delivery follows the one before it by
+``record_states.NEXT_STATES``.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+from log_service.coordinator.share.record_states import FINAL_STATES, NEXT_STATES, RecordState
+
+NO_MEMBER = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """How often a record was delivered, and what became of it last.
+
+    ``member_id`` and ``lock_deadline_ms`` (monotonic) are those of the member that has acquired it.
+    """
+
+    state: RecordState
+    delivery_count: int
+    member_id: str = NO_MEMBER
+    lock_deadline_ms: int = -1
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the record is never delivered again."""
+        return self.state in FINAL_STATES
+
+    def followed_by(self, state: RecordState, delivery_count: int) -> "Delivery":
+        """Return the delivery of a record that no member holds any more."""
+        assert state in NEXT_STATES[self.state], f"{self.state.name} cannot become {state.name}"
+        return Delivery(state=state, delivery_count=delivery_count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Records from ``first`` to ``last`` (inclusive) that share one delivery.
+
+    While a write is under way, ``write_id`` names it and ``before`` is what the delivery was.
+    """
+
+    first: int
+    last: int
+    delivery: Delivery
+    before: Delivery | None = None
+    write_id: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many offsets the run covers."""
+        return self.last - self.first + 1
+
+    @property
+    def is_acquirable(self) -> bool:
+        """Whether a member may have these records now."""
+        return self.delivery.state is RecordState.AVAILABLE and self.before is None
+
+    @property
+    def is_settled_final(self) -> bool:
+        """Whether nothing can happen to these records any more."""
+        return self.delivery.is_final and self.before is None
+
+    def changed(self, delivery: Delivery) -> "Run":
+        """Return the run with another delivery, of which no write is waited for."""
+        return replace(self, delivery=delivery, before=None, write_id=0)
+
+    def tentatively(self, delivery: Delivery, write_id: int) -> "Run":
+        """Return the run with a delivery that counts once the write is complete."""
+        return replace(self, delivery=delivery, before=self.delivery, write_id=write_id)
+
+    def settled(self, *, is_written: bool) -> "Run":
+        """Return the run after its write: with the new delivery, or with the old one again."""
+        assert self.before is not None
+        return self.changed(self.delivery if is_written else self.before)
+
+
+class InFlightBatch:
+    """The records that were acquired together the first time, from ``first`` to ``last`` (inclusive).
+
+    ``is_tracked_by_offset`` once its records have gone separate ways: from then on they are acquired one by one.
+    """
+
+    __slots__ = ("first", "is_tracked_by_offset", "last", "runs")
+
+    def __init__(self, first: int, last: int, delivery: Delivery) -> None:
+        self.first = first
+        self.last = last
+        self.is_tracked_by_offset = False
+        self.runs: tuple[Run, ...] = (Run(first=first, last=last, delivery=delivery),)
+
+    def __repr__(self) -> str:
+        runs = ", ".join(f"{run.first}-{run.last} {run.delivery.state.name} x{run.delivery.delivery_count}" for run in self.runs)
+        return f"<InFlightBatch {self.first}-{self.last}: {runs}>"
+
+    @property
+    def count(self) -> int:
+        """How many offsets the batch covers."""
+        return self.last - self.first + 1
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing can happen to any of its records any more."""
+        return all(run.is_settled_final for run in self.runs)
+
+    def is_within(self, first: int, last: int) -> bool:
+        """Whether the whole batch lies in a range."""
+        return first <= self.first and self.last <= last
+
+    def runs_in(self, first: int, last: int) -> list[Run]:
+        """Return the runs of a range, cut to it."""
+        return [_cut(run, first, last) for run in self.runs if run.first <= last and run.last >= first]
+
+    def change(self, first: int, last: int, change: Callable[[Run], Run]) -> None:
+        """Have ``change`` make each run of a range anew; runs are cut at its borders."""
+        changed: list[Run] = []
+        for run in self.runs:
+            if run.last < first or run.first > last:
+                changed.append(run)
+                continue
+            if run.first < first:
+                changed.append(replace(run, last=first - 1))
+            changed.append(change(_cut(run, first, last)))
+            if run.last > last:
+                changed.append(replace(run, first=last + 1))
+        self.runs = tuple(_joined(changed))
+        self.is_tracked_by_offset |= len(self.runs) > 1
+
+
+def _cut(run: Run, first: int, last: int) -> Run:
+    return run if first <= run.first and run.last <= last else replace(run, first=max(run.first, first), last=min(run.last, last))
+
+
+def _joined(runs: Sequence[Run]) -> Iterator[Run]:
+    current = runs[0]
+    for run in runs[1:]:
+        if (run.delivery, run.before, run.write_id) == (current.delivery, current.before, current.write_id):
+            current = replace(current, last=run.last)
+        else:
+            yield current
+            current = run
+    yield current
+
+
+class InFlightBatches:
+    """All batches of a share partition, in the order of their offsets; they never overlap."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(self) -> None:
+        self._batches: list[InFlightBatch] = []
+
+    def __iter__(self) -> Iterator[InFlightBatch]:
+        return iter(self._batches)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset in flight; there must be one."""
+        return self._batches[-1].last
+
+    def runs(self) -> Iterator[Run]:
+        """Iterate over all runs."""
+        for batch in self._batches:
+            yield from batch.runs
+
+    def floor(self, offset: int) -> InFlightBatch | None:
+        """Return the last batch that begins at or below an offset."""
+        index = bisect_right(self._batches, offset, key=_FIRST)
+        return self._batches[index - 1] if index else None
+
+    def overlapping(self, first: int, last: int) -> list[InFlightBatch]:
+        """Return the batches that hold an offset of a range."""
+        start = bisect_right(self._batches, first, key=_FIRST)
+        if start and self._batches[start - 1].last >= first:
+            start -= 1
+        return self._batches[start : bisect_right(self._batches, last, key=_FIRST)]
+
+    def add(self, batch: InFlightBatch) -> None:
+        """Add a batch between its neighbours."""
+        index = bisect_right(self._batches, batch.first, key=_FIRST)
+        assert not self.overlapping(batch.first, batch.last), f"{batch} is in flight already"
+        self._batches.insert(index, batch)
+
+    def drop_complete_below(self, offset: int) -> None:
+        """Forget the batches that end below an offset, and of which no record is waited for."""
+        end = bisect_right(self._batches, offset, key=_FIRST)
+        self._batches[:end] = [batch for batch in self._batches[:end] if batch.last >= offset or not batch.is_complete]
+
+    def change(self, first: int, last: int, change: Callable[[Run], Run]) -> None:
+        """Have ``change`` make each run of a range anew."""
+        for batch in self.overlapping(first, last):
+            batch.change(first, last, change)
+
+
+_FIRST = attrgetter("first")
