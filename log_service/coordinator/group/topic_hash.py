@@ -7,7 +7,8 @@ bytes that are hashed are Kafka's: little-endian numbers; a text is its UTF-16 c
 import struct
 from collections.abc import Iterable, Mapping
 
-from log_service.common.xxh3 import xxh3_64
+from xxhash import xxh3_64_intdigest
+
 from log_service.metadata.image import MetadataImage, TopicImage
 
 _FORMAT_VERSION = b"\0"
@@ -29,7 +30,7 @@ def topic_hash(topic: TopicImage, racks: Mapping[int, str | None]) -> int:
         for rack in sorted(rack for replica in topic.partitions[index].replicas if (rack := racks.get(replica)) is not None):
             text = _text(rack)
             hashed += text[-_INT32.size :] + text
-    return xxh3_64(hashed)
+    return xxh3_64_intdigest(hashed)
 
 
 def _text(text: str) -> bytes:
@@ -42,7 +43,7 @@ def group_hash(topic_hashes: Mapping[str, int]) -> int:
     if not topic_hashes:
         return NO_TOPICS_HASH
     joined = b"".join(topic_hashes[name].to_bytes(8, "little") for name in sorted(topic_hashes))
-    signed: int = _INT64.unpack(xxh3_64(joined).to_bytes(8, "little"))[0]
+    signed: int = _INT64.unpack(xxh3_64_intdigest(joined).to_bytes(8, "little"))[0]
     return signed
 
 
