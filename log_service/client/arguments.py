@@ -5,6 +5,7 @@ Only the cluster knows whether a topic exists.
 """
 
 from collections.abc import Iterable
+from math import inf
 from operator import index
 from typing import Any
 
@@ -70,11 +71,34 @@ def offset(given: Any) -> int:
         TypeError: it is no whole number.
         ValueError: it is negative, or larger than any offset.
     """
-    if isinstance(given, bool) or not hasattr(given, "__index__"):
-        raise TypeError(f"an offset is a whole number, not {given!r}")
-    if not 0 <= given <= MAX_OFFSET:
+    number = whole_number(given, "an offset")
+    if not 0 <= number <= MAX_OFFSET:
         raise ValueError(f"an offset is not negative, nor above {MAX_OFFSET}: {given}")
+    return number
+
+
+def whole_number(given: Any, what: str) -> int:
+    """Return a whole number.
+
+    Raises:
+        TypeError: it is none; the text says that ``what`` is one.
+    """
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise TypeError(f"{what} is a whole number, not {given!r}")
     return index(given)
+
+
+def limit_s(timeout_ms: float | None) -> float:
+    """Return the seconds that a call may wait, for ever where none is given.
+
+    Raises:
+        ValueError: it is negative.
+    """
+    if timeout_ms is None:
+        return inf
+    if timeout_ms < 0:
+        raise ValueError(f"timeout_ms is not negative: {timeout_ms}")
+    return timeout_ms / 1_000
 
 
 def isolation_of(level: str) -> int:

@@ -220,8 +220,9 @@ def parse_servers(servers: Any) -> tuple[tuple[str, int], ...]:
 def _parse_server(entry: Any) -> tuple[str, int]:
     text = "{}:{}".format(*entry) if isinstance(entry, tuple) and len(entry) == 2 else str(entry).strip()
     host, _, port = text.rpartition(":")
+    is_whole = host.startswith("[") == host.endswith("]")
     host = host.strip("[]")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not is_whole or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ConfigError(f"bootstrap_servers: {text!r} is not host:port")
     return host, int(port)
 

@@ -35,6 +35,7 @@ class Bridge:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None
         self._on_end: Callable[[], object] = int
+        self._callbacks: set[asyncio.Task[None]] = set()
         self.put = self._mailbox.put
         """Run a function on the loop, soon; from the client's thread."""
 
@@ -69,7 +70,11 @@ class Bridge:
         """Close the client and wait for its thread; raises what closing raised. Idempotent, and for any loop.
 
         ``error`` is what left the ``async with`` block. Cancelled meanwhile, nothing takes long any more.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, as ``require_no_callback``.
         """
+        self.require_no_callback()
         if not self._portal.is_here or self._loop is None:
             return
         # A cancellation is how a service on asyncio ends: what was taken is given the time that an exception leaves it.
@@ -83,6 +88,16 @@ class Bridge:
                 await asyncio.wait([ended])
             raise
         self._portal.close()
+
+    def require_no_callback(self) -> None:
+        """Raise where the caller is a callback for which the client waits: each would wait for the other.
+
+        Raises:
+            KafkaError: INVALID_REQUEST.
+        """
+        if self._callbacks and asyncio.current_task() in self._callbacks:
+            text = "a rebalance callback must not close the client, which waits for it to return: have another task close it"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
     def require_loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop that runs now.
@@ -146,7 +161,7 @@ class Bridge:
         assert self._loop is not None, "only an open client calls back"
         if self._loop.is_closed():
             return
-        errand = _Errand(function, self._loop, self._portal.post)
+        errand = _Errand(function, self._loop, self._portal.post, self._callbacks)
         self.put(errand.start)
         try:
             await errand.has_ended.wait()
@@ -250,10 +265,12 @@ class _Errand:
         function: Callable[[], Awaitable[None] | None],
         loop: asyncio.AbstractEventLoop,
         post: Callable[[Callable[[], object]], bool],
+        running: set["asyncio.Task[None]"],
     ) -> None:
         self._function = function
         self._loop = loop
         self._post = post
+        self._running = running
         self._task: asyncio.Task[None] | None = None
         self.has_ended = trio.Event()
         self.error: Exception | None = None
@@ -261,6 +278,7 @@ class _Errand:
     def start(self) -> None:
         """On the loop: run it."""
         self._task = self._loop.create_task(self._run())
+        self._running.add(self._task)
         self._task.add_done_callback(self._note_end)
 
     def cancel(self) -> None:
@@ -274,6 +292,7 @@ class _Errand:
             await result
 
     def _note_end(self, task: "asyncio.Task[None]") -> None:
+        self._running.discard(task)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, Exception):
             self.error = KafkaError(ErrorCode.INVALID_REQUEST, f"a callback was ended on its event loop by {type(error).__name__}")

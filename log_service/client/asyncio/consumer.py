@@ -94,7 +94,11 @@ class AsyncioConsumer(OnAsyncio[Consumer]):
         """Close the consumer and its thread; commits as leaving its block does. Idempotent, and possible from any event loop.
 
         From another loop than its own it commits only where no record is held.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, a rebalance callback called it, for which the consumer waits.
         """
+        self._bridge.require_no_callback()
         try:
             await self._return_held()
         finally:

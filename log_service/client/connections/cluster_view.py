@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from log_service.client.arguments import whole_number
 from log_service.common.errors import ErrorCode
 from log_service.common.types import NO_TOPIC_ID, TopicId, TopicPartition
 from log_service.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
@@ -53,8 +54,15 @@ class TopicView:
         return len(self.partitions)
 
     def has(self, partition: int | None) -> bool:
-        """Whether there is such a partition; None is any."""
-        return partition is None or 0 <= partition < len(self.partitions)
+        """Whether there is such a partition; None is any.
+
+        Raises:
+            TypeError: it is no whole number.
+        """
+        if partition is None:
+            return True
+        number = partition if type(partition) is int else whole_number(partition, "a partition")
+        return 0 <= number < len(self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from operator import index
 from random import Random
 from typing import Any
 
+from log_service.client.arguments import whole_number
 from log_service.client.connections.cluster_view import TopicView
 from log_service.client.producer.accumulator import Accumulator
 from log_service.client.producer.delivery import Delivery, DeliveryCallback
@@ -108,7 +109,7 @@ class Intake:
         partition = self._choose(view, key, value, size_bytes) if partition is None else index(partition)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
-        elif not 0 <= index(timestamp_ms) < MAX_TIMESTAMP_MS:
+        elif not 0 <= whole_number(timestamp_ms, "a timestamp in ms") < MAX_TIMESTAMP_MS:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"a timestamp is from 0 to {MAX_TIMESTAMP_MS - 1} ms, not {timestamp_ms}")
         return self._accumulator.append(view.name, partition, timestamp_ms, key, value, headers, on_delivery)
 

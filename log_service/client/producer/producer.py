@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
+from log_service.client.arguments import limit_s
 from log_service.client.connections.cluster_metadata import ClusterMetadata
 from log_service.client.connections.cluster_view import TopicView
 from log_service.client.connections.env import real_env
@@ -213,8 +214,9 @@ class Producer:
 
         Raises:
             KafkaError: REQUEST_TIMED_OUT, ``timeout_ms`` passed first; nothing is lost by that.
+            ValueError: ``timeout_ms`` is negative.
         """
-        with self.accumulator.urgent(), trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1_000):
+        with trio.move_on_after(limit_s(timeout_ms)), self.accumulator.urgent():
             for batch in self.accumulator.unsettled():
                 self._sender.wake()
                 while not batch.is_fully_settled:
@@ -226,15 +228,19 @@ class Producer:
         """Take nothing more, deliver what waits for up to ``timeout_ms`` (default: the delivery timeout), and fail the rest. Idempotent.
 
         An open transaction is aborted.
+
+        Raises:
+            ValueError: ``timeout_ms`` is negative; the producer stays open.
         """
+        limit_ms = self.config.delivery_timeout_ms if timeout_ms is None else timeout_ms
+        seconds = limit_s(limit_ms)
         if self.is_closed:
             return
         with self.accumulator.guarded():
             self.is_closed = True  # a thread that appends looked at it under the same guard
             self._note_taking()
-        limit_ms = self.config.delivery_timeout_ms if timeout_ms is None else timeout_ms
         try:
-            with trio.move_on_after(limit_ms / 1_000):
+            with trio.move_on_after(seconds):
                 if self._transactor is not None:
                     await self._transactor.abort_quietly()
                 await self.flush()

@@ -77,7 +77,7 @@ class SharedIntake:
         size_bytes = intake.size_of(key, value, pairs)
         self._require_open()
         view = producer.cluster.view.topics.get(topic)
-        if view is None or (partition is not None and not 0 <= partition < len(view.partitions)) or is_queued:
+        if view is None or (partition is not None and not view.has(partition)) or is_queued:
             return Unplaced(topic, partition, key, value, pairs, timestamp_ms, size_bytes, on_delivery)
         accumulator = self.accumulator
         with accumulator.lock:

@@ -35,7 +35,9 @@ def test_servers_are_read_in_every_shape(servers: Any, expected: tuple[tuple[str
     assert parse_servers(servers) == expected
 
 
-@pytest.mark.parametrize("servers", ["", "a", "a:", ":1", "a:0", "a:65536", "a:b", [], None, 5, [("a", 65536)], [("a",)], [("a", "b")]])
+@pytest.mark.parametrize(
+    "servers", ["", "a", "a:", ":1", "a:0", "a:65536", "a:b", "[::1", "::1]:9092", [], None, 5, [("a", 65536)], [("a",)], [("a", "b")]]
+)
 def test_servers_that_are_no_servers_are_refused(servers: Any) -> None:
     with pytest.raises(ConfigError, match="bootstrap_servers"):
         parse_servers(servers)

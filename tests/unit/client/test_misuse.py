@@ -1,5 +1,6 @@
 """What callers get wrong is told to them at once, naming what was wrong, and harms nothing else of the client."""
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -65,6 +66,41 @@ def test_headers_that_are_no_pairs_are_told_as_that(headers: Any) -> None:
             await producer.send("t", b"x", headers=headers)
 
     tell_producer(story)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("partition", "0", "a partition is a whole number, not '0'"),
+        ("partition", 0.0, "a partition is a whole number, not 0.0"),
+        ("partition", True, "a partition is a whole number, not True"),
+        ("timestamp_ms", 1.5, "a timestamp in ms is a whole number, not 1.5"),
+        ("timestamp_ms", "now", "a timestamp in ms is a whole number, not 'now'"),
+    ],
+)
+def test_a_partition_or_a_time_that_is_no_whole_number_is_told_as_that(field: str, value: Any, told: str) -> None:
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        assert (await (await producer.send("t", b"x")).wait()).offset == 0
+        given: dict[str, Any] = {field: value}
+        with pytest.raises(TypeError, match=re.escape(told)):
+            producer.send_nowait("t", b"x", **given)
+        with pytest.raises(TypeError, match=re.escape(told)):
+            await producer.send("t", b"x", **given)
+
+    tell_producer(story)
+
+
+@pytest.mark.parametrize("call", [Producer.flush, Producer.close])
+def test_a_negative_limit_is_refused_and_gives_up_no_record(call: Callable[..., Awaitable[None]]) -> None:
+    """Closing used to fail every record that waited, and then to complain of a number of seconds."""
+
+    async def story(broker: ScriptedBroker, producer: Producer) -> None:
+        receipt = await producer.send("t", b"x")
+        with pytest.raises(ValueError, match="timeout_ms is not negative: -1"):
+            await call(producer, -1)
+        assert (await receipt.wait()).offset == 0
+
+    tell_producer(story, linger_ms=100)
 
 
 def test_flushing_a_producer_that_was_never_opened_has_nothing_to_do() -> None:

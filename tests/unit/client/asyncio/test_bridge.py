@@ -303,6 +303,27 @@ def test_a_callback_runs_on_the_loop_with_the_context_of_the_one_who_opened() ->
     assert heard == [("opened", threading.current_thread())]
 
 
+def test_a_callback_that_closes_the_client_is_told_not_to() -> None:
+    """Each used to wait for the other: half a minute in a poll, and for ever while the client closed."""
+    heard: list[str] = []
+
+    async def main() -> None:
+        client = Client()
+        face = OnAsyncio(client)
+
+        async def close_it() -> None:
+            with pytest.raises(KafkaError, match="must not close the client, which waits for it"):
+                await face.close()
+            heard.append("refused")
+
+        client.at_close = lambda: face._bridge.run_on_loop(close_it)
+        async with face, asyncio.timeout(PATIENCE_S):
+            await face._bridge.call(lambda: face._bridge.run_on_loop(close_it))
+        assert heard == ["refused", "refused"]
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+
+
 def test_cancelling_a_call_cancels_the_callback_that_it_waits_for() -> None:
     heard: list[str] = []
 
