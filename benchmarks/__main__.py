@@ -34,7 +34,7 @@ NODE: Mapping[str, Family] = {
     "decisions": decisions,
 }
 PLATFORM: Mapping[str, Family] = {
-    name: imported(f"benchmarks.{name}", name) for name in ("backlog", "marts", "to_table", "freshness", "empty_run")
+    name: imported(f"benchmarks.{name}", name) for name in ("backlog", "upserts", "marts", "to_table", "freshness", "empty_run")
 }
 """A family of the platform is a function with the name of its module."""
 FAMILIES = {**NODE, **PLATFORM}

@@ -1,6 +1,7 @@
 """Our way from a topic to a new Delta table, in a process of its own: ``python -m benchmarks.backlog_run WAY TOPIC DDL ADDRESS DIRECTORY``.
 
-WAY ``copied`` has a transform that chooses columns, which Arrow does; ``filtered`` one with a filter that keeps all, which Spark computes.
+WAY ``copied`` has a transform that chooses columns, which Arrow does; ``filtered`` one with a filter that keeps all, which Spark computes;
+``latest`` chooses columns for a table that keeps the newest row per ``id``.
 It is what the run of a table does in Dagster, called here directly: plan, read, parse, transform in the warm Spark server, commit rows and
 offsets, range after range, with the settings as shipped. Prints one JSON object, as ``by_hand`` does.
 """
@@ -52,7 +53,12 @@ def table_of(topic: TopicSpec, way: str) -> TopicTable:
         """All fields of all records, behind a filter."""
         return copied(records).where("_offset >= 0")
 
-    return TopicTable(name=TABLE, topic=topic, function={"copied": copied, "filtered": filtered}[way])
+    def latest(records: Any) -> Any:
+        """All fields of the records, and their time."""
+        return records.select(*PROVENANCE, "_timestamp", *names)
+
+    function = {"copied": copied, "filtered": filtered, "latest": latest}[way]
+    return TopicTable(name=TABLE, topic=topic, function=function, latest_by=("id",) if way == "latest" else ())
 
 
 def copy_topic(way: str, address: str, topic: TopicSpec, directory: Path) -> int:

@@ -2,8 +2,9 @@
 
 confluent-kafka, pyarrow and deltalake in one loop. Two ways to parse, both honest. ``arrow`` joins the values to lines and lets pyarrow
 parse them by the table's schema: what one writes who cares for speed, and what ours is held against. ``python`` calls ``json.loads`` for
-each record: what one writes first. Neither checks anything: a record that is no JSON ends the loop, offsets are committed nowhere, a
-restart duplicates. Rows have the columns of ours.
+each record: what one writes first. ``merge`` parses by Arrow, and merges the last record of each ``id`` in a batch: what one writes for a
+table of newest rows. None of them checks anything: a record that is no JSON ends the loop, offsets are committed nowhere, a restart
+duplicates. Rows have the columns of ours.
 
 ``python -m benchmarks.by_hand WAY TOPIC DDL ADDRESS DIRECTORY TOPIC_ID`` runs it in a process of its own, which imports nothing of ours.
 """
@@ -19,10 +20,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.json as pj
 from confluent_kafka import Consumer, Message, TopicPartition
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 RECORDS_PER_APPEND = 200_000
 """The fastest of 50,000, 100,000, 200,000 and 500,000."""
+RECORDS_PER_MERGE = 500_000
+"""As many as ours has in a commit."""
 CONSUMER: dict[str, str | int | bool] = {"enable.auto.commit": False, "fetch.min.bytes": 1 << 20, "fetch.queue.backoff.ms": 10}
 """By its default librdkafka asks for no more for a whole second once its queue is full, and half of the time would be that."""
 BLOCK_BYTES = 4 << 20
@@ -74,7 +77,7 @@ def parse_by_python(values: list[bytes], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist([json.loads(value) for value in values], schema=texts).cast(schema)
 
 
-WAYS: dict[str, Parse] = {"arrow": parse_by_arrow, "python": parse_by_python}
+WAYS: dict[str, Parse] = {"arrow": parse_by_arrow, "python": parse_by_python, "merge": parse_by_arrow}
 
 
 def rows_of(records: list[Message], topic_id: str, schema: pa.Schema, parse: Parse) -> pa.Table:
@@ -88,8 +91,20 @@ def rows_of(records: list[Message], topic_id: str, schema: pa.Schema, parse: Par
     return pa.table([*places.values(), *fields.columns], names=[*places, *fields.column_names])
 
 
+def merge_rows(table: Path, rows: pa.Table) -> None:
+    """Put the last row of each key in the place of the table's row with that key."""
+    numbered = rows.append_column("number", pa.array(range(rows.num_rows), pa.int64()))
+    last = numbered.group_by("id").aggregate([("number", "max")])["number_max"]
+    newest = rows.take(last)
+    if not DeltaTable.is_deltatable(str(table)):
+        write_deltalake(table, newest)
+        return
+    merge = DeltaTable(table).merge(newest, "held.id = new.id", source_alias="new", target_alias="held")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
 def copy_topic(address: str, topic: str, topic_id: str, schema: pa.Schema, table: Path, *, way: str) -> int:
-    """Copy what the topic holds now into a new table, and return the number of rows."""
+    """Copy what the topic holds now into a new table, and return the number of its rows."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "by-hand", **CONSUMER})
     partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
     watermarks = [consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30) for partition in partitions]
@@ -97,12 +112,16 @@ def copy_topic(address: str, topic: str, topic_id: str, schema: pa.Schema, table
     consumer.assign([TopicPartition(topic, partition, low) for partition, (low, _) in zip(partitions, watermarks, strict=True)])
     count = 0
     while count < left:
-        records = consumer.consume(min(RECORDS_PER_APPEND, left - count), timeout=1.0)
+        records = consumer.consume(min(RECORDS_PER_MERGE if way == "merge" else RECORDS_PER_APPEND, left - count), timeout=5.0)
         if records:
-            write_deltalake(table, rows_of(records, topic_id, schema, WAYS[way]), mode="append")
+            rows = rows_of(records, topic_id, schema, WAYS[way])
+            if way == "merge":
+                merge_rows(table, rows)
+            else:
+                write_deltalake(table, rows, mode="append")
             count += len(records)
     consumer.close()
-    return count
+    return int(DeltaTable(table).count())
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Decides whether rows may be appended as they are, with added columns, or not at 
 Invariant: rows that conform have exactly the table's columns, in its order and types, or those plus new ones where that was allowed.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -35,6 +36,22 @@ def conform(rows: pa.Table, name: str, schema: pa.Schema, *, is_evolving: bool =
     ]
     columns += [rows[field.name] for field in added]
     return pa.table(columns, schema=pa.schema([*schema, *added])), "merge" if added else None
+
+
+def validate_shape(name: str, existing: Sequence[str], declared: Sequence[str]) -> None:
+    """Refuse a declaration that keeps other rows than the table: all of them, or the newest by certain columns.
+
+    :raises SchemaConflictError: says what the table keeps and what the declaration does.
+    """
+    if tuple(existing) != tuple(declared):
+        raise SchemaConflictError(
+            f"the table {name} keeps {_kept(existing)}, and its declaration keeps {_kept(declared)}: one cannot become the other. Nothing "
+            "was committed. Declare it as it was, give it another name, or move the table away and let it be built anew"
+        )
+
+
+def _kept(latest_by: Sequence[str]) -> str:
+    return f"the newest row by {', '.join(latest_by)}" if latest_by else "all rows"
 
 
 def validate_types(schema: pa.Schema, name: str) -> None:

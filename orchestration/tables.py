@@ -7,6 +7,7 @@ Invariants: rows and checkpoint move in one commit; a checkpoint never goes back
 deletion vectors and column mapping stay off, so that Spark and DuckDB may read the files directly.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -33,6 +34,7 @@ RESERVED_NAMES = frozenset({"dead_letters", FIXES})
 TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 DEFAULT_RETENTION_HOURS = 168
 METADATA_PREFIX = "tidelog."
+LATEST_BY = "tidelog.latestBy"  # a table's property: the key columns of which it keeps the newest row
 
 
 class CommitConflictError(Exception):
@@ -67,14 +69,21 @@ class TableSnapshot:
         return None if version is None else int(version)
 
     def topic_ids(self) -> tuple[str, ...]:
-        """Return the topic ids that rows came from, by the statistics of the files; empty for tables without provenance."""
+        """Return the topic ids that rows came from, by the statistics of the files if they have any; empty without provenance."""
         if "_topic_id" not in self.arrow_schema.names:
             return ()
         actions = pa.table(self.delta.get_add_actions(flatten=True))
+        if "min._topic_id" not in actions.column_names or actions["min._topic_id"].null_count:
+            return tuple(sorted(pc.unique(self.dataset().to_table(columns=["_topic_id"])["_topic_id"]).to_pylist()))
         found = [
             value for name in ("min._topic_id", "max._topic_id") if name in actions.column_names for value in actions[name].to_pylist()
         ]
         return tuple(sorted({value for value in found if value is not None}))
+
+    @property
+    def latest_by(self) -> tuple[str, ...]:
+        """The columns of which the table keeps the newest row per value; empty where it keeps all rows."""
+        return tuple(json.loads(self.delta.metadata().configuration.get(LATEST_BY, "[]")))
 
     @property
     def table_id(self) -> str:
@@ -163,20 +172,40 @@ class Lake:
             raise ValueError(f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit")
         return self.root / name
 
-    def create(self, name: str, schema: pa.Schema, *, description: str = "", partition_by: list[str] | None = None) -> TableSnapshot:
+    def create(
+        self,
+        name: str,
+        schema: pa.Schema,
+        *,
+        description: str = "",
+        partition_by: list[str] | None = None,
+        latest_by: Sequence[str] = (),
+    ) -> TableSnapshot:
         """Create the table without rows, or return it if a rival was faster; either way it exists afterwards."""
         path = self.path(name)
         path.mkdir(parents=True, exist_ok=True)
         try:
-            DeltaTable.create(str(path), schema, name=name, description=description[:4000] or None, partition_by=partition_by)
+            DeltaTable.create(
+                str(path),
+                schema,
+                name=name,
+                description=description[:4000] or None,
+                partition_by=partition_by,
+                configuration={LATEST_BY: json.dumps(list(latest_by))} if latest_by else None,
+                raise_if_key_not_exists=False,
+            )
         except (CommitFailedError, DeltaError):
             if not DeltaTable.is_deltatable(str(path)):
                 raise
         return self.existing(name)
 
     def compact(self, name: str, *, target_bytes: int | None = None) -> dict[str, Any]:
-        """Merge small files into larger ones; rows and checkpoints stay as they are. Returns what was merged."""
-        return dict(self.existing(name).delta.optimize.compact(target_size=target_bytes))
+        """Merge small files into larger ones; rows and checkpoints stay as they are. Returns what was merged.
+
+        :raises CommitConflictError: a file that was to be merged was replaced meanwhile.
+        """
+        with conflicts_translated(name):
+            return dict(self.existing(name).delta.optimize.compact(target_size=target_bytes))
 
     def vacuum(self, name: str, *, retention_hours: int = DEFAULT_RETENTION_HOURS) -> list[str]:
         """Delete files that no version of the last ``retention_hours`` needs; returns them."""
@@ -201,16 +230,26 @@ def append_with_offsets(
     :raises CommitConflictError: the table changed since ``snapshot``, so that its checkpoints may have moved.
     :raises SchemaConflictError: the rows do not fit the table. :raises ProgressError: a checkpoint would go back.
     """
+    carried = {**advance(snapshot, ranges, leader_epochs, expected), **(transactions or {})}
+    fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
+    properties = commit_properties({"ranges": str(ranges), "topic": ranges.topic, **(notes or {})}, carried)
+    with conflicts_translated(snapshot.name):
+        write_deltalake(snapshot.delta, fitting, mode="append", schema_mode=mode, commit_properties=properties)
+    return after_commit(snapshot)
+
+
+def advance(
+    snapshot: TableSnapshot, ranges: OffsetRanges, leader_epochs: Mapping[int, int], expected: Mapping[int, Checkpoint]
+) -> dict[str, int]:
+    """Return the application transactions that move the checkpoints from ``expected`` to the ends of ``ranges``.
+
+    :raises CommitConflictError: ``snapshot`` has other checkpoints. :raises ProgressError: a checkpoint would go back.
+    """
     committed = snapshot.checkpoints(ranges.topic_id, ranges.ends())
     if committed != {partition: expected[partition] for partition in ranges.ends() if partition in expected}:
         raise CommitConflictError(f"another run moved the checkpoints of the table {snapshot.name}")
     validate_advance(ranges.topic, committed, ranges.ends())
-    carried = {**offset_transactions(ranges, leader_epochs), **(transactions or {})}
-    fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
-    properties = commit_properties({"ranges": str(ranges), "topic": ranges.topic, **(notes or {})}, carried)
-    with _conflicts_translated(snapshot.name):
-        write_deltalake(snapshot.delta, fitting, mode="append", schema_mode=mode, commit_properties=properties)
-    return _after(snapshot)
+    return offset_transactions(ranges, leader_epochs)
 
 
 def offset_transactions(ranges: OffsetRanges, leader_epochs: Mapping[int, int]) -> dict[str, int]:
@@ -237,7 +276,7 @@ def overwrite_ranges(
     """
     fitting, mode = conform(rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
     properties = commit_properties({"replay": str(ranges), "topic": ranges.topic, **(notes or {})}, transactions or {})
-    with _conflicts_translated(snapshot.name):
+    with conflicts_translated(snapshot.name):
         write_deltalake(
             snapshot.delta,
             fitting,
@@ -246,7 +285,7 @@ def overwrite_ranges(
             predicate=ranges_predicate(ranges),
             commit_properties=properties,
         )
-    return _after(snapshot)
+    return after_commit(snapshot)
 
 
 def fence(snapshot: TableSnapshot, transactions: Mapping[str, int]) -> TableSnapshot:
@@ -254,11 +293,11 @@ def fence(snapshot: TableSnapshot, transactions: Mapping[str, int]) -> TableSnap
 
     :raises CommitConflictError: another one was faster.
     """
-    with _conflicts_translated(snapshot.name):
+    with conflicts_translated(snapshot.name):
         write_deltalake(
             snapshot.delta, snapshot.arrow_schema.empty_table(), mode="append", commit_properties=commit_properties({}, transactions)
         )
-    return _after(snapshot)
+    return after_commit(snapshot)
 
 
 def add_columns(snapshot: TableSnapshot, fields: Sequence[pa.Field], *, partition_by: list[str]) -> TableSnapshot:
@@ -288,7 +327,7 @@ def overwrite_where(
 
     :raises CommitConflictError: the matching rows, or one of the transactions, changed since ``snapshot``.
     """
-    with _conflicts_translated(snapshot.name):
+    with conflicts_translated(snapshot.name):
         write_deltalake(
             snapshot.delta,
             rows,
@@ -296,7 +335,7 @@ def overwrite_where(
             predicate=predicate,
             commit_properties=commit_properties(notes, transactions),
         )
-    return _after(snapshot)
+    return after_commit(snapshot)
 
 
 def replace_all(
@@ -306,7 +345,7 @@ def replace_all(
 
     :raises CommitConflictError: the table changed since ``snapshot``.
     """
-    with _conflicts_translated(snapshot.name):
+    with conflicts_translated(snapshot.name):
         write_deltalake(
             snapshot.delta,
             rows,
@@ -314,7 +353,7 @@ def replace_all(
             schema_mode="overwrite",
             commit_properties=commit_properties(notes, transactions),
         )
-    return _after(snapshot)
+    return after_commit(snapshot)
 
 
 def replace_all_by_files(
@@ -324,7 +363,7 @@ def replace_all_by_files(
 
     :raises CommitConflictError: the table changed since ``snapshot``.
     """
-    with _conflicts_translated(snapshot.name):
+    with conflicts_translated(snapshot.name):
         snapshot.delta.create_write_transaction(
             [*actions], mode="overwrite", schema=schema, commit_properties=commit_properties(notes, transactions)
         )
@@ -344,13 +383,17 @@ def quoted(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _after(snapshot: TableSnapshot) -> TableSnapshot:
-    """The library moves a table that was written through to the version it committed."""
+def after_commit(snapshot: TableSnapshot) -> TableSnapshot:
+    """Return the table as the commit left it: the library moves what was written through to the version it committed."""
     return TableSnapshot(name=snapshot.name, version=snapshot.delta.version(), delta=snapshot.delta)
 
 
 @contextmanager
-def _conflicts_translated(name: str) -> Iterator[None]:
+def conflicts_translated(name: str) -> Iterator[None]:
+    """Translate what the library raises where another writer was faster.
+
+    :raises CommitConflictError: that is so.
+    """
     try:
         yield
     except CommitFailedError as conflict:

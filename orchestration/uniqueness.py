@@ -34,7 +34,7 @@ def find_repetitions(batch: pa.Table, unique_by: Sequence[str], existing: TableK
     if batch.num_rows == 0 or not unique_by:
         return np.empty(0, np.int64)
     rows = batch.select([*unique_by, "_partition", "_offset"]).append_column(ROW, pa.array(np.arange(batch.num_rows)))
-    keys = ", ".join(_name(column) for column in unique_by)
+    keys = ", ".join(quoted_name(column) for column in unique_by)
     repeated = f"""
         SELECT {ROW} FROM (
             SELECT {ROW}, row_number() OVER (PARTITION BY {keys} ORDER BY _offset, _partition, {ROW}) AS place FROM batch
@@ -42,8 +42,8 @@ def find_repetitions(batch: pa.Table, unique_by: Sequence[str], existing: TableK
     with duckdb.connect() as connection:
         connection.register("batch", rows)
         if existing is not None:
-            connection.register("existing", _relevant(existing.snapshot.dataset(), batch, unique_by))
-            matching = " AND ".join(f"batch.{_name(column)} IS NOT DISTINCT FROM held.{_name(column)}" for column in unique_by)
+            connection.register("existing", relevant_to(existing.snapshot.dataset(), batch, unique_by))
+            matching = " AND ".join(f"batch.{quoted_name(column)} IS NOT DISTINCT FROM held.{quoted_name(column)}" for column in unique_by)
             held = f"SELECT {keys} FROM existing WHERE NOT ({existing.without or 'FALSE'})"  # noqa: S608 - written by us
             repeated += f" UNION SELECT {ROW} FROM batch SEMI JOIN ({held}) AS held ON {matching}"  # noqa: S608 - names are quoted
         found = connection.sql(f"SELECT {ROW} FROM ({repeated}) ORDER BY {ROW}").fetchnumpy()  # noqa: S608 - names are quoted
@@ -56,7 +56,7 @@ def find_originals(
     """Return for each row number of ``repeated`` the partition and offset of the row that has its key: in the table, else in ``batch``."""
     if not len(repeated):
         return []
-    keys = ", ".join(_name(column) for column in unique_by)
+    keys = ", ".join(quoted_name(column) for column in unique_by)
     rows = batch.select([*unique_by, "_partition", "_offset"]).append_column(ROW, pa.array(np.arange(batch.num_rows)))
     asked = rows.take(pa.array(repeated))
     first = f"SELECT {keys}, min((_offset, _partition)) AS place, 1 AS rank FROM batch GROUP BY {keys}"  # noqa: S608 - names are quoted
@@ -64,10 +64,10 @@ def find_originals(
         connection.register("batch", rows)
         connection.register("asked", asked)
         if existing is not None:
-            connection.register("existing", _relevant(existing.snapshot.dataset(), asked, unique_by))
+            connection.register("existing", relevant_to(existing.snapshot.dataset(), asked, unique_by))
             held = f"SELECT {keys}, min((_offset, _partition)) AS place, 0 AS rank FROM existing WHERE NOT ({existing.without or 'FALSE'})"  # noqa: S608
             first += f" UNION ALL {held} GROUP BY {keys}"
-        matching = " AND ".join(f"asked.{_name(column)} IS NOT DISTINCT FROM known.{_name(column)}" for column in unique_by)
+        matching = " AND ".join(f"asked.{quoted_name(column)} IS NOT DISTINCT FROM known.{quoted_name(column)}" for column in unique_by)
         best = "arg_min(known.place, known.rank)"
         found = connection.sql(
             f"SELECT {best}[2], {best}[1] FROM asked JOIN ({first}) AS known ON {matching} GROUP BY asked.{ROW} ORDER BY asked.{ROW}"  # noqa: S608
@@ -75,7 +75,7 @@ def find_originals(
     return [(int(partition), int(offset)) for partition, offset in found]
 
 
-def _relevant(dataset: pads.Dataset, batch: pa.Table, unique_by: Sequence[str]) -> pads.Dataset:
+def relevant_to(dataset: pads.Dataset, batch: pa.Table, unique_by: Sequence[str]) -> pads.Dataset:
     """Leave out what lies outside the batch's smallest and largest keys; a column with nulls or without order leaves out nothing."""
     chosen: Any = None
     for column in unique_by:
@@ -91,6 +91,7 @@ def _is_ordered(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
-def _name(column: str) -> str:
+def quoted_name(column: str) -> str:
+    """Return a column's name as DuckDB takes it."""
     escaped = column.replace('"', '""')
     return f'"{escaped}"'

@@ -28,12 +28,14 @@ from orchestration.quality.rules import VIOLATIONS_COLUMN, Bits, count_violation
 from orchestration.spark.session import SparkGoneError, is_server_gone
 from orchestration.spark.source import FAULT, RecordBatchFrame, chosen_records
 from orchestration.tables import PROVENANCE
+from orchestration.transforms import deletions as of_keys
 from orchestration.transforms.declarations import TopicTable, Transform
 from orchestration.transforms.errors import TransformError, described
 from orchestration.transforms.intake import Intake
 from orchestration.transforms.parsing import MISFIT, NULLS, SCHEMA_RULE, UNREADABLE, ParsedFrame, explain_unread, parse
 from orchestration.transforms.projection import chosen_columns
 from orchestration.uniqueness import TableKeys, find_originals, find_repetitions
+from orchestration.values.strict_json import NULL_VALUE
 
 UNIQUENESS_RULE = "unique_by"
 MAX_EXPLAINED = 10_000
@@ -45,12 +47,16 @@ Batch = Intake | RecordBatchFrame
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedBatch:
-    """What became of a batch: the rows to commit, the rejections, and how many rows violate each rule."""
+    """What became of a batch: the rows to commit, the rejections, and how many rows violate each rule.
+
+    ``deletions`` are keys and place of what deletes them; None where the table keeps all rows.
+    """
 
     rows: pa.Table
     rejections: tuple[Rejection, ...]
     violations: Mapping[str, int]
     filtered: int
+    deletions: pa.Table | None = None
 
 
 def compute_batch(session: Any, table: TopicTable, batch: Batch, existing: TableKeys | None) -> ComputedBatch:
@@ -67,10 +73,29 @@ def compute_batch(session: Any, table: TopicTable, batch: Batch, existing: Table
     made = _distinct_records(rows)
     broken = _quarantine_rejections(table.rules, rows, bits)
     rows = _without(rows, broken)
+    filtered = batch.statistics.records - len(misfits) - made
+    if table.latest_by:
+        rows, deletions, refused = _changes(table, batch, rows, misfits)
+        return ComputedBatch(rows=rows, rejections=(*refused, *broken), violations=counts, filtered=filtered, deletions=deletions)
     repeated = _repetition_rejections(rows, table.unique_by, existing)
     rows = _without(rows, repeated)
-    filtered = batch.statistics.records - len(misfits) - made
     return ComputedBatch(rows=rows, rejections=(*misfits, *broken, *repeated), violations=counts, filtered=filtered)
+
+
+def _changes(
+    table: TopicTable, batch: Batch, rows: pa.Table, misfits: Sequence[Rejection]
+) -> tuple[pa.Table, pa.Table, tuple[Rejection, ...]]:
+    """Return the rows, the deletions and the rejections of a batch for a table of newest rows."""
+    unusable = of_keys.key_rejections(rows, table.latest_by)
+    rows, flagged = of_keys.split_deleted(_without(rows, unusable), table.latest_by)
+    wanted: dict[int, list[int]] = {}
+    for one in filter(of_keys.is_tombstone, misfits):
+        wanted.setdefault(one.partition, []).append(one.offset)
+    refused = [one for one in misfits if not of_keys.is_tombstone(one)]
+    if not wanted:
+        return rows, flagged, (*refused, *unusable)
+    found, nameless = of_keys.tombstone_deletions(batch.records_at(wanted), table.latest_by, flagged.schema, batch.ranges.topic_id)
+    return rows, pa.concat_tables([flagged, found]), (*refused, *unusable, *nameless)
 
 
 def apply_rules(frame: Any, rules: Sequence[Rule]) -> Any:
@@ -126,26 +151,41 @@ def _transformed(session: Any, table: TopicTable, batch: Batch) -> tuple[pa.Tabl
     """
     if isinstance(batch, Intake):
         decided, misfits = _decided(session, table.name, batch)
-        given = batch.frame(session, decided)
+        given, nameless = _with_values(table, batch.frame(session, decided))
+        misfits = (*misfits, *nameless)
         frame = call_transform(table.name, table.function, given)
-        chosen = None if table.rules else chosen_columns(frame, given, batch.plain_names)
+        is_sparks = table.rules or table.deleted_when or (table.latest_by and batch.fields is None)
+        chosen = None if is_sparks else chosen_columns(frame, given, batch.plain_names)
         result = _computed(table, frame) if chosen is None else batch.rows(chosen, decided)
     else:
         parsed = parse(batch.frame, table.topic.fields)
-        misfits = _worker_misfits(table.name, parsed, batch)
-        result = _computed(table, call_transform(table.name, table.function, parsed.fitting()))
+        given, nameless = _with_values(table, parsed.fitting())
+        misfits = (*_worker_misfits(table.name, parsed, batch), *nameless)
+        result = _computed(table, call_transform(table.name, table.function, given))
     missing = [column for column in PROVENANCE if column not in result.column_names]
     if missing:
         raise TransformError(
             f"the result of table {table.name} lacks {', '.join(missing)}: every row has to say which record it came from. "
             "Keep these columns in every select of the transform"
         )
+    if table.latest_by:
+        of_keys.validate_result(table, result)
     return result, misfits
+
+
+def _with_values(table: TopicTable, given: Any) -> tuple[Any, tuple[Rejection, ...]]:
+    """Keep tombstones of a topic without schema from the transform of a table of newest rows; a schema has refused them already."""
+    if not table.latest_by or table.topic.fields is not None:
+        return given, ()
+    found = collect(table.name, of_keys.without_value(given)).to_pylist()
+    return given.where("_value IS NOT NULL"), tuple(_misfit(row["_partition"], row["_offset"], NULL_VALUE) for row in found)
 
 
 def _computed(table: TopicTable, frame: Any) -> pa.Table:
     """Let Spark compute a transform's result with its violations; a column may be null in the table, wherever it came from."""
-    found = collect(table.name, apply_rules(frame, table.rules))
+    with running(table.name):
+        flagged = of_keys.flag_deleted(frame, table)
+    found = collect(table.name, apply_rules(flagged, table.rules))
     return pa.table(found.columns, names=found.column_names)
 
 

@@ -29,12 +29,17 @@ Transform = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTable:
-    """A table that follows one topic. None limits are those of the settings; ``history_from`` is the first day of its backfill."""
+    """A table that follows one topic. None limits are those of the settings; ``history_from`` is the first day of its backfill.
+
+    With ``latest_by`` it keeps the newest row per value of these columns.
+    """
 
     name: str
     topic: TopicSpec
     function: Transform
     unique_by: tuple[str, ...] = ()
+    latest_by: tuple[str, ...] = ()
+    deleted_when: str | None = None
     rules: tuple[Rule, ...] = ()
     suite: Suite = NO_SUITE
     is_evolving: bool = False
@@ -47,6 +52,7 @@ class TopicTable:
         validate_rules(self.rules, is_quarantine_possible=True)
         validate_check_names(self.rules, self.suite)
         validate_parameters(self.name, self.function, 1)
+        validate_latest(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +130,23 @@ def validate_table_name(name: str) -> None:
         raise ValueError(f"{name!r} cannot be a table's name: letters, digits and underscores, not starting with a digit")
     if name in RESERVED_NAMES:
         raise ValueError(f"{name} is the lake's own table: give the transform another name")
+
+
+def validate_latest(table: TopicTable) -> None:
+    """Refuse a table of newest rows that makes no sense.
+
+    :raises ValueError: says why.
+    """
+    if table.deleted_when is not None and not table.latest_by:
+        raise ValueError(f"deleted_when says when a key's row goes: table {table.name} needs latest_by, the columns of the key")
+    if table.latest_by and table.unique_by:
+        raise ValueError(f"table {table.name} cannot have both: unique_by keeps the first row of a key, latest_by the newest")
+    if len(set(table.latest_by)) != len(table.latest_by) or set(table.latest_by) & {"_topic_id", "_partition", "_offset", "_timestamp"}:
+        raise ValueError(
+            f"latest_by of table {table.name} has to name other columns than a record's place, each once: {', '.join(table.latest_by)}"
+        )
+    if table.deleted_when is not None and not table.deleted_when.strip():
+        raise ValueError(f"deleted_when of table {table.name} has no condition")
 
 
 def validate_check_names(rules: Sequence[Rule], suite: Suite) -> None:

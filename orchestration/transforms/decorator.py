@@ -22,6 +22,8 @@ def spark_table(
     tables: Sequence[str | dg.AssetsDefinition] = (),
     name: str | None = None,
     unique_by: Sequence[str] = (),
+    latest_by: Sequence[str] = (),
+    deleted_when: str | None = None,
     rules: Sequence[Rule] = (),
     suite: Suite = NO_SUITE,
     is_evolving: bool = False,
@@ -37,10 +39,15 @@ def spark_table(
     """Make a lake table of a DataFrame function: from a ``topic``, batch by batch, or from ``tables``, computed anew when one changes.
 
     From a topic the function gets the fields of the topic's schema with ``_topic_id, _partition, _offset, _timestamp, _key`` and has to
-    return the first three. ``unique_by``, quarantine rules, ``is_evolving`` (columns may come and go), ``minimum_interval_s`` and
-    ``records_per_run`` are for tables from topics; ``is_automated`` is for tables from tables. With ``minimum_interval_s=0`` a run follows
-    its topic for minutes, a commit at a time: rows are visible within about a second, and there are many small files to merge.
-    ``history_from`` is the first day of record time that the table's backfill offers (``orchestration.transforms.history``).
+    return the first three. ``unique_by``, ``latest_by``, ``deleted_when``, quarantine rules, ``is_evolving`` (columns may come and go),
+    ``minimum_interval_s`` and ``records_per_run`` are for tables from topics; ``is_automated`` is for tables from tables. With
+    ``minimum_interval_s=0`` a run follows its topic for minutes, a commit at a time: rows are visible within about a second, and there are
+    many small files to merge. ``history_from`` is the first day of record time that the table's backfill offers
+    (``orchestration.transforms.history``).
+
+    A table keeps every row, unless ``latest_by`` names columns: then it keeps the newest row per value of these, and the function has to
+    return ``_timestamp`` as well. A record without value (a tombstone) removes the row of the record's key, and a row for which
+    ``deleted_when`` holds, a condition in Spark SQL over the result, removes the row of its own.
 
     :raises ValueError: the declaration makes no sense; the text says why.
     """
@@ -56,6 +63,8 @@ def spark_table(
                 topic=topic,
                 function=function,
                 unique_by=tuple(unique_by),
+                latest_by=(latest_by,) if isinstance(latest_by, str) else tuple(latest_by),
+                deleted_when=deleted_when,
                 rules=tuple(rules),
                 suite=suite,
                 is_evolving=is_evolving,
@@ -64,9 +73,11 @@ def spark_table(
                 history_from=history_from or DEFAULT_HISTORY_FROM,
             )
             return topic_table_asset(declared, shown)
-        if unique_by or is_evolving or any(one is not None for one in (minimum_interval_s, records_per_run, history_from)):
+        limits = (deleted_when, minimum_interval_s, records_per_run, history_from)
+        if unique_by or latest_by or is_evolving or any(one is not None for one in limits):
             raise ValueError(
-                f"unique_by, is_evolving, minimum_interval_s, records_per_run and history_from need a topic; {table_name} comes from tables"
+                "unique_by, latest_by, deleted_when, is_evolving, minimum_interval_s, records_per_run and history_from need a topic; "
+                f"{table_name} comes from tables"
             )
         names = tuple(_table_name(one) for one in tables)
         derived = DerivedTable(name=table_name, inputs=names, function=function, rules=tuple(rules), suite=suite)

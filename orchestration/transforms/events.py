@@ -74,6 +74,7 @@ def topic_materialization(key: dg.AssetKey, result: TopicRunResult, now: datetim
     lag = total_lag(result)
     metadata: dict[str, Any] = {
         "rows": result.batch.rows.num_rows,
+        **_changed(result),
         **({} if result.row_count is None else {"dagster/row_count": result.row_count}),
         "dagster/column_schema": column_schema(result.batch.rows.schema),
         "records": result.statistics.records,
@@ -89,6 +90,13 @@ def topic_materialization(key: dg.AssetKey, result: TopicRunResult, now: datetim
         CHECKPOINT_METADATA: checkpoint_text(result.state.topic_id, result.next_offsets),
     }
     return dg.MaterializeResult(asset_key=key, metadata=metadata)
+
+
+def _changed(result: TopicRunResult) -> dict[str, int]:
+    """Return how many rows a commit inserted, updated and deleted, for a table that keeps the newest row of each key."""
+    if result.changes is None:
+        return {}
+    return {"rows_inserted": result.changes.inserted, "rows_updated": result.changes.updated, "rows_deleted": result.changes.deleted}
 
 
 def plain(event: dg.AssetCheckResult | dg.MaterializeResult[None]) -> dg.AssetCheckEvaluation | dg.AssetMaterialization:

@@ -6,6 +6,9 @@ whole: its rows and its dead letters are replaced together (``orchestration.dead
 pieces that it had committed replayed and the others as they were; it may be run again. No checkpoint moves. A record that was fixed
 (``orchestration.fixes``) is read as it should have been. Knows no Dagster.
 
+A table that keeps the newest row of each key is replayed in one piece: what a row replaced is not in the table, so only the whole range
+says what is newest. Where not even that says it (the range no longer gives a key the row that it gave it), a replay of everything does.
+
 An offset belongs to the time of the newest timestamp up to it, as in Kafka's ListOffsets: spans of time that follow one another cover each
 offset once, though timestamps need not be in order.
 """
@@ -16,14 +19,24 @@ from dataclasses import dataclass, field, replace
 from orchestration.checkpoints import clip_replay, plan_replay
 from orchestration.dead_letters import DeadLetters, Origin, naming
 from orchestration.fixes import FixedReader, Fixes
+from orchestration.latest import Replaced
 from orchestration.offsets import OffsetRange, OffsetRanges
 from orchestration.schemas import conform
 from orchestration.tables import CommitConflictError, overwrite_ranges, ranges_predicate
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.reading import read_batch
-from orchestration.transforms.topic_run import RunContext, TopicRunResult, TopicState, checked_batch, dead_letter_rows, read_state
+from orchestration.transforms.topic_run import (
+    RunContext,
+    TopicRunResult,
+    TopicState,
+    checked_batch,
+    dead_letter_rows,
+    decide_changes,
+    read_state,
+)
 from orchestration.uniqueness import TableKeys
+from orchestration.upserts import upsert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +97,8 @@ def run_replay(table: TopicTable, context: RunContext, request: ReplayRequest) -
         yield TopicRunResult(kind="replay", state=read_state(table, context), ranges=ranges, version=None)
     else:
         context.reporter.pin("replay", ranges)
-    for piece in pieces(ranges, table.records_per_run or context.records_per_run):
+    whole = [] if ranges.is_empty else [ranges]
+    for piece in whole if table.latest_by else pieces(ranges, table.records_per_run or context.records_per_run):
         result = _run_piece(table, context, piece)
         yield result
         if result.failures:
@@ -162,18 +176,40 @@ def _attempt(table: TopicTable, context: RunContext, wanted: OffsetRanges) -> To
     finally:
         source.release()
     conform(result.batch.rows, table.name, state.snapshot.arrow_schema, is_evolving=table.is_evolving)
+    changes = decide_changes(table, state, result.batch, Replaced(ranges=ranges, is_whole=_is_whole(ranges, state)))
     attempt = letters.begin_replay(letters.cleaned(letters_snapshot, origin, state.snapshot), origin, ranges, rejected)
-    committed = overwrite_ranges(
-        state.snapshot,
-        result.batch.rows,
-        ranges,
-        is_evolving=table.is_evolving,
-        notes={"run_id": context.run_id},
-        transactions=naming(state.topic_id, attempt),
-    )
+    named = naming(state.topic_id, attempt)
+    if changes is None:
+        committed = overwrite_ranges(
+            state.snapshot,
+            result.batch.rows,
+            ranges,
+            is_evolving=table.is_evolving,
+            notes={"run_id": context.run_id},
+            transactions=named,
+        )
+    else:
+        committed = upsert(
+            state.snapshot,
+            changes,
+            is_evolving=table.is_evolving,
+            notes={"replay": str(ranges), "topic": ranges.topic, "run_id": context.run_id},
+            transactions=named,
+        )
     if attempt is not None:
         letters.settle_replay(origin, ranges, attempt)
-    return replace(result, kind="replay", version=committed.version, row_count=committed.row_count, letters=rejected)
+    return replace(result, kind="replay", version=committed.version, row_count=committed.row_count, letters=rejected, changes=changes)
+
+
+def _is_whole(ranges: OffsetRanges, state: TopicState) -> bool:
+    """Whether ``ranges`` are all that was committed and is in the log."""
+    starts = {one.partition: one.log_start_offset for one in state.log}
+    everything = [
+        OffsetRange(partition=partition, start=starts[partition], end=one.next_offset)
+        for partition, one in sorted(state.committed.items())
+        if starts[partition] < one.next_offset
+    ]
+    return merged(list(ranges)) == everything
 
 
 def _wanted_ranges(table: TopicTable, context: RunContext, request: ReplayRequest, state: TopicState) -> list[OffsetRange]:

@@ -16,19 +16,21 @@ import pyarrow as pa
 
 from orchestration.checkpoints import BatchPlan, Checkpoint, PartitionOffsets, plan_batch
 from orchestration.dead_letters import DeadLetters, Origin, Rejection, envelopes, naming
+from orchestration.latest import Changes, Held, Replaced, newest
 from orchestration.log_client import LogClient
 from orchestration.offsets import OffsetRanges
 from orchestration.quality.rules import broken_fail_rules
 from orchestration.quality.suites import Outcome
-from orchestration.schemas import conform
+from orchestration.schemas import conform, validate_shape
 from orchestration.spark.source import BatchStatistics
-from orchestration.tables import CommitConflictError, Lake, TableSnapshot, append_with_offsets
+from orchestration.tables import CommitConflictError, Lake, TableSnapshot, advance, append_with_offsets
 from orchestration.transforms.batch import Batch, ComputedBatch, compute_batch
 from orchestration.transforms.checking import blocking_failures, evaluate_suite
 from orchestration.transforms.declarations import TopicTable
 from orchestration.transforms.errors import NotReadyError
 from orchestration.transforms.reading import ReadAhead, read_batch
 from orchestration.uniqueness import TableKeys
+from orchestration.upserts import remembered_deletions, upsert
 
 
 class Reporter(Protocol):
@@ -80,7 +82,8 @@ class TopicState:
 class TopicRunResult:
     """What a run did. ``version`` is None where nothing was committed: there was nothing new, or a check stopped it.
 
-    ``row_count`` is of the whole table after the commit, ``letters`` are the rows of the dead letters that the commit made count.
+    ``row_count`` is of the whole table after the commit, ``letters`` are the rows of the dead letters that the commit made count, and
+    ``changes`` are there for a table that keeps the newest row of each key.
     """
 
     kind: str
@@ -94,6 +97,7 @@ class TopicRunResult:
     failures: tuple[str, ...] = ()
     row_count: int | None = None
     letters: pa.Table | None = None
+    changes: Changes | None = None
 
     @property
     def next_offsets(self) -> dict[int, int]:
@@ -121,12 +125,14 @@ def run_topic_table(table: TopicTable, context: RunContext) -> TopicRunResult:
 def read_state(table: TopicTable, context: RunContext) -> TopicState:
     """Return where topic and table stand.
 
-    :raises NotReadyError: there is no such topic.
+    :raises NotReadyError: there is no such topic. :raises SchemaConflictError: the table keeps other rows than its declaration says.
     """
     description = context.log.describe_topic(table.topic.name)
     if description is None:
         raise NotReadyError(f"there is no topic {table.topic.name}: materialize topics/{table.topic.name}, which creates it")
     snapshot = context.lake.snapshot(table.name)
+    if snapshot is not None:
+        validate_shape(table.name, snapshot.latest_by, table.latest_by)
     log = context.log.partition_offsets(table.topic.name)
     partitions = [one.partition for one in log]
     committed = snapshot.checkpoints(description.topic_id, partitions) if snapshot else {}
@@ -165,19 +171,30 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         source.release()
     target = _target(table, context, state, result.batch.rows)
     conform(result.batch.rows, table.name, target.arrow_schema, is_evolving=table.is_evolving)
+    changes = decide_changes(table, state, result.batch)
     _validate_unmoved(table, context, state)
     letters_snapshot = letters.cleaned(letters_snapshot, origin, target)
     attempt = letters.replace_pending(letters_snapshot, origin, plan.ranges, state.committed, rejected)
-    committed = append_with_offsets(
-        target,
-        result.batch.rows,
-        plan.ranges,
-        source.statistics.leader_epochs,
-        expected=state.committed,
-        is_evolving=table.is_evolving,
-        notes={"run_id": context.run_id},
-        transactions=naming(state.topic_id, attempt),
-    )
+    named = naming(state.topic_id, attempt)
+    if changes is None:
+        committed = append_with_offsets(
+            target,
+            result.batch.rows,
+            plan.ranges,
+            source.statistics.leader_epochs,
+            expected=state.committed,
+            is_evolving=table.is_evolving,
+            notes={"run_id": context.run_id},
+            transactions=named,
+        )
+    else:
+        committed = upsert(
+            target,
+            changes,
+            is_evolving=table.is_evolving,
+            notes={"ranges": str(plan.ranges), "topic": plan.ranges.topic, "run_id": context.run_id},
+            transactions={**advance(target, plan.ranges, source.statistics.leader_epochs, state.committed), **named},
+        )
     return TopicRunResult(
         kind="batch",
         state=state,
@@ -189,6 +206,25 @@ def _attempt(table: TopicTable, context: RunContext) -> TopicRunResult:
         outcomes=result.outcomes,
         row_count=committed.row_count,
         letters=rejected,
+        changes=changes,
+    )
+
+
+def decide_changes(table: TopicTable, state: TopicState, batch: ComputedBatch, replaced: Replaced | None = None) -> Changes | None:
+    """Return what a batch, or a replay, changes in a table of newest rows; None for a table that keeps all rows.
+
+    :raises ProgressError: a replay cannot know what a row was before.
+    """
+    if batch.deletions is None:
+        return None
+    return newest(
+        batch.rows,
+        batch.deletions,
+        table.latest_by,
+        Held(snapshot=state.snapshot, deletions=None if state.snapshot is None else remembered_deletions(state.snapshot)),
+        state.topic_id,
+        log_starts={one.partition: one.log_start_offset for one in state.log},
+        replaced=replaced,
     )
 
 
@@ -263,4 +299,4 @@ def _target(table: TopicTable, context: RunContext, state: TopicState, rows: pa.
     if state.snapshot is not None:
         return state.snapshot
     conform(rows, table.name, rows.schema)
-    return context.lake.create(table.name, rows.schema, description=table.function.__doc__ or "")
+    return context.lake.create(table.name, rows.schema, description=table.function.__doc__ or "", latest_by=table.latest_by)

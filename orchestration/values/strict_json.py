@@ -33,6 +33,7 @@ INTEGER_BITS: Mapping[type[types.DataType], int] = {
 }
 FLOAT_END, DOUBLE_END = (2**25 - 1) << 103, (2**54 - 1) << 970
 """From here on a number is rounded to a FLOAT's or a DOUBLE's infinity."""
+NULL_VALUE = "the value is null"
 NOT_JSON = "the value is not JSON"
 TOO_DEEP = f"the value is nested deeper than {MAX_DEPTH} levels"
 MAX_TIMESTAMP_S = (2**63 - 1) // 1_000_000
@@ -76,7 +77,7 @@ def load_object(value: bytes | None) -> dict[str, Any]:
     :raises ValueError: it is none; the text says why, in the words of a dead letter.
     """
     if value is None:
-        raise _RefusedError("the value is null")
+        raise _RefusedError(NULL_VALUE)
     try:
         text = value.decode()
     except UnicodeDecodeError:

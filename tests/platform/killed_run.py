@@ -1,7 +1,8 @@
 """Runs in a process of their own, which dies at a chosen step; started by ``test_kills``.
 
 ``killed_run.py REMOTE LOG LIMIT STEP LAKE...``: one run per lake; STEP "none" lets it live. A STEP that begins with "replay" replays
-everything with another transform, LIMIT offsets at a time, and dies at its second piece.
+everything with another transform, LIMIT offsets at a time, and dies at its second piece. One that begins with "latest" does the same for
+a table that keeps the newest row of each key, whose replay has one piece.
 """
 
 import os
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from orchestration import file_commits, upserts
 from orchestration.dead_letters import DeadLetters
 from orchestration.settings import load_settings
 from orchestration.spark.session import open_session
 from orchestration.transforms import replay_run, topic_run
+from tests.platform.accounts import accounts_table, newest_accounts
 from tests.platform.pipeline import clean_orders, orders_table, run_context
 
 KILLED = 137
@@ -36,6 +39,22 @@ REPLAY_STEPS: dict[str, tuple[Any, str, str]] = {
     "replay-after-settling": (DeadLetters, "settle_replay", "after"),
 }
 REPLAY_DIES_AT_CALL = 2
+LATEST_STEPS: dict[str, tuple[Any, str, str]] = {
+    **{f"latest-{name}": STEPS[name] for name in STEPS if "target" not in name},
+    "latest-before-deleted-keys": (upserts, "_kept", "before"),
+    "latest-after-deleted-keys": (upserts, "_kept", "after"),
+    "latest-before-commit": (file_commits, "_create", "before"),
+    "latest-after-commit": (upserts, "_tidy", "before"),
+    "latest-after-target": (topic_run, "upsert", "after"),
+}
+LATEST_REPLAY_STEPS: dict[str, tuple[Any, str, str]] = {
+    "latest-replay-before-dead-letters": REPLAY_STEPS["replay-before-dead-letters"],
+    "latest-replay-after-dead-letters": REPLAY_STEPS["replay-after-dead-letters"],
+    "latest-replay-before-commit": (file_commits, "_create", "before"),
+    "latest-replay-after-target": (replay_run, "upsert", "after"),
+    "latest-replay-after-settling": REPLAY_STEPS["replay-after-settling"],
+}
+ALL_STEPS = {**STEPS, **REPLAY_STEPS, **LATEST_STEPS, **LATEST_REPLAY_STEPS}
 
 
 def dying(function: Callable[..., Any], when: str, at_call: int = 1) -> Callable[..., Any]:
@@ -59,20 +78,26 @@ def lenient(records: Any) -> Any:
     return clean_orders(records.selectExpr("* EXCEPT (amount)", "3 - amount AS amount"))
 
 
+def correcting(records: Any) -> Any:
+    """The transform that a replay of accounts uses."""
+    return newest_accounts(records.selectExpr("* EXCEPT (balance)", "3 - balance AS balance"))
+
+
 def main(remote: str, log_path: str, limit: str, step: str, *lakes: str) -> None:
     log = pickle.loads(Path(log_path).read_bytes())
     session = open_session(load_settings({"TIDELOG_SPARK_REMOTE": remote}))
-    is_replay = step.startswith("replay")
-    if step in STEPS or step in REPLAY_STEPS:
-        owner, name, when = STEPS[step] if step in STEPS else REPLAY_STEPS[step]
-        at_call = REPLAY_DIES_AT_CALL if is_replay else 1
+    is_replay, is_latest = "replay" in step, step.startswith("latest")
+    table = (accounts_table if is_latest else orders_table)(**({"function": correcting if is_latest else lenient} if is_replay else {}))
+    if step in ALL_STEPS:
+        owner, name, when = ALL_STEPS[step]
+        at_call = REPLAY_DIES_AT_CALL if is_replay and not is_latest else 1
         mock.patch.object(owner, name, dying(getattr(owner, name), when, at_call)).start()
     for lake in lakes:
         context = run_context(log, Path(lake), session, records_per_run=int(limit))
         if is_replay:
-            list(replay_run.run_replay(orders_table(function=lenient), context, replay_run.ReplayRequest(is_everything=True)))
+            list(replay_run.run_replay(table, context, replay_run.ReplayRequest(is_everything=True)))
             continue
-        topic_run.run_topic_table(orders_table(), context)
+        topic_run.run_topic_table(table, context)
 
 
 if __name__ == "__main__":

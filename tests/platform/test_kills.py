@@ -12,7 +12,8 @@ import pytest
 
 from orchestration.dead_letters import DeadLetters
 from orchestration.tables import Lake
-from tests.platform.killed_run import KILLED, REPLAY_STEPS, STEPS
+from tests.platform.accounts import accounts_of, append_round, corrected, held_accounts, same
+from tests.platform.killed_run import KILLED, LATEST_REPLAY_STEPS, LATEST_STEPS, REPLAY_STEPS, STEPS
 from tests.platform.pipeline import order
 from tests.platform.spark_server import warm_server
 from tests.unit.orchestration.memory_log import MemoryLog
@@ -122,6 +123,68 @@ def test_a_replay_killed_at_any_step_keeps_each_record_in_one_place(remote: str,
         assert found_places(lake) == places(log), f"recovered from {step}"
         assert letter_places(lake) == wanted, f"recovered from {step}"
         assert DeadLetters(Lake(lake)).pending().count_rows() == 0
+
+
+def test_the_newest_rows_are_right_after_a_kill_at_any_step(remote: str, tmp_path: Path) -> None:
+    log = MemoryLog()
+    log.add_topic("accounts", 2)
+    append_round(log, 1)
+    first, first_path = accounts_of(log), stored(log, tmp_path / "first")
+    append_round(log, 2)
+    second_path = stored(log, tmp_path / "second")
+    lakes = {step: tmp_path / step for step in LATEST_STEPS}
+    late = [lakes[step] for step in LATEST_STEPS if "table-is-created" not in step]
+    assert finish(start(remote, first_path, 1000, "latest-none", *late))[0] == 0
+
+    for step, lake in lakes.items():
+        code, output = finish(start(remote, second_path, 1000, step, lake))
+        assert code == KILLED, output
+        is_committed = step in {"latest-after-commit", "latest-after-target"}
+        assert held_accounts(lake) == (accounts_of(log) if is_committed else first if lake in late else {}), f"killed {step}"
+
+    assert finish(start(remote, second_path, 9, "latest-none", *lakes.values()))[0] == 0
+    assert finish(start(remote, second_path, 1000, "latest-none", *lakes.values()))[0] == 0
+    wanted = letter_places(lakes["latest-after-target"])
+    for step, lake in lakes.items():
+        assert held_accounts(lake) == accounts_of(log), f"recovered from {step}"
+        assert letter_places(lake) == wanted, f"recovered from {step}"
+        assert DeadLetters(Lake(lake)).pending().count_rows() == 0
+
+
+def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all(remote: str, tmp_path: Path) -> None:
+    log = MemoryLog()
+    log.add_topic("accounts", 2)
+    append_round(log, 1)
+    append_round(log, 2)
+    path = stored(log, tmp_path / "log")
+    lakes = {step: tmp_path / step for step in LATEST_REPLAY_STEPS}
+    assert finish(start(remote, path, 1000, "latest-none", *lakes.values()))[0] == 0
+    assert accounts_of(log) != accounts_of(log, corrected)
+
+    for step, lake in lakes.items():
+        code, output = finish(start(remote, path, 1000, step, lake))
+        assert code == KILLED, output
+        is_committed = step in {"latest-replay-after-target", "latest-replay-after-settling"}
+        assert held_accounts(lake) == accounts_of(log, corrected if is_committed else same), f"killed {step}"
+
+    assert finish(start(remote, path, 1000, "latest-replay", *lakes.values()))[0] == 0
+    for step, lake in lakes.items():
+        assert held_accounts(lake) == accounts_of(log, corrected), f"recovered from {step}"
+        assert letter_places(lake) == letter_places(lakes["latest-replay-after-target"]), f"recovered from {step}"
+        assert DeadLetters(Lake(lake)).pending().count_rows() == 0
+
+
+def test_rivals_leave_the_newest_rows(remote: str, tmp_path: Path) -> None:
+    log = MemoryLog()
+    log.add_topic("accounts", 2)
+    append_round(log, 1)
+    append_round(log, 2)
+    path = stored(log, tmp_path / "log")
+    lake = tmp_path / "lake"
+    rivals = [start(remote, path, limit, "latest-none", lake, lake, lake) for limit in (1000, 9)]
+    outcomes = [finish(one) for one in rivals]
+    assert [code for code, _ in outcomes] == [0, 0], outcomes
+    assert held_accounts(lake) == accounts_of(log)
 
 
 def test_rivals_commit_each_record_once(remote: str, tmp_path: Path) -> None:

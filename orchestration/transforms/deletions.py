@@ -1,0 +1,125 @@
+"""Changes of a table that keeps the newest row of each key: which records delete a key, and which make no change that a key can take.
+
+A record without value (a tombstone) deletes the key that is the record's own: its text as a value of the key column. A row that meets the
+table's ``deleted_when`` deletes its key. Decides both, and what is rejected: rows without a key, several rows of one record with the same
+key, and tombstones that name no key. Knows no table and writes nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as sql
+
+from orchestration.dead_letters import Rejection
+from orchestration.latest import PLACE
+from orchestration.transforms.declarations import TopicTable
+from orchestration.transforms.errors import TransformError
+from orchestration.values.strict_json import NULL_VALUE
+
+DELETED_COLUMN = "_is_deletion"
+LATEST_RULE = "latest_by"
+SEVERAL = f"{NULL_VALUE}, and a record's key cannot name the several columns of latest_by"
+
+
+def flag_deleted(frame: Any, table: TopicTable) -> Any:
+    """Return ``frame`` with a column that says which rows delete their key, where the table declares it."""
+    return frame.withColumn(DELETED_COLUMN, sql.expr(f"coalesce({table.deleted_when}, FALSE)")) if table.deleted_when else frame
+
+
+def is_tombstone(one: Rejection) -> bool:
+    """Return whether a record was refused for nothing but the lack of a value."""
+    return one.reason == NULL_VALUE
+
+
+def split_deleted(rows: pa.Table, keys: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Return the rows that stay, and keys and place of those that delete their key."""
+    places = [*keys, *PLACE]
+    if DELETED_COLUMN not in rows.column_names:
+        return rows, rows.select(places).slice(0, 0)
+    flags = rows[DELETED_COLUMN]
+    rows = rows.drop_columns([DELETED_COLUMN])
+    return rows.filter(pc.invert(flags)), rows.filter(flags).select(places)
+
+
+def validate_result(table: TopicTable, result: pa.Table) -> None:
+    """Refuse a result in which rows have no key columns or no time.
+
+    :raises TransformError: names what is missing.
+    """
+    missing = [column for column in dict.fromkeys((*table.latest_by, "_timestamp")) if column not in result.column_names]
+    if missing:
+        raise TransformError(
+            f"the result of table {table.name} lacks {', '.join(missing)}: a table with latest_by needs its key columns, and _timestamp, "
+            "which says what is newer where records of a key lie in several partitions. Keep these columns in every select"
+        )
+    if not pa.types.is_timestamp(result.schema.field("_timestamp").type):
+        raise TransformError(f"_timestamp of the result of table {table.name} is no timestamp: pass the column through unchanged")
+
+
+def key_rejections(rows: pa.Table, keys: Sequence[str]) -> tuple[Rejection, ...]:
+    """Return the rejections of records whose rows have no key, or the same key twice; ``rows`` have their places in order."""
+    found: dict[tuple[int, int], Rejection] = {}
+    for key in keys:
+        if rows[key].null_count:
+            for place in _places(rows.filter(rows[key].is_null())):
+                found.setdefault(place, _rejection(place, f"the key column {key} is null"))
+    counted = rows.select([*keys, "_partition", "_offset"]).group_by([*keys, "_partition", "_offset"]).aggregate([([], "count_all")])
+    for place in _places(counted.filter(pc.greater(counted["count_all"], 1))):
+        found.setdefault(place, _rejection(place, f"the record makes several rows with the same {', '.join(keys)}"))
+    return tuple(found.values())
+
+
+def tombstone_deletions(records: pa.Table, keys: Sequence[str], schema: pa.Schema, topic_id: str) -> tuple[pa.Table, tuple[Rejection, ...]]:
+    """Return what ``records`` without values (of ``SOURCE_SCHEMA``) delete, and the rejections of those that name no key.
+
+    ``schema`` holds the result's types of ``keys`` and place.
+    """
+    if len(keys) > 1:
+        return schema.empty_table(), tuple(_rejection(place, SEVERAL) for place in _places(records))
+    kind = schema.field(keys[0]).type
+    named: list[Any] = []
+    rejections = []
+    for place, key in zip(_places(records), records["key"].to_pylist(), strict=True):
+        value, reason = _key_value(key, kind)
+        named.append(value)
+        if value is None:
+            rejections.append(_rejection(place, reason))
+    is_named = pa.array([value is not None for value in named], pa.bool_())
+    values = pa.array([value for value in named if value is not None], kind)
+    kept = records.filter(is_named)
+    columns: Mapping[str, Any] = {
+        keys[0]: values,
+        "_topic_id": pa.repeat(pa.scalar(topic_id), kept.num_rows),
+        "_partition": kept["_partition"],
+        "_offset": kept["_offset"],
+        "_timestamp": kept["_timestamp"],
+    }
+    return pa.table(columns).select(schema.names).cast(schema), tuple(rejections)
+
+
+def _key_value(key: bytes | None, kind: pa.DataType) -> tuple[Any, str]:
+    """Return a record's key as a value of the key column, None with the reason where it is none."""
+    if key is None:
+        return None, f"{NULL_VALUE}, and so is the key: nothing says what to delete"
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return key, ""
+    try:
+        text = key.decode()
+        return pa.scalar(text).cast(kind).as_py(), ""
+    except (UnicodeDecodeError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None, f"{NULL_VALUE}, and the key is no {kind}: nothing says what to delete"
+
+
+def without_value(given: Any) -> Any:
+    """Return the places of the records without value among those of a topic without schema."""
+    return given.where("_value IS NULL").select("_partition", "_offset")
+
+
+def _places(rows: pa.Table) -> Iterator[tuple[int, int]]:
+    return zip(rows["_partition"].to_pylist(), rows["_offset"].to_pylist(), strict=True)
+
+
+def _rejection(place: tuple[int, int], reason: str) -> Rejection:
+    return Rejection(partition=place[0], offset=place[1], reason=reason, rule=LATEST_RULE)
