@@ -61,7 +61,7 @@ class RollingRestart:
         """
         while self.waiting:
             self.stage, self.current = Stage.WAITS, self.waiting.pop(0)
-            wait_for_sync(self._admin, self.current, self._wait_seconds)
+            wait_for_sync(self._admin, self.current, self._wait_seconds, self._say)
             self._say(f"broker {self.current} restarts")
             self.stage = Stage.RESTARTS
             self._restart(self.current)
@@ -70,7 +70,7 @@ class RollingRestart:
             self.done.append(self.current)
             self.current = None
         if self.done:
-            wait_for_sync(self._admin, self.done[-1], self._wait_seconds)
+            wait_for_sync(self._admin, self.done[-1], self._wait_seconds, self._say, is_restarted=True)
         home = [each.where for each in self._before.layout.partitions if each.leader == each.replicas[0]]
         if home:
             elect_preferred(self._admin, home)

@@ -14,6 +14,8 @@ from log_service.common.errors import KafkaError, TidelogError
 JOIN_SECONDS = 60.0
 SYNC_SECONDS = 600.0
 POLL_SECONDS = 0.5
+TOLD_AFTER_SECONDS = 3.0
+"""A wait that is longer says what it is for: a person cannot tell it from a command that hangs."""
 
 
 class ClusterNotReady(TidelogError):  # noqa: N818 - it says what happened
@@ -54,13 +56,24 @@ def _wait(admin: BlockingAdmin, broker_id: int, is_wanted: Callable[[bool | None
         time.sleep(POLL_SECONDS)
 
 
-def wait_for_sync(admin: BlockingAdmin, broker_id: int, wait_seconds: float = SYNC_SECONDS) -> None:
-    """Wait until the cluster can be without a broker; see ``cluster_plans.rolling``.
+def wait_for_sync(
+    admin: BlockingAdmin,
+    broker_id: int,
+    wait_seconds: float = SYNC_SECONDS,
+    say: Callable[[str], object] = str,
+    *,
+    is_restarted: bool = False,
+) -> None:
+    """Wait until the cluster can be without a broker, which is to be restarted or is already; see ``cluster_plans.rolling``.
+
+    ``say`` is told once what a long wait is for.
 
     Raises:
         ClusterNotReady: it cannot, for all that time; the text says why.
     """
-    deadline = time.monotonic() + wait_seconds
+    aim = "until all is in sync again" if is_restarted else f"before broker {broker_id} restarts"
+    failed = "not all is in sync again" if is_restarted else f"broker {broker_id} is not restarted"
+    begun, is_told = time.monotonic(), False
     while True:
         try:
             state = read_state(admin)
@@ -70,6 +83,10 @@ def wait_for_sync(admin: BlockingAdmin, broker_id: int, wait_seconds: float = SY
             found = [str(error)]
         if not found:
             return
-        if time.monotonic() > deadline:
-            raise ClusterNotReady(f"broker {broker_id} is not restarted: {'; '.join(found)}")
+        waited_seconds = time.monotonic() - begun
+        if waited_seconds > wait_seconds:
+            raise ClusterNotReady(f"{failed}: {'; '.join(found)}")
+        if waited_seconds > TOLD_AFTER_SECONDS and not is_told:
+            is_told = True
+            say(f"waiting for up to {wait_seconds:.0f} s {aim}: {'; '.join(found)}")
         time.sleep(POLL_SECONDS)

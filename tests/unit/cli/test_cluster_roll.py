@@ -58,7 +58,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
     state = ClusterState(cluster_id="c", layout=layout(BROKERS, PARTITIONS), quorum=QUORUM, silent=MappingProxyType({}))
     monkeypatch.setattr(cluster_roll, "open_admin", opened)
     monkeypatch.setattr(cluster_roll, "read_state", lambda _admin: state)
-    monkeypatch.setattr(rolling, "wait_for_sync", lambda *_: None)
+    monkeypatch.setattr(rolling, "wait_for_sync", lambda *_, **__: None)
     monkeypatch.setattr(rolling, "wait_until_serving", lambda *_: None)
     monkeypatch.setattr(rolling, "elect_preferred", elect)
     return made

@@ -1,0 +1,51 @@
+"""A wait for a cluster says what it is for, once, and at its end what was missing."""
+
+from collections.abc import Iterator
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from log_service.cluster_operations import waiting
+from log_service.cluster_operations.waiting import ClusterNotReady, wait_for_sync
+
+
+class Cluster:
+    """One that is in sync at its ``ready_at``-th look. Each look takes a second."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, ready_at: int) -> None:
+        self.now = 0.0
+        self._looks: Iterator[int] = count()
+        self._ready_at = ready_at
+        state = SimpleNamespace(layout=None, quorum=None, silent=())
+        monkeypatch.setattr(waiting, "read_state", lambda _admin: state)
+        monkeypatch.setattr(waiting, "obstacles", self._obstacles)
+        monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep))
+
+    def _obstacles(self, *_: Any) -> list[str]:
+        return [] if next(self._looks) >= self._ready_at else ["broker 1 is down"]
+
+    def _sleep(self, _seconds: float) -> None:
+        self.now += 1.0
+
+
+@pytest.mark.parametrize(("ready_at", "said"), [(2, []), (30, ["waiting for up to 60 s before broker 2 restarts: broker 1 is down"])])
+def test_only_a_long_wait_says_what_it_is_for_and_says_it_once(monkeypatch: pytest.MonkeyPatch, ready_at: int, said: list[str]) -> None:
+    """It used to say nothing for ten minutes, and looked like a command that hangs."""
+    Cluster(monkeypatch, ready_at)
+    told: list[str] = []
+    admin: Any = None
+    wait_for_sync(admin, 2, 60.0, told.append)
+    assert told == said
+
+
+@pytest.mark.parametrize(
+    ("is_restarted", "text"),
+    [(False, "broker 2 is not restarted: broker 1 is down"), (True, "not all is in sync again: broker 1 is down")],
+)
+def test_a_wait_that_was_in_vain_says_what_was_missing(monkeypatch: pytest.MonkeyPatch, is_restarted: bool, text: str) -> None:
+    Cluster(monkeypatch, 1_000)
+    admin: Any = None
+    with pytest.raises(ClusterNotReady, match=text):
+        wait_for_sync(admin, 2, 10.0, is_restarted=is_restarted)
