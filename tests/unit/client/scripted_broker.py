@@ -96,6 +96,7 @@ class ScriptedBroker:
         self.refused_api_versions: set[int] = set()
         self.topic_id = self.old_topic_id = TOPIC_ID
         self.is_id_old_in_responses = False
+        self.admit: Callable[[BatchHeader], ErrorCode] = lambda _: ErrorCode.NONE  # asked before an append
         self.other: dict[ApiKey, Callable[[Any, int], Awaitable[Any]]] = {}
 
     def recreate(self, *, is_emptied: bool = True) -> None:
@@ -225,7 +226,7 @@ class ScriptedBroker:
         if action == self.DROP:
             return ConnectionResetError("scripted")
         responses = [
-            self._produce_one(partition.index, partition.records, self._action(topic.topic_id, action))
+            self._produce_one(partition.index, partition.records, self._admitted(partition.records, self._action(topic.topic_id, action)))
             for topic in request.topic_data
             for partition in topic.partition_data
         ]
@@ -248,6 +249,9 @@ class ScriptedBroker:
     def _action(self, topic_id: UUID, action: ErrorCode | str) -> ErrorCode | str:
         is_known = topic_id in {self.topic_id, UUID(int=0)} or self.is_id_old_in_responses
         return action if is_known else ErrorCode.UNKNOWN_TOPIC_ID
+
+    def _admitted(self, records: memoryview, action: ErrorCode | str) -> ErrorCode | str:
+        return action if isinstance(action, ErrorCode) else self.admit(parse_header(records)) or action
 
     def _produce_one(self, index: int, records: memoryview, action: ErrorCode | str) -> PartitionProduceResponse:
         if isinstance(action, ErrorCode):

@@ -25,6 +25,7 @@ from log_service.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from log_service.records.batch import BatchHeader
 from tests.unit.client.scripted_broker import HOST, PORT, ScriptedBroker
 
 PRODUCER_ID = 900
@@ -45,6 +46,9 @@ class ScriptedCoordinator:
         self.script: dict[ApiKey, deque[ErrorCode | str]] = defaultdict(deque)
         self.find_count = 0
         self.is_leaving_out = False  # responses name no partition
+        self.is_version_2 = is_version_2
+        self.markers: list[list[tuple[int, bool]]] = [[] for _ in range(broker.partition_count)]
+        broker.admit = self._admit
         broker.levels["transaction.version"] = 2 if is_version_2 else 1
         handlers = {
             ApiKey.FIND_COORDINATOR: self._find,
@@ -62,6 +66,22 @@ class ScriptedCoordinator:
         wanted = keys or (ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT,
                           ApiKey.PRODUCE, ApiKey.END_TXN)  # fmt: skip
         return [key for key, _ in self.broker.requests if key in wanted]
+
+    def committed(self, partition: int = 0) -> list[bytes]:
+        """What a reader of committed records sees: the values before each marker that commits, since the marker before."""
+        found, start = [], 0
+        for end, is_commit in self.markers[partition]:
+            found += self.broker.logs[partition].values[start:end] if is_commit else []
+            start = end
+        return found
+
+    def _admit(self, header: BatchHeader) -> ErrorCode:
+        """Verify a batch as leaders do: its epoch, and its transaction, which one of version 2 opens."""
+        if header.producer_epoch < self.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if self.is_version_2:
+            self.state = "Ongoing"
+        return ErrorCode.NONE if self.state == "Ongoing" else ErrorCode.INVALID_TXN_STATE
 
     def _scripted(self, key: ApiKey, handler: Any) -> Any:
         async def respond(request: Any, version: int) -> Any:
@@ -144,6 +164,8 @@ class ScriptedCoordinator:
         if request.producer_epoch != self.epoch:
             return EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)
         self.ended.append(request.committed)
+        for markers, log in zip(self.markers, self.broker.logs, strict=True):
+            markers.append((len(log.values), request.committed))
         self.state = "CompleteCommit" if request.committed else "CompleteAbort"
         if version < 5:
             return EndTxnResponse()

@@ -1,6 +1,8 @@
 """A transactional producer against a coordinator that moves, fences and forgets to respond, in virtual time, by both protocols."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from random import Random
 from typing import Any
 
 import pytest
@@ -438,3 +440,63 @@ def test_a_producer_without_an_id_has_no_transactions() -> None:
 def test_settings_that_cannot_be_honoured_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         Producer("broker:9092", **settings)
+
+
+# All of it at once
+
+ACCIDENTS = (
+    ScriptedBroker.DROP,
+    ScriptedBroker.APPEND_AND_DROP,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+OF_PRODUCE = (
+    ScriptedBroker.DROP,
+    ScriptedBroker.APPEND_AND_DROP,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.MESSAGE_TOO_LARGE,
+)
+OF_COORDINATOR = (ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.TXN_OFFSET_COMMIT, ApiKey.END_TXN)
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(12))
+def test_what_blocks_committed_is_what_readers_see(seed: int, is_version_2: bool) -> None:
+    """Accidents everywhere, transactions that are cancelled, abandoned and done again: in the end everything is there once, in order."""
+    wanted: list[bytes] = []
+
+    async def story(coordinator: ScriptedCoordinator, producer: Producer) -> None:
+        random = Random(seed)
+
+        async def work(values: list[bytes], *, is_failing: bool) -> None:
+            async with producer.transaction():
+                for value in values:
+                    await producer.send("t", value, partition=0)
+                    if random.random() < 0.2:
+                        await trio.sleep(random.random() / 50)
+                await producer.send_offsets_to_transaction({TopicPartition("in", 0): len(wanted)}, GROUP)
+                if is_failing:
+                    raise ZeroDivisionError
+
+        for number in range(30):
+            values = [b"%d-%d" % (number, part) for part in range(random.randrange(1, 12))]
+            if random.random() < 0.5:
+                coordinator.broker.script.append(random.choice(OF_PRODUCE))
+            if random.random() < 0.5:
+                coordinator.script[random.choice(OF_COORDINATOR)].append(random.choice(ACCIDENTS))
+            with suppress(ZeroDivisionError, TransactionAbortable):
+                if random.random() < 0.3:
+                    await work(values, is_failing=True)
+            is_done = False
+            while not is_done:
+                with suppress(TransactionAbortable):
+                    await work(values, is_failing=False)
+                    is_done = True
+            wanted.extend(values)
+
+    settings = {"batch_size": 40, "linger_ms": 2, "request_timeout_ms": 2_000, "retry_backoff_ms": 10}
+    told = tell(story, seed=seed, is_version_2=is_version_2, **settings)
+    assert told.committed() == wanted
