@@ -11,7 +11,7 @@ that, the broker says so in its log, and clients try again.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import trio
 
@@ -20,6 +20,7 @@ from log_service.common.errors import ErrorCode, KafkaError
 from log_service.common.quiet_log import QuietLogger
 from log_service.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from log_service.config.views import NodeConfig
+from log_service.controller.caller import Caller
 from log_service.controller.channel import ControllerChannel
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
@@ -27,6 +28,8 @@ from log_service.protocol.messages.create_topics import CreatableTopic, Creatabl
 CREATE_TIMEOUT_MS = 10_000
 """How long the clients that asked for a topic wait for the controller: less than they wait for a response."""
 
+LAST_LENIENT_VERSION = 5
+"""Of CreateTopics, in which a quota that is used up refuses nothing: who only asked for metadata must not be refused for it (KIP-599)."""
 _IS_THERE_NOW = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 
 logger = logging.getLogger(__name__)
@@ -53,20 +56,24 @@ class TopicCreation:
     def __repr__(self) -> str:
         return f"<TopicCreation asked={sorted(self._asked)}>"
 
-    async def create(self, names: list[str]) -> dict[str, ErrorCode]:
-        """Create topics and return what went wrong, by name. One that exists by now went well."""
+    async def create(self, names: list[str], client: Caller | None = None) -> dict[str, ErrorCode]:
+        """Create topics and return what went wrong, by name. One that exists by now went well.
+
+        The partitions count against the quota of ``client``, if it has one: it gets them, and pauses before others. None: the broker's own.
+        """
         new = [name for name in names if name not in self._asked]
         asked = {name: self._asked.setdefault(name, _Asked()) for name in names}
         if new:
-            await self._ask({name: asked[name] for name in new})
+            await self._ask({name: asked[name] for name in new}, client)
         for each in asked.values():
             await each.is_done.wait()
         return {name: each.code for name, each in asked.items() if each.code not in _IS_THERE_NOW}
 
-    async def _ask(self, asked: dict[str, _Asked]) -> None:
+    async def _ask(self, asked: dict[str, _Asked], client: Caller | None) -> None:
         request = CreateTopicsRequest(topics=[self._topic(name) for name in asked], timeout_ms=CREATE_TIMEOUT_MS)
+        caller = None if client is None else replace(client, version=LAST_LENIENT_VERSION)
         try:
-            response = await self._controller.request(request, CreateTopicsResponse)
+            response = await self._controller.request(request, CreateTopicsResponse, caller)
         except KafkaError as error:
             for name, each in asked.items():
                 self._settle(name, each, error.code, str(error))

@@ -75,7 +75,7 @@ def _refuse_ids(request: MetadataRequest) -> MetadataResponse:
 
 
 async def _create_and_describe(node: Node, call: Call, request: MetadataRequest, missing: list[str]) -> MetadataResponse:
-    return _describe(node, call, request, await node.topic_creation.create(missing))
+    return _describe(node, call, request, await node.topic_creation.create(missing, call.caller()))
 
 
 def _missing_topics(node: Node, request: MetadataRequest) -> list[str]:
