@@ -51,13 +51,13 @@ def upsert(
 
     :raises CommitConflictError: the table changed since ``snapshot``. :raises SchemaConflictError: the rows do not fit the table.
     """
-    if snapshot.delta.version() != snapshot.version:
-        raise CommitConflictError(f"the table {snapshot.name} was fenced, or written to, after it was decided what changes")
+    base = _after_own_fence(snapshot)
     fitting, mode = conform(changes.rows, snapshot.name, snapshot.arrow_schema, is_evolving=is_evolving)
     number = _kept(snapshot, changes)
     carried = {**(transactions or {}), DELETED_KEYS: number}
     if changes.replaced.num_rows:
-        base = _with_new_columns(snapshot, fitting) if mode is not None else snapshot
+        if mode is not None:
+            base = _with_new_columns(base, fitting)
         committed = replace_rows(base, changes.replaced, fitting, carried, notes or {})
     else:
         with conflicts_translated(snapshot.name):
@@ -66,6 +66,18 @@ def upsert(
         committed = after_commit(snapshot)
     _tidy(committed, number)
     return committed
+
+
+def _after_own_fence(snapshot: TableSnapshot) -> TableSnapshot:
+    """Return the table as the fence of this run has left it, where dead letters of a killed one were cleaned away; mostly there is none.
+
+    The fence went through this very snapshot. If it is more than one version on, it had to go after another writer's commit.
+
+    :raises CommitConflictError: that is so.
+    """
+    if snapshot.delta.version() > snapshot.version + 1:
+        raise CommitConflictError(f"another writer committed to the table {snapshot.name} after it was decided what changes")
+    return after_commit(snapshot)
 
 
 def _with_new_columns(snapshot: TableSnapshot, rows: pa.Table) -> TableSnapshot:

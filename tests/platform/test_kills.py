@@ -142,8 +142,9 @@ def test_the_newest_rows_are_right_after_a_kill_at_any_step(remote: str, tmp_pat
         is_committed = step in {"latest-after-commit", "latest-after-target"}
         assert held_accounts(lake) == (accounts_of(log) if is_committed else first if lake in late else {}), f"killed {step}"
 
-    assert finish(start(remote, second_path, 9, "latest-none", *lakes.values()))[0] == 0
-    assert finish(start(remote, second_path, 1000, "latest-none", *lakes.values()))[0] == 0
+    assert finish(start(remote, second_path, 9, "latest-none", *list(lakes.values())[::2]))[0] == 0
+    code, output = finish(start(remote, second_path, 1000, "latest-none", *lakes.values()))
+    assert code == 0, output
     wanted = letter_places(lakes["latest-after-target"])
     for step, lake in lakes.items():
         assert held_accounts(lake) == accounts_of(log), f"recovered from {step}"
@@ -167,7 +168,8 @@ def test_a_replay_of_newest_rows_that_is_killed_has_happened_whole_or_not_at_all
         is_committed = step in {"latest-replay-after-target", "latest-replay-after-settling"}
         assert held_accounts(lake) == accounts_of(log, corrected if is_committed else same), f"killed {step}"
 
-    assert finish(start(remote, path, 1000, "latest-replay", *lakes.values()))[0] == 0
+    code, output = finish(start(remote, path, 1000, "latest-replay", *lakes.values()))
+    assert code == 0, output
     for step, lake in lakes.items():
         assert held_accounts(lake) == accounts_of(log, corrected), f"recovered from {step}"
         assert letter_places(lake) == letter_places(lakes["latest-replay-after-target"]), f"recovered from {step}"

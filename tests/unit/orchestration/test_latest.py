@@ -19,7 +19,7 @@ from orchestration import upserts
 from orchestration.checkpoints import ProgressError
 from orchestration.latest import PLACE, Changes, Held, Replaced, newest
 from orchestration.offsets import OffsetRange, OffsetRanges
-from orchestration.tables import CommitConflictError, Lake, TableSnapshot, advance
+from orchestration.tables import CommitConflictError, Lake, TableSnapshot, advance, fence
 from orchestration.upserts import remembered_deletions, upsert
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -315,6 +315,24 @@ def test_a_replay_and_a_run_from_one_version_conflict(follower: Follower) -> Non
     follower.commit(early, [record(1, 5, "b")])
     with pytest.raises(CommitConflictError):
         upsert(late, replaced)
+
+
+def test_a_run_may_fence_the_table_before_its_commit_and_still_sees_a_rival(follower: Follower) -> None:
+    follower.commit(follower.snapshot(), [record(0, 1, "a"), record(1, 2, "b")])
+    own = follower.snapshot()
+    fence(own, {"letters/T": 1})
+    follower.commit(own, [record(2, 1, "A")])
+    late, rival = follower.snapshot(), follower.snapshot()
+    changes = decided(late, record(3, 3, "late"))
+    upsert(rival, decided(rival, record(0, 3, "rival")))
+    fence(late, {"letters/T": 1})
+    with pytest.raises(CommitConflictError, match="after it was decided"):
+        upsert(late, changes)
+    assert follower.state == {1: ("A", 0, 2), 2: ("b", 0, 1), 3: ("rival", 0, 0)}
+
+
+def decided(snapshot: TableSnapshot, *records: Record) -> Changes:
+    return newest(*rows_of(records), KEYS, Held(snapshot=snapshot, deletions=remembered_deletions(snapshot)), "T", log_starts={})
 
 
 def test_merged_files_and_vacuum_keep_rows_checkpoints_and_deleted_keys(follower: Follower) -> None:
