@@ -1,0 +1,298 @@
+"""One shard of the share coordinator: the share states of one partition of ``__share_group_state`` (KIP-932).
+
+It decides who may write, what a write becomes in the log, and from which offset on the log is needed. It does not know what the states
+mean to members, nor which groups exist: the group coordinator initializes and deletes states, leaders of partitions read and write them.
+
+- A leader that reads with a newer leader epoch is stored before it hears the state; an older leader is fenced from then on.
+- A state that is initialized anew has a newer state epoch; what leaders write with an older one is fenced (the group's offsets were reset).
+- A write is stored as an update of the last snapshot, and every so many of them as a snapshot; so a load stays short, and what lies before
+  the oldest needed snapshot can be deleted.
+
+Invariants: a state changes in ``replay`` alone; its snapshot epoch grows with every snapshot; an update belongs to the snapshot before it.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from log_service.common.errors import ErrorCode
+from log_service.coordinator.share.share_state import (
+    FIRST_LEADER_EPOCH,
+    NO_EPOCH,
+    UNKNOWN_COUNT,
+    UNKNOWN_START_OFFSET,
+    ShareKey,
+    ShareState,
+    combined,
+)
+from log_service.coordinator.share.state_records import ShareRecord, SnapshotRecord, UpdateRecord
+from log_service.coordinator.share.window import StateBatch
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage
+from log_service.state_machine.decision import Decision, ReplayContext
+
+COLD_SNAPSHOT_INTERVAL_MS = 300_000
+"""So often states are stored anew that no leader writes: they would hold on to the beginning of the log. Apache Kafka's interval."""
+COLD_TIMER = "cold snapshots"
+CLEAN_UP_TIMER = "deleted topics"
+IsThere = Callable[[UUID, int], bool]
+"""Whether a partition of a topic exists, as far as this node knows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareCoordinatorConfig:
+    """``snapshot_update_records`` is how many updates lie between two snapshots."""
+
+    snapshot_update_records: int = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateRefusal:
+    """Why nothing was done for one partition of a request."""
+
+    error_code: ErrorCode
+    error_message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareStateWrite:
+    """What a leader writes of one partition of one group; epochs of -1 are not checked."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int = UNKNOWN_COUNT
+    batches: tuple[StateBatch, ...] = ()
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A state, and where it stands in the log: the offset of its last snapshot, and the updates since.
+
+    The epochs are the highest ever seen, and fence older ones: a state that is begun anew knows no leader.
+    """
+
+    state: ShareState
+    snapshot_offset: int
+    leader_epoch: int
+    state_epoch: int
+    update_count: int = 0
+
+
+class ShareCoordinatorShard:
+    """The states of one partition of ``__share_group_state``."""
+
+    def __init__(self, config: ShareCoordinatorConfig, is_there: IsThere) -> None:
+        self._config = config
+        self._is_there = is_there
+        self._entries: dict[ShareKey, _Entry] = {}
+        self._replayed_end = 0
+        self._orphans: set[ShareKey] = set()
+
+    def __repr__(self) -> str:
+        return f"<ShareCoordinatorShard states={len(self._entries)}>"
+
+    @property
+    def needed_offset(self) -> int:
+        """The offset from which on a load needs the log: its oldest snapshot that has no newer one, or the end."""
+        return min((entry.snapshot_offset for entry in self._entries.values()), default=self._replayed_end)
+
+    def state_of(self, key: ShareKey) -> ShareState | None:
+        """Return a state for reading, None where there is none."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.state
+
+    # Requests: the reply is a ``ShareState`` or None, or a ``StateRefusal``
+
+    def handle_initialize(
+        self, key: ShareKey, state_epoch: int, start_offset: int, reply_to: Hashable, decision: Decision[ShareRecord]
+    ) -> None:
+        """Begin a state, or begin it anew; reply None."""
+        entry = self._entries.get(key)
+        refusal = _malformed(key)
+        if refusal is None and entry is not None:
+            refusal = _fenced_state(entry, state_epoch)
+        refusal = refusal or self._unknown_partition(key)
+        if refusal is not None:
+            decision.reply(reply_to, refusal)
+            return
+        state = ShareState(
+            snapshot_epoch=0 if entry is None else entry.state.snapshot_epoch + 1,
+            state_epoch=state_epoch,
+            leader_epoch=FIRST_LEADER_EPOCH,
+            start_offset=start_offset,
+            delivery_complete_count=UNKNOWN_COUNT if start_offset == UNKNOWN_START_OFFSET else 0,
+            create_timestamp_ms=decision.wall_ms,
+            write_timestamp_ms=decision.wall_ms,
+        )
+        decision.append(SnapshotRecord(key=key, state=state))
+        decision.reply(reply_to, None)
+
+    def handle_read(self, key: ShareKey, leader_epoch: int, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
+        """Reply the state, and fence leaders of older epochs."""
+        entry = self._entries.get(key)
+        refusal = _malformed(key) or _not_open(entry, leader_epoch, NO_EPOCH, "read") or self._unknown_partition(key)
+        if refusal is not None or entry is None:
+            decision.reply(reply_to, refusal)
+            return
+        state = entry.state
+        if leader_epoch not in {NO_EPOCH, entry.leader_epoch}:
+            write = ShareStateWrite(
+                state_epoch=state.state_epoch,
+                leader_epoch=leader_epoch,
+                start_offset=state.start_offset,
+                delivery_complete_count=state.delivery_complete_count,
+            )
+            decision.append(self._record_of(key, entry, write, leader_epoch, decision.wall_ms))
+        decision.reply(reply_to, state)
+
+    def handle_write(self, key: ShareKey, write: ShareStateWrite, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
+        """Store what became of records; reply None."""
+        entry = self._entries.get(key)
+        refusal = _malformed(key) or _not_open(entry, write.leader_epoch, write.state_epoch, "written")
+        refusal = refusal or self._unknown_partition(key)
+        if refusal is None and entry is not None:
+            decision.append(self._record_of(key, entry, write, entry.state.leader_epoch, decision.wall_ms))
+        decision.reply(reply_to, refusal)
+
+    def handle_delete(self, key: ShareKey, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
+        """Forget a state, if there is one; reply None."""
+        refusal = _malformed(key) or self._unknown_partition(key)
+        if refusal is None and key in self._entries:
+            decision.append(SnapshotRecord(key=key, state=None))
+        decision.reply(reply_to, refusal)
+
+    def handle_read_summary(self, key: ShareKey, reply_to: Hashable, decision: Decision[ShareRecord]) -> None:
+        """Reply the state, None where there is none; no leader is fenced."""
+        decision.reply(reply_to, _malformed(key) or self._unknown_partition(key) or self.state_of(key))
+
+    # What time and metadata bring
+
+    def on_loaded(self, decision: Decision[ShareRecord]) -> None:
+        """Begin to serve."""
+        decision.set_timer(COLD_TIMER, decision.now_ms + COLD_SNAPSHOT_INTERVAL_MS)
+
+    def on_image(self, delta: MetadataDelta, _image: MetadataImage, decision: Decision[ShareRecord]) -> None:
+        """Take note of topics that were deleted: their states go.
+
+        A topic that is merely unknown may be one of which this node has not heard yet.
+        """
+        gone = delta.deleted_topics
+        self._orphans |= {key for key in self._entries if key.topic_id in gone} if gone else set()
+        if self._orphans:
+            decision.set_timer(CLEAN_UP_TIMER, decision.now_ms)
+
+    def on_timer(self, key: Hashable, decision: Decision[ShareRecord]) -> None:
+        """Store anew what nobody has written for long, or forget what belongs to deleted topics."""
+        if key == COLD_TIMER:
+            decision.set_timer(COLD_TIMER, decision.now_ms + COLD_SNAPSHOT_INTERVAL_MS)
+            self._store_cold_states(decision)
+        else:
+            for share_key in self._entries:
+                if share_key in self._orphans:
+                    decision.append(SnapshotRecord(key=share_key, state=None))
+
+    def _store_cold_states(self, decision: Decision[ShareRecord]) -> None:
+        """Store anew, unless every state was stored so already."""
+        if all(entry.state.create_timestamp_ms != entry.state.write_timestamp_ms for entry in self._entries.values()):
+            return
+        for key, entry in self._entries.items():
+            if decision.wall_ms - entry.state.write_timestamp_ms >= COLD_SNAPSHOT_INTERVAL_MS:
+                snapshot_epoch = entry.state.snapshot_epoch + 1
+                state = replace(entry.state, snapshot_epoch=snapshot_epoch, write_timestamp_ms=decision.wall_ms)
+                decision.append(SnapshotRecord(key=key, state=state))
+
+    # The log
+
+    def replay(self, record: ShareRecord, context: ReplayContext) -> None:
+        """Take over one record."""
+        self._replayed_end = context.offset + 1
+        match record:
+            case SnapshotRecord(state=None):
+                self._entries.pop(record.key, None)
+                self._orphans.discard(record.key)
+            case SnapshotRecord(state=ShareState() as state):
+                self._take_over(record.key, state, context.offset)
+            case UpdateRecord():
+                entry = self._entries.get(record.key)
+                if entry is not None:  # an update whose snapshot was deleted says nothing
+                    entry.state = _updated(entry.state, record)
+                    entry.leader_epoch = max(entry.leader_epoch, record.leader_epoch)
+                    entry.update_count += 1
+
+    def _take_over(self, key: ShareKey, state: ShareState, offset: int) -> None:
+        entry = self._entries[key] = self._entries.get(key) or _Entry(
+            state=state, snapshot_offset=offset, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch
+        )
+        entry.state, entry.snapshot_offset = state, offset
+        if entry.update_count >= self._config.snapshot_update_records:  # as Apache Kafka counts: on, where a state begins anew
+            entry.update_count = 0
+        entry.leader_epoch = max(entry.leader_epoch, state.leader_epoch)
+        entry.state_epoch = max(entry.state_epoch, state.state_epoch)
+
+    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, is_committed: bool) -> None:
+        """Do nothing: share states are never written in transactions."""
+
+    def _record_of(self, key: ShareKey, entry: _Entry, write: ShareStateWrite, leader_epoch: int, wall_ms: int) -> ShareRecord:
+        state = entry.state
+        if entry.update_count < self._config.snapshot_update_records:
+            return UpdateRecord(
+                key=key,
+                snapshot_epoch=state.snapshot_epoch,
+                leader_epoch=leader_epoch,
+                start_offset=write.start_offset,
+                delivery_complete_count=write.delivery_complete_count,
+                batches=combined(write.batches, write.start_offset),
+            )
+        start_offset = state.start_offset if write.start_offset == UNKNOWN_START_OFFSET else write.start_offset
+        snapshot = replace(
+            state,
+            snapshot_epoch=state.snapshot_epoch + 1,
+            leader_epoch=leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=write.delivery_complete_count,
+            create_timestamp_ms=wall_ms,
+            write_timestamp_ms=wall_ms,
+            batches=combined((*state.batches, *write.batches), start_offset),
+        )
+        return SnapshotRecord(key=key, state=snapshot)
+
+    def _unknown_partition(self, key: ShareKey) -> StateRefusal | None:
+        if self._is_there(key.topic_id, key.partition):
+            return None
+        text = f"partition {key.partition} of topic {key.topic_id} does not exist"
+        return StateRefusal(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=text)
+
+
+def _malformed(key: ShareKey) -> StateRefusal | None:
+    if key.partition >= 0:
+        return None
+    return StateRefusal(error_code=ErrorCode.INVALID_REQUEST, error_message=f"partition {key.partition}: partitions are numbered from 0")
+
+
+def _not_open(entry: _Entry | None, leader_epoch: int, state_epoch: int, verb: str) -> StateRefusal | None:
+    if entry is None:
+        text = f"the state is not {verb}, because it was not initialized: initialize it first"
+        return StateRefusal(error_code=ErrorCode.INVALID_REQUEST, error_message=text)
+    if NO_EPOCH != leader_epoch < entry.leader_epoch:
+        text = f"leader epoch {leader_epoch} is older than {entry.leader_epoch}: another leader was elected"
+        return StateRefusal(error_code=ErrorCode.FENCED_LEADER_EPOCH, error_message=text)
+    return _fenced_state(entry, state_epoch)
+
+
+def _fenced_state(entry: _Entry, state_epoch: int) -> StateRefusal | None:
+    if state_epoch == NO_EPOCH or state_epoch >= entry.state_epoch:
+        return None
+    text = f"state epoch {state_epoch} is older than {entry.state_epoch}: the state was initialized anew"
+    return StateRefusal(error_code=ErrorCode.FENCED_STATE_EPOCH, error_message=text)
+
+
+def _updated(state: ShareState, update: UpdateRecord) -> ShareState:
+    start_offset = state.start_offset if update.start_offset == UNKNOWN_START_OFFSET else update.start_offset
+    return replace(
+        state,
+        leader_epoch=state.leader_epoch if update.leader_epoch == NO_EPOCH else update.leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=update.delivery_complete_count,
+        batches=combined((*state.batches, *update.batches), start_offset),
+    )

@@ -1,0 +1,88 @@
+"""What the share coordinator keeps of one group on one partition (KIP-932): a value, and how a write changes it.
+
+Decides how what is stored and what is written become one. Knows neither the log nor requests.
+
+Writes may arrive late, and again: of two batches that say something about the same offset the one with the higher delivery count counts,
+and of two with the same count the one that is nearer to the end of a record's life. So it does not matter in which order they come.
+
+Invariants: batches are sorted, do not overlap, and begin at the start offset or above; neighbours that say the same are one batch.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from uuid import UUID
+
+from log_service.coordinator.share.window import StateBatch
+
+UNKNOWN_START_OFFSET = -1
+UNKNOWN_COUNT = -1
+FIRST_LEADER_EPOCH = 0
+"""The leader epoch of a state that no leader has read; no leader's is lower."""
+NO_EPOCH = -1
+"""A request with this epoch is not checked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareKey:
+    """One partition of one group."""
+
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareState:
+    """The state of one partition of one group; ``delivery_complete_count`` is -1 where no leader has told it (KIP-1226)."""
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int = UNKNOWN_COUNT
+    create_timestamp_ms: int = 0
+    write_timestamp_ms: int = 0
+    batches: tuple[StateBatch, ...] = ()
+
+
+def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """Return what several batches say together of the offsets from ``start_offset`` on; they may overlap."""
+    waiting = sorted(
+        (max(each.first_offset, start_offset), -each.delivery_count, -each.delivery_state, each.last_offset)
+        for each in batches
+        if each.last_offset >= start_offset
+    )
+    result: list[StateBatch] = []
+    covering: list[tuple[int, int, int]] = []
+    index = position = 0
+    while index < len(waiting) or covering:
+        if not covering:
+            position = max(position, waiting[index][0])
+        while index < len(waiting) and waiting[index][0] <= position:
+            heappush(covering, waiting[index][1:])
+            index += 1
+        while covering and covering[0][2] < position:
+            heappop(covering)
+        if not covering:
+            continue
+        count, state, last = covering[0]
+        if index < len(waiting):
+            last = min(last, waiting[index][0] - 1)
+        _join(result, StateBatch(first_offset=position, last_offset=last, delivery_state=-state, delivery_count=-count))
+        position = last + 1
+    return tuple(result)
+
+
+def _join(result: list[StateBatch], new: StateBatch) -> None:
+    if result:
+        last = result[-1]
+        says_the_same = (last.delivery_state, last.delivery_count) == (new.delivery_state, new.delivery_count)
+        if says_the_same and last.last_offset + 1 == new.first_offset:
+            new = StateBatch(
+                first_offset=result.pop().first_offset,
+                last_offset=new.last_offset,
+                delivery_state=new.delivery_state,
+                delivery_count=new.delivery_count,
+            )
+    result.append(new)

@@ -1,0 +1,267 @@
+"""The share state APIs of a node: finds the shard of each share partition, and joins the responses of one request.
+
+It decides which partition of ``__share_group_state`` a share partition belongs to, and what a request hears when its shard is not here or
+its log refuses. It does not know what states mean. All methods are plain functions that never wait: the response comes through
+``on_reply``, once, now or later.
+
+Each partition of a request is decided by itself: the shard of one may be elsewhere while that of another is here. A request that names no
+group, no topic, or a topic without partitions gets an empty response, as from Apache Kafka.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import trio
+
+from log_service.common.env import Clock
+from log_service.common.errors import KafkaError
+from log_service.common.timers import TimerQueue
+from log_service.coordinator.java_hashing import java_abs, java_hash
+from log_service.coordinator.refusals import api_error
+from log_service.coordinator.shards import CoordinatorLog, RunInPool, Shards
+from log_service.coordinator.share import state_records
+from log_service.coordinator.share.share_coordinator import (
+    IsThere,
+    ShareCoordinatorConfig,
+    ShareCoordinatorShard,
+    ShareStateWrite,
+    StateRefusal,
+)
+from log_service.coordinator.share.share_state import UNKNOWN_COUNT, UNKNOWN_START_OFFSET, ShareKey, ShareState
+from log_service.coordinator.share.state_records import ShareRecord
+from log_service.coordinator.share.window import StateBatch
+from log_service.metadata.delta import MetadataDelta
+from log_service.metadata.image import MetadataImage
+from log_service.protocol.messages import delete_share_group_state as deleting
+from log_service.protocol.messages import initialize_share_group_state as initializing
+from log_service.protocol.messages import read_share_group_state as reading
+from log_service.protocol.messages import read_share_group_state_summary as summarizing
+from log_service.protocol.messages import write_share_group_state as writing
+from log_service.state_machine.decision import Decision
+from log_service.state_machine.runtime import OnReply
+from log_service.storage.partition_metadata import format_uuid
+
+Decide = Callable[[ShareCoordinatorShard, Decision[ShareRecord], Hashable], None]
+
+
+class _PartitionResult(Protocol):
+    """What the results of all these APIs have in common."""
+
+    error_code: int
+    error_message: str | None
+
+
+T = TypeVar("T", bound=_PartitionResult)
+DEFAULT_PARTITION_COUNT = 50
+"""``share.coordinator.state.topic.num.partitions`` of Apache Kafka."""
+WRITE_TIMEOUT_MS = 5_000
+"""``share.coordinator.write.timeout.ms`` of Apache Kafka: so long a response waits for the replicas."""
+
+
+class ShareService:
+    """The share states that this node coordinates.
+
+    ``is_there`` says whether a partition exists, ``partition_count`` how many partitions the topic of the states has, 0 while there is
+    none.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        timers: TimerQueue,
+        run_in_pool: RunInPool,
+        is_there: IsThere,
+        config: ShareCoordinatorConfig | None = None,
+        partition_count: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._partition_count = partition_count
+        known = config or ShareCoordinatorConfig()
+        self._shards: Shards[ShareCoordinatorShard, ShareRecord] = Shards(
+            clock=clock,
+            timers=timers,
+            run_in_pool=run_in_pool,
+            new_shard=lambda: ShareCoordinatorShard(known, is_there),
+            encode=state_records.encode,
+            decode=state_records.decode,
+            reply_timeout_ms=WRITE_TIMEOUT_MS,
+        )
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold the tasks that load shards; runs until cancelled."""
+        await self._shards.run(task_status=task_status)
+
+    def lead(self, coordinator_log: CoordinatorLog) -> None:
+        """Serve the states of a partition once they are loaded."""
+        self._shards.lead(coordinator_log)
+
+    def resign(self, partition: int) -> None:
+        """Stop serving the states of a partition."""
+        self._shards.resign(partition)
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Forget the states of topics that are gone."""
+        self._shards.on_image(delta, image)
+
+    def partition_for(self, key: ShareKey) -> int:
+        """Return the partition of a share partition: Java's string hash of its name, made positive, over the partition count."""
+        name = f"{key.group_id}:{format_uuid(key.topic_id)}:{key.partition}"
+        return java_abs(java_hash(name)) % (self._partition_count() or DEFAULT_PARTITION_COUNT)
+
+    # The APIs
+
+    def initialize(self, request: initializing.InitializeShareGroupStateRequest, on_reply: OnReply) -> None:
+        """Respond with InitializeShareGroupStateResponse."""
+
+        def decide(key: ShareKey, asked: initializing.PartitionData) -> Decide:
+            return lambda shard, decision, token: shard.handle_initialize(key, asked.state_epoch, asked.start_offset, token, decision)
+
+        def result(asked: initializing.PartitionData, reply: Any) -> initializing.PartitionResult:
+            return _failed(initializing.PartitionResult(partition=asked.partition), reply)
+
+        def respond(parts: Sequence[tuple[Any, list[initializing.PartitionResult]]]) -> None:
+            results = [initializing.InitializeStateResult(topic_id=topic.topic_id, partitions=partitions) for topic, partitions in parts]
+            on_reply(initializing.InitializeShareGroupStateResponse(results=results))
+
+        self._ask_each(request.group_id, request.topics, decide, result, respond)
+
+    def read(self, request: reading.ReadShareGroupStateRequest, on_reply: OnReply) -> None:
+        """Respond with ReadShareGroupStateResponse."""
+
+        def decide(key: ShareKey, asked: reading.PartitionData) -> Decide:
+            return lambda shard, decision, token: shard.handle_read(key, asked.leader_epoch, token, decision)
+
+        def respond(parts: Sequence[tuple[Any, list[reading.PartitionResult]]]) -> None:
+            results = [reading.ReadStateResult(topic_id=topic.topic_id, partitions=partitions) for topic, partitions in parts]
+            on_reply(reading.ReadShareGroupStateResponse(results=results))
+
+        self._ask_each(request.group_id, request.topics, decide, _read_result, respond)
+
+    def write(self, request: writing.WriteShareGroupStateRequest, on_reply: OnReply) -> None:
+        """Respond with WriteShareGroupStateResponse."""
+
+        def decide(key: ShareKey, asked: writing.PartitionData) -> Decide:
+            return lambda shard, decision, token: shard.handle_write(key, _write_of(asked), token, decision)
+
+        def result(asked: writing.PartitionData, reply: Any) -> writing.PartitionResult:
+            return _failed(writing.PartitionResult(partition=asked.partition), reply)
+
+        def respond(parts: Sequence[tuple[Any, list[writing.PartitionResult]]]) -> None:
+            results = [writing.WriteStateResult(topic_id=topic.topic_id, partitions=partitions) for topic, partitions in parts]
+            on_reply(writing.WriteShareGroupStateResponse(results=results))
+
+        self._ask_each(request.group_id, request.topics, decide, result, respond)
+
+    def delete(self, request: deleting.DeleteShareGroupStateRequest, on_reply: OnReply) -> None:
+        """Respond with DeleteShareGroupStateResponse."""
+
+        def decide(key: ShareKey, _asked: deleting.PartitionData) -> Decide:
+            return lambda shard, decision, token: shard.handle_delete(key, token, decision)
+
+        def result(asked: deleting.PartitionData, reply: Any) -> deleting.PartitionResult:
+            return _failed(deleting.PartitionResult(partition=asked.partition), reply)
+
+        def respond(parts: Sequence[tuple[Any, list[deleting.PartitionResult]]]) -> None:
+            results = [deleting.DeleteStateResult(topic_id=topic.topic_id, partitions=partitions) for topic, partitions in parts]
+            on_reply(deleting.DeleteShareGroupStateResponse(results=results))
+
+        self._ask_each(request.group_id, request.topics, decide, result, respond)
+
+    def read_summary(self, request: summarizing.ReadShareGroupStateSummaryRequest, on_reply: OnReply) -> None:
+        """Respond with ReadShareGroupStateSummaryResponse."""
+
+        def decide(key: ShareKey, _asked: summarizing.PartitionData) -> Decide:
+            return lambda shard, decision, token: shard.handle_read_summary(key, token, decision)
+
+        def respond(parts: Sequence[tuple[Any, list[summarizing.PartitionResult]]]) -> None:
+            results = [summarizing.ReadStateSummaryResult(topic_id=topic.topic_id, partitions=partitions) for topic, partitions in parts]
+            on_reply(summarizing.ReadShareGroupStateSummaryResponse(results=results))
+
+        self._ask_each(request.group_id, request.topics, decide, _summary_result, respond)
+
+    def _ask_each(
+        self,
+        group_id: str,
+        topics: Sequence[Any],
+        decide: Callable[[ShareKey, Any], Decide],
+        result: Callable[[Any, Any], T],
+        respond: Callable[[Sequence[tuple[Any, list[T]]]], None],
+    ) -> None:
+        """Ask the shard of each partition, and respond once all have replied, in the order of the request."""
+        if not group_id or not topics or not all(topic.partitions for topic in topics):
+            respond([])
+            return
+        asked = [(topic, partition) for topic in topics for partition in topic.partitions]
+        replies: dict[int, Any] = {}
+
+        def on_part(index: int, reply: Any) -> None:
+            replies[index] = reply
+            if len(replies) == len(asked):
+                results = iter([result(partition, replies[place]) for place, (_, partition) in enumerate(asked)])
+                respond([(topic, [next(results) for _ in topic.partitions]) for topic in topics])
+
+        for index, (topic, partition) in enumerate(asked):
+            key = ShareKey(group_id=group_id, topic_id=topic.topic_id, partition=partition.partition)
+            self._shards.ask(self.partition_for(key), decide(key, partition), partial(on_part, index), _refused)
+
+
+def _refused(error: KafkaError) -> StateRefusal:
+    return StateRefusal(error_code=api_error(error), error_message=str(error))
+
+
+def _failed(result: T, reply: Any) -> T:
+    """Return a result with what the shard refused it for, if it did."""
+    if isinstance(reply, StateRefusal):
+        result.error_code, result.error_message = reply.error_code, reply.error_message
+    return result
+
+
+def _read_result(asked: reading.PartitionData, reply: Any) -> reading.PartitionResult:
+    result = _failed(reading.PartitionResult(partition=asked.partition), reply)
+    if isinstance(reply, ShareState):
+        result.state_epoch, result.start_offset = reply.state_epoch, reply.start_offset
+        result.state_batches = [
+            reading.StateBatch(
+                first_offset=batch.first_offset,
+                last_offset=batch.last_offset,
+                delivery_state=batch.delivery_state,
+                delivery_count=batch.delivery_count,
+            )
+            for batch in reply.batches
+        ]
+    return result
+
+
+def _summary_result(asked: summarizing.PartitionData, reply: Any) -> summarizing.PartitionResult:
+    if isinstance(reply, ShareState):
+        return summarizing.PartitionResult(
+            partition=asked.partition,
+            state_epoch=reply.state_epoch,
+            leader_epoch=reply.leader_epoch,
+            start_offset=reply.start_offset,
+            delivery_complete_count=reply.delivery_complete_count,
+        )
+    if reply is None:
+        return summarizing.PartitionResult(
+            partition=asked.partition, start_offset=UNKNOWN_START_OFFSET, delivery_complete_count=UNKNOWN_COUNT
+        )
+    return _failed(summarizing.PartitionResult(partition=asked.partition), reply)
+
+
+def _write_of(asked: writing.PartitionData) -> ShareStateWrite:
+    return ShareStateWrite(
+        state_epoch=asked.state_epoch,
+        leader_epoch=asked.leader_epoch,
+        start_offset=asked.start_offset,
+        delivery_complete_count=asked.delivery_complete_count,
+        batches=tuple(
+            StateBatch(
+                first_offset=batch.first_offset,
+                last_offset=batch.last_offset,
+                delivery_state=batch.delivery_state,
+                delivery_count=batch.delivery_count,
+            )
+            for batch in asked.state_batches
+        ),
+    )
