@@ -119,7 +119,8 @@ def create_topic(topic_count: int, image: MetadataImage, number: int) -> Sequenc
     name = f"{topic_name(number * 7919 % topic_count)}.{number}"
     request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
     new_id = UUID(int=FIRST_NEW_ID + number)
-    return create_topics(image, request, TopicRules(defaults=TopicDefaults(), static_texts={}, new_id=lambda: new_id))[0]
+    rules = TopicRules(defaults=TopicDefaults(), static_texts={}, new_id=lambda: new_id, charge=lambda _count: None)
+    return create_topics(image, request, rules)[0]
 
 
 def change_config(topic_count: int, image: MetadataImage, number: int) -> Sequence[MetadataRecord]:

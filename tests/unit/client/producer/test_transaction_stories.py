@@ -497,6 +497,6 @@ def test_what_blocks_committed_is_what_readers_see(seed: int, is_version_2: bool
                     is_done = True
             wanted.extend(values)
 
-    settings = {"batch_size": 40, "linger_ms": 2, "request_timeout_ms": 2_000, "retry_backoff_ms": 10}
+    settings: dict[str, Any] = {"batch_size": 40, "linger_ms": 2, "request_timeout_ms": 2_000, "retry_backoff_ms": 10}
     told = tell(story, seed=seed, is_version_2=is_version_2, **settings)
     assert told.committed() == wanted
