@@ -213,6 +213,13 @@ _ROWS = (
         _group(DESCRIBE),
         echo=echoing(Items(asked="groups", told="groups", value="group_id")),
     ),
+    _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "consumer_groups", (*_group(READ), *_topic(DESCRIBE))),
+    _api(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        "consumer_groups",
+        (*_group(DESCRIBE), *_topic(DESCRIBE)),
+        echo=echoing(Items(asked="group_ids", told="groups", value="group_id")),
+    ),
     _api(
         ApiKey.DELETE_GROUPS,
         "group_admin",

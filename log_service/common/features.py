@@ -7,6 +7,7 @@ their level is above 0. Which levels this software serves, ``metadata.features``
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+GROUP_VERSION = "group.version"
 TRANSACTION_VERSION = "transaction.version"
 OBSERVERS = "tidelog.observers"
 

@@ -23,14 +23,11 @@ from log_service.config.definition import (
     Value,
     at_least,
     between,
-    list_of,
     no_empty_item,
     not_empty,
     one_of,
     some_items,
 )
-
-_PROTOCOLS = list_of("consumer", "classic", "share", "streams", is_empty_allowed=False)
 
 
 def _migration_policy(value: Value) -> str | None:
@@ -109,22 +106,8 @@ STREAMS_GROUPS: Family = (
     ),
 )
 CONSUMER_GROUPS: Family = (
-    "Belongs to the consumer group protocol of KIP-848, which this version does not have.",
-    (
-        ("group.consumer.assignment.interval.ms", INT, "1000", at_least(0)),
-        ("group.consumer.assignors", LIST, "uniform,range", some_items),
-        ("group.consumer.heartbeat.interval.ms", INT, "5000", at_least(1)),
-        ("group.consumer.max.assignment.interval.ms", INT, "15000", at_least(0)),
-        ("group.consumer.max.heartbeat.interval.ms", INT, "15000", at_least(1)),
-        ("group.consumer.max.session.timeout.ms", INT, "60000", at_least(1)),
-        ("group.consumer.max.size", INT, "2147483647", at_least(1)),
-        ("group.consumer.migration.policy", STRING, "bidirectional", _migration_policy),
-        ("group.consumer.min.assignment.interval.ms", INT, "0", at_least(0)),
-        ("group.consumer.min.heartbeat.interval.ms", INT, "5000", at_least(1)),
-        ("group.consumer.min.session.timeout.ms", INT, "45000", at_least(1)),
-        ("group.consumer.regex.refresh.interval.ms", INT, "600000", at_least(10000)),
-        ("group.consumer.session.timeout.ms", INT, "45000", at_least(1)),
-    ),
+    "Belongs to groups that change their protocol while they have members, which this version does not do: it is as if it were disabled.",
+    (("group.consumer.migration.policy", STRING, "bidirectional", _migration_policy),),
 )
 COORDINATORS: Family = (
     "Tunes how coordinators batch, cache and load in Apache Kafka; here each request is one batch, and loading reads in fixed steps.",
@@ -132,7 +115,6 @@ COORDINATORS: Family = (
         ("group.coordinator.append.linger.ms", INT, "-1", at_least(-1)),
         ("group.coordinator.background.threads", INT, "2", at_least(1)),
         ("group.coordinator.cached.buffer.max.bytes", INT, "1048588", at_least(524288)),
-        ("group.coordinator.rebalance.protocols", LIST, "classic,consumer,streams", _PROTOCOLS),
         ("group.coordinator.threads", INT, "4", at_least(1)),
         ("offsets.load.buffer.size", INT, "5242880", at_least(1)),
     ),

@@ -35,6 +35,7 @@ from log_service.config.server_keys import SERVER_KEYS
 from log_service.config.server_values import ServerValues
 from log_service.config.views import (
     ConnectionLimits,
+    ConsumerGroupConfig,
     DynamicBrokerConfig,
     FetchConfig,
     GroupConfig,
@@ -338,6 +339,34 @@ def _transactions(values: ServerValues) -> TransactionConfig:
     )
 
 
+def _consumer_groups(values: ServerValues) -> ConsumerGroupConfig:
+    def number(name: str) -> int:
+        return values.number(f"group.consumer.{name}")
+
+    for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+        shortest, value, longest = number(f"min.{name}"), number(name), number(f"max.{name}")
+        if not shortest <= value <= longest:
+            raise ConfigError(f"group.consumer.{name} is {value}, which is not between {shortest} and {longest}, its min and max")
+    if number("heartbeat.interval.ms") >= number("session.timeout.ms"):
+        raise ConfigError("group.consumer.heartbeat.interval.ms has to be below group.consumer.session.timeout.ms: members would time out")
+    return ConsumerGroupConfig(
+        session_timeout_ms=number("session.timeout.ms"),
+        min_session_timeout_ms=number("min.session.timeout.ms"),
+        max_session_timeout_ms=number("max.session.timeout.ms"),
+        heartbeat_interval_ms=number("heartbeat.interval.ms"),
+        min_heartbeat_interval_ms=number("min.heartbeat.interval.ms"),
+        max_heartbeat_interval_ms=number("max.heartbeat.interval.ms"),
+        assignment_interval_ms=number("assignment.interval.ms"),
+        min_assignment_interval_ms=number("min.assignment.interval.ms"),
+        max_assignment_interval_ms=number("max.assignment.interval.ms"),
+        regex_refresh_interval_ms=number("regex.refresh.interval.ms"),
+        max_size=number("max.size"),
+        assignors=values.items("group.consumer.assignors"),
+        is_enabled="consumer" in values.items("group.coordinator.rebalance.protocols"),
+        node_id=_node_id(values),
+    )
+
+
 def _groups(values: ServerValues) -> GroupConfig:
     shortest, longest = values.number("group.min.session.timeout.ms"), values.number("group.max.session.timeout.ms")
     if shortest > longest:
@@ -358,4 +387,5 @@ def _groups(values: ServerValues) -> GroupConfig:
         offsets_topic_segment_bytes=values.number("offsets.topic.segment.bytes"),
         offsets_topic_compression_codec=values.number("offsets.topic.compression.codec"),
         offsets_commit_timeout_ms=values.number("offsets.commit.timeout.ms"),
+        consumer=_consumer_groups(values),
     )

@@ -170,9 +170,8 @@ class ConsumerGroupConfig:
     regex_refresh_interval_ms: int = 600_000
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
-    is_upgrade_allowed: bool = True  # of a classic group with members, by a member of this protocol
-    is_downgrade_allowed: bool = True
     is_enabled: bool = True
+    node_id: int = -1  # whose dynamic configuration holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

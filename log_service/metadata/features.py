@@ -10,6 +10,7 @@ from log_service.common.errors import StorageError
 from log_service.common.features import (
     DYNAMIC_QUORUM,
     ELIGIBLE_LEADER_REPLICAS,
+    GROUP_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
     OBSERVERS,
@@ -19,9 +20,12 @@ from log_service.common.features import (
 from log_service.protocol.stored.metadata_records import FeatureLevelRecord, MetadataRecord
 
 METADATA_VERSION_LEVEL = 30
+CONSUMER_GROUPS_LEVEL = 1
+"""The level of group.version from which on groups may use the consumer protocol (KIP-848)."""
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
+    GROUP_VERSION: (0, CONSUMER_GROUPS_LEVEL),
     KRAFT_VERSION: (STATIC_QUORUM, DYNAMIC_QUORUM),
     METADATA_VERSION: (METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL),
     OBSERVERS: (0, 1),
@@ -40,6 +44,11 @@ def keeps_eligible_leaders(levels: Mapping[str, int]) -> bool:
     return levels.get(ELIGIBLE_LEADER_REPLICAS, 0) > 0
 
 
+def has_consumer_groups(levels: Mapping[str, int]) -> bool:
+    """Whether groups of a cluster of those levels may use the consumer protocol (KIP-848)."""
+    return levels.get(GROUP_VERSION, 0) >= CONSUMER_GROUPS_LEVEL
+
+
 def has_transactions(ranges: Mapping[str, tuple[int, int]]) -> bool:
     """Whether a broker that registered with these ranges of feature levels begins and ends transactions, as Apache Kafka does."""
     return ranges.get(TRANSACTION_VERSION, (0, 0))[1] > 0
@@ -52,7 +61,10 @@ def serves_transactions() -> bool:
 
 def first_feature_records() -> list[MetadataRecord]:
     """Return the records with which a new cluster begins. The KRaft version is a control record, not one of these."""
-    return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)]
+    return [
+        FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),
+        FeatureLevelRecord(name=GROUP_VERSION, feature_level=CONSUMER_GROUPS_LEVEL),
+    ]
 
 
 def bootstrap_records(found: Iterable[MetadataRecord]) -> list[MetadataRecord]:

@@ -47,7 +47,10 @@ class GroupSettings:
     def assignment_interval_ms(self, group_id: str) -> int:
         """Return how long after targets were computed they may be computed again."""
         config = self._config
-        own = self._own(group_id, "consumer.assignment.interval.ms", config.assignment_interval_ms)
+        configs, name = self._image().configs, "group.consumer.assignment.interval.ms"
+        of_broker = configs.of(ResourceType.BROKER, str(config.node_id)).get(name) or configs.of(ResourceType.BROKER, "").get(name)
+        default = config.assignment_interval_ms if of_broker is None else int(of_broker)
+        own = self._own(group_id, "consumer.assignment.interval.ms", default)
         return min(max(own, config.min_assignment_interval_ms), config.max_assignment_interval_ms)
 
     def _own(self, group_id: str, name: str, default: int) -> int:

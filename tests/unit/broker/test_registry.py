@@ -36,6 +36,8 @@ KAFKA_4_3 = {
     "DescribeConfigs": (1, 4, 4),
     "CreatePartitions": (0, 3, 2),
     "DeleteGroups": (0, 2, 2),
+    "ConsumerGroupHeartbeat": (0, 1, 0),
+    "ConsumerGroupDescribe": (0, 1, 0),
     "IncrementalAlterConfigs": (0, 1, 1),
     "DescribeCluster": (0, 2, 0),
     "DescribeTopicPartitions": (0, 0, 0),

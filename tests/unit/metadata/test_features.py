@@ -12,12 +12,12 @@ def level(name: str, number: int) -> FeatureLevelRecord:
 
 
 def test_a_new_cluster_begins_with_the_metadata_version_of_kafka_4_3() -> None:
-    assert first_feature_records() == [level("metadata.version", 30)] == bootstrap_records([])
+    assert first_feature_records() == [level("metadata.version", 30), level("group.version", 1)] == bootstrap_records([])
 
 
 def test_features_that_are_not_there_are_left_out_of_a_foreign_bootstrap() -> None:
     found = [level("metadata.version", 30), level("group.version", 1), level("transaction.version", 2)]
-    assert bootstrap_records(found) == [level("metadata.version", 30)]
+    assert bootstrap_records(found) == [level("metadata.version", 30), level("group.version", 1)]
 
 
 def test_a_directory_formatted_for_another_metadata_version_is_refused() -> None:
@@ -27,8 +27,8 @@ def test_a_directory_formatted_for_another_metadata_version_is_refused() -> None
 
 def test_a_cluster_with_a_feature_that_is_not_there_is_refused() -> None:
     validate_levels({"metadata.version": 30, "kraft.version": 1})
-    with pytest.raises(StorageError, match=r"group\.version at level 1"):
-        validate_levels({"metadata.version": 30, "group.version": 1})
+    with pytest.raises(StorageError, match=r"share\.version at level 1"):
+        validate_levels({"metadata.version": 30, "group.version": 1, "share.version": 1})
 
 
 def test_level_zero_of_an_unknown_feature_is_kept_by_everybody() -> None:

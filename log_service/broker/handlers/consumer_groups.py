@@ -1,0 +1,56 @@
+"""ConsumerGroupHeartbeat (68, versions 0-1) and ConsumerGroupDescribe (69, 0-1): the consumer group protocol of KIP-848.
+
+Behaviour: the coordinator of the group decides; here the request is only handed to it with who sent it. Where the cluster has not finalized
+``group.version`` at 1, or the broker's ``group.coordinator.rebalance.protocols`` leave the protocol out, a request is UNSUPPORTED_VERSION,
+and a client falls back to the classic protocol or says so.
+
+Versions of ConsumerGroupHeartbeat: 1 regular expressions, and member ids that the client makes (KIP-1082). ConsumerGroupDescribe: 1 the
+protocol that each member speaks (KIP-1099).
+"""
+
+from log_service.broker.call import Call, Deferred
+from log_service.broker.cluster_view import GROUP_OPERATIONS
+from log_service.broker.node import Node
+from log_service.common.errors import ErrorCode
+from log_service.metadata.features import has_consumer_groups
+from log_service.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+
+def handle_consumer_group_heartbeat(
+    node: Node, call: Call, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Deferred:
+    """Respond at once, or when what was decided is safe."""
+    if not _is_enabled(node):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    deferred = call.defer()
+    node.groups.consumer_group_heartbeat(request, call.client(), deferred.complete)
+    return deferred
+
+
+def handle_consumer_group_describe(
+    node: Node, call: Call, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse | Deferred:
+    """Tell state, epochs and members of each group."""
+    if not _is_enabled(node):
+        groups = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in request.group_ids]
+        return ConsumerGroupDescribeResponse(groups=groups)
+    deferred = call.defer()
+
+    def complete(response: ConsumerGroupDescribeResponse) -> None:
+        if request.include_authorized_operations:
+            for group in response.groups:
+                if not group.error_code:
+                    group.authorized_operations = GROUP_OPERATIONS
+        deferred.complete(response)
+
+    node.groups.describe_consumer_groups(request, call.client(), complete)
+    return deferred
+
+
+def _is_enabled(node: Node) -> bool:
+    return node.config.groups.consumer.is_enabled and has_consumer_groups(node.image().features)
