@@ -126,9 +126,9 @@ class ConsumerGroup:
 
     # What follows from it
 
-    def is_held(self, topic_id: UUID, index: int) -> bool:
-        """Whether a member is assigned a partition, or has yet to give it up."""
-        return index in self._holders.get(topic_id, {})
+    def is_held_by_another(self, member_id: str, topic_id: UUID, index: int) -> bool:
+        """Whether another member is assigned a partition, or has yet to give it up."""
+        return self._holders.get(topic_id, {}).get(index, member_id) != member_id
 
     @property
     def state(self) -> ConsumerGroupState:

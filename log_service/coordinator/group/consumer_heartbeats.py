@@ -291,7 +291,7 @@ class ConsumerHeartbeats:
             wanted_topics=self._topic_ids(group, updated),
             has_new_subscription=beat.has_new_subscription,
         )
-        after = reconcile(before, target, owned, group.is_held)
+        after = reconcile(before, target, owned, partial(group.is_held_by_another, updated.member_id))
         if after != before:
             decision.append(CurrentAssignmentRecord(group_id=group.group_id, member_id=updated.member_id, content=after))
             if before.state is MemberState.UNREVOKED_PARTITIONS:

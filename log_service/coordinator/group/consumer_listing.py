@@ -7,7 +7,7 @@ from log_service.common.errors import ErrorCode
 from log_service.common.types import TopicId
 from log_service.coordinator.group.consumer_group import ConsumerGroup
 from log_service.coordinator.group.consumer_member import ConsumerMember
-from log_service.coordinator.group.partitions import Partitions, in_order, without_epochs
+from log_service.coordinator.group.partitions import Partitions, in_order, merged, without_epochs
 from log_service.coordinator.request_context import RequestContext
 from log_service.metadata.image import MetadataImage
 from log_service.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
@@ -43,7 +43,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) 
         client_host=subscription.client_host,
         subscribed_topic_names=list(subscription.topics),
         subscribed_topic_regex=subscription.regex,
-        assignment=_named(without_epochs(member.current.assigned), image),
+        assignment=_named(without_epochs(merged(member.current.assigned, member.current.pending_revocation)), image),
         target_assignment=_named(group.target_of(member), image),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )

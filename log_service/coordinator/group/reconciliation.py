@@ -27,7 +27,7 @@ from log_service.coordinator.group.consumer_member import CurrentAssignment, Mem
 from log_service.coordinator.group.partitions import NOTHING_HELD, HeldPartitions, Partitions, merged, overlaps
 
 IsHeld = Callable[[UUID, int], bool]
-"""Whether some member holds a partition, or has not confirmed yet that it gave it up."""
+"""Whether another member holds a partition, or has not confirmed yet that it gave it up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,18 @@ def test_partition_moves_only_after_its_owner_gave_it_up() -> None:
     assert assigned(story.told("b", 3)) == {ORDERS: (2, 3)}
 
 
+def test_partition_that_comes_back_before_it_was_given_up_stays() -> None:
+    story = ConsumerStory()
+    story.enter("a")
+    story.enter("b")
+    story.told("a", 2)
+    described = story.described().members[0].assignment.topic_partitions[0].partitions
+    assert described == [0, 1, 2, 3], "what the member has yet to give up is shown"
+    story.told("b", -1)
+    response = story.told("a", 2, {ORDERS: (0, 1)})
+    assert (response.member_epoch, assigned(response)) == (4, {ORDERS: (0, 1, 2, 3)})
+
+
 def test_targets_are_not_computed_twice_within_the_interval() -> None:
     story = ConsumerStory(GroupConfig(consumer=ConsumerGroupConfig(assignment_interval_ms=1_000)))
     story.enter("a")

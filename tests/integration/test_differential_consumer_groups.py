@@ -1,0 +1,281 @@
+"""Lives of groups of the consumer protocol (KIP-848), told to tidelog and to Apache Kafka: heartbeats, epochs, null and empty assignments.
+
+Members name the assignor ``range``, whose result does not depend on the order of hashes, and targets are computed at once.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from log_service.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from log_service.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions
+from log_service.protocol.messages.list_groups import ListGroupsRequest
+from log_service.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from log_service.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.integration.differential import Duel
+from tests.integration.group_cast import Cast, Player, coordinators_are_there, told
+
+PROPERTIES = {"group.consumer.assignment.interval.ms": "0", "group.consumer.max.size": "3"}
+
+
+@pytest.fixture(autouse=True)
+def _coordinator_is_there(duel: Duel) -> None:
+    coordinators_are_there(duel)
+
+
+class Member:
+    """One member that reports by heartbeats; it makes its own id, and keeps the epoch that it was told."""
+
+    def __init__(self, cast: Cast, name: str, instance: str | None = None) -> None:
+        self.cast = cast
+        self.player: Player = cast.member()
+        self.player.member_id = name
+        self.instance = instance
+        self.epoch = 0
+
+    def beat(self, owned: Mapping[str, list[int]] | None = None, version: int = 1, **said: Any) -> Any:
+        """Send a heartbeat and note the response; ``said`` are fields of the request."""
+        named = None
+        if owned is not None:
+            named = [RequestTopicPartitions(topic_id=self.cast.cluster.topic_id(name), partitions=of) for name, of in owned.items()]
+        fields: dict[str, Any] = {
+            "group_id": self.cast.group,
+            "member_id": self.player.member_id,
+            "member_epoch": self.epoch,
+            "instance_id": self.instance,
+            "topic_partitions": named,
+        }
+        response = self.cast.note(self.player.wire.ask(ConsumerGroupHeartbeatRequest(**{**fields, **said}), version))
+        if response.error_code == 0:
+            self.epoch = response.member_epoch
+        return response
+
+    def join(self, *topics: str, **said: Any) -> Any:
+        """Join."""
+        fields: dict[str, Any] = {
+            "member_epoch": 0,
+            "rebalance_timeout_ms": 60_000,
+            "subscribed_topic_names": list(topics),
+            "server_assignor": "range",
+        }
+        return self.beat({}, **{**fields, **said})
+
+    def leave(self, epoch: int = -1) -> Any:
+        """Leave."""
+        return self.beat(member_epoch=epoch)
+
+    def commit(self, topic: str, partition: int = 0, version: int = 9, epoch: int | None = None) -> Any:
+        """Commit a position."""
+        return self.player.commit(5, topic, partition, version, generation_id=self.epoch if epoch is None else epoch)
+
+
+def describe(cast: Cast) -> None:
+    cast.ask(ConsumerGroupDescribeRequest(group_ids=[cast.group, "nobody-is-in-it"]), 1)
+    cast.describe()
+    cast.describe(6)
+    response = cast.cluster.wire.ask(ListGroupsRequest(types_filter=["consumer"]), 5)
+    cast.note([group for group in response.groups if group.group_id == cast.group])
+
+
+def first_member(cast: Cast) -> None:
+    a = Member(cast, "a")
+    a.join("orders")
+    describe(cast)
+    a.beat()
+    a.beat({"orders": [0, 1, 2, 3]})
+    a.beat({"orders": [0, 1, 2, 3]}, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
+    a.beat(member_epoch=1)
+    a.beat(member_epoch=7)
+    a.beat({"orders": [0]}, member_epoch=1)
+    a.beat({"orders": []}, member_epoch=0, rebalance_timeout_ms=60_000, subscribed_topic_names=["orders"])
+    a.join("orders")
+    a.beat(member_id="nobody")
+    a.leave()
+    a.beat()
+    a.leave()
+    describe(cast)
+    cast.delete()
+    describe(cast)
+    a.beat()
+    a.leave()
+
+
+def refused_requests(cast: Cast) -> None:
+    a = Member(cast, "a")
+    a.join("orders", member_id="")
+    a.join("orders", group_id="")
+    a.join("orders", instance_id="")
+    a.join("orders", rack_id="")
+    a.join("orders", rebalance_timeout_ms=-1)
+    a.join("orders", topic_partitions=None)
+    a.join(subscribed_topic_names=None)
+    a.join("orders", server_assignor="nobody-has-it")
+    a.beat(member_epoch=-3)
+    a.beat(member_epoch=-2)
+    a.beat(member_epoch=5)
+    a.beat(member_epoch=-1)
+    a.beat(member_id="", member_epoch=5, version=0)
+    a.join("no-such-topic")
+    a.beat()
+    describe(cast)
+
+
+def partitions_move(cast: Cast) -> None:
+    a, b, c, d = (Member(cast, name) for name in "abcd")
+    a.join("orders")
+    b.join("orders")
+    describe(cast)
+    a.beat()
+    describe(cast)
+    b.beat()
+    a.beat({"orders": [0, 1, 2]})
+    a.beat({"orders": [0, 1]})
+    b.beat()
+    describe(cast)
+    b.beat({"orders": [2, 3]})
+    describe(cast)
+    c.join("orders")
+    d.join("orders")
+    a.beat({"orders": [0, 1]})
+    b.beat({"orders": [2, 3]})
+    b.beat({"orders": [2]})
+    c.beat()
+    describe(cast)
+    b.leave()
+    a.beat()
+    a.beat({"orders": [0, 1]})
+    c.beat()
+    c.beat({"orders": [3]})
+    c.beat()
+    describe(cast)
+
+
+def revoked_partition_comes_back(cast: Cast) -> None:
+    a, b = Member(cast, "a"), Member(cast, "b")
+    a.join("orders")
+    b.join("orders")
+    a.beat()
+    b.leave()
+    a.beat({"orders": [0, 1]})
+    describe(cast)
+    a.beat()
+    a.beat({"orders": [0, 1]})
+    describe(cast)
+
+
+def other_topics(cast: Cast) -> None:
+    a = Member(cast, "a")
+    a.join("orders", "bills")
+    a.beat(subscribed_topic_names=["bills"])
+    describe(cast)
+    a.beat({"bills": [0]})
+    a.beat()
+    a.beat(subscribed_topic_names=["bills", "orders"])
+    a.beat(subscribed_topic_names=[])
+    a.beat({})
+    a.beat(server_assignor="uniform")
+    a.beat(rack_id="r")
+    describe(cast)
+
+
+def static_member(cast: Cast) -> None:
+    a, b = Member(cast, "a", "one"), Member(cast, "b")
+    a.join("orders")
+    b.join("orders")
+    a.beat({"orders": [0, 1]})
+    b.beat()
+    again = Member(cast, "a2", "one")
+    again.join("orders")
+    a.beat(member_epoch=-2)
+    describe(cast)
+    again.join("orders")
+    describe(cast)
+    a.epoch = again.epoch
+    a.beat()
+    a.leave()
+    Member(cast, "x", "two").beat(member_epoch=3)
+    again.beat(member_epoch=-2)
+    again.leave()
+    b.beat()
+
+
+def commits(cast: Cast) -> None:
+    a, b = Member(cast, "a"), Member(cast, "b")
+    a.commit("orders", epoch=3)
+    a.commit("orders", epoch=3, version=8)
+    a.join("orders")
+    b.join("orders")
+    a.beat({"orders": [0, 1]})
+    a.commit("orders")
+    a.commit("orders", epoch=2)
+    a.commit("orders", 3, epoch=2)
+    a.commit("orders", epoch=1)
+    a.commit("orders", epoch=9)
+    a.commit("orders", version=8)
+    b.commit("orders", 2, epoch=2)
+    Member(cast, "nobody").commit("orders", epoch=3)
+    Member(cast, "").commit("orders", epoch=-1)
+    wanted = [OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
+    for member_id, epoch in ((None, -1), ("a", a.epoch), ("a", a.epoch - 1), ("nobody", 1), ("", 1)):
+        group = OffsetFetchRequestGroup(group_id=cast.group, member_id=member_id, member_epoch=epoch, topics=wanted)
+        cast.ask(OffsetFetchRequest(groups=[group]), 9)
+    forgotten = [OffsetDeleteRequestTopic(name="orders", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
+    cast.ask(OffsetDeleteRequest(group_id=cast.group, topics=forgotten), 0)
+    cast.delete()
+    a.leave()
+    b.leave()
+    Member(cast, "").commit("orders", epoch=-1)
+    cast.ask(OffsetDeleteRequest(group_id=cast.group, topics=forgotten), 0)
+    cast.delete()
+    cast.fetch()
+
+
+def consumer_takes_an_empty_classic_group_over(cast: Cast) -> None:
+    classic = cast.member()
+    classic.join()
+    classic.sync({classic: b""})
+    classic.leave()
+    a = Member(cast, "a")
+    a.join("orders")
+    describe(cast)
+    classic.heartbeat()
+    classic.sync()
+    classic.leave()
+    a.leave()
+    late = cast.member()
+    late.join()
+    late.sync({late: b""})
+    time.sleep(0.2)
+    describe(cast)
+    late.leave()
+
+
+def full_group(cast: Cast) -> None:
+    members = [Member(cast, name) for name in "abcd"]
+    for member in members:
+        member.join("orders")
+    members[0].leave()
+    members[3].join("orders")
+
+
+STORIES: list[Callable[[Cast], None]] = [
+    first_member,
+    refused_requests,
+    partitions_move,
+    revoked_partition_comes_back,
+    other_topics,
+    static_member,
+    commits,
+    consumer_takes_an_empty_classic_group_over,
+    full_group,
+]
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_story(duel: Duel, story: Callable[[Cast], None]) -> None:
+    if "orders" not in duel.clusters.tidelog.topic_ids:
+        duel.create_topic("orders", 4)
+        duel.create_topic("bills", 1)
+    duel.compare_told(told(story))
