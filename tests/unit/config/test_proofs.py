@@ -20,6 +20,7 @@ from tools.configuration_page import PAGE, page
 
 TESTS = Path(__file__).parent.parent.parent
 LOGS, BROKERS, RESOURCES = (f"unit/broker/test_effects_on_{what}.py" for what in ("logs", "brokers", "resources"))
+CONSUMER_GROUPS = "unit/coordinator/test_consumer_group_keys.py"
 CLEANER = "unit/storage/cleaner/test_cleaner.py"
 COMPACTION = "unit/storage/cleaner/test_compaction.py"
 LISTENERS = "unit/broker/test_listeners.py"
@@ -82,6 +83,34 @@ PROOFS = {
     "default.replication.factor": (BROKERS, "test_default_replication_factor"),
     "delete.topic.enable": ("unit/broker/test_admin_apis.py", "test_topics_are_not_deleted_where_that_is_switched_off"),
     "fetch.max.bytes": (BROKERS, "test_fetch_max_bytes"),
+    "group.consumer.assignment.interval.ms": (
+        CONSUMER_GROUPS,
+        "test_assignment_interval_is_the_files_the_brokers_or_the_groups_own_within_its_bounds",
+    ),
+    "group.consumer.assignors": (CONSUMER_GROUPS, "test_size_and_assignors_are_the_files"),
+    "group.consumer.heartbeat.interval.ms": (CONSUMER_GROUPS, "test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.consumer.max.assignment.interval.ms": (
+        CONSUMER_GROUPS,
+        "test_assignment_interval_is_the_files_the_brokers_or_the_groups_own_within_its_bounds",
+    ),
+    "group.consumer.max.heartbeat.interval.ms": (
+        CONSUMER_GROUPS,
+        "test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds",
+    ),
+    "group.consumer.max.session.timeout.ms": (CONSUMER_GROUPS, "test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.consumer.max.size": (CONSUMER_GROUPS, "test_size_and_assignors_are_the_files"),
+    "group.consumer.min.assignment.interval.ms": (
+        CONSUMER_GROUPS,
+        "test_assignment_interval_is_the_files_the_brokers_or_the_groups_own_within_its_bounds",
+    ),
+    "group.consumer.min.heartbeat.interval.ms": (
+        CONSUMER_GROUPS,
+        "test_heartbeat_interval_is_the_files_or_the_groups_own_within_its_bounds",
+    ),
+    "group.consumer.min.session.timeout.ms": (CONSUMER_GROUPS, "test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.consumer.regex.refresh.interval.ms": (CONSUMER_GROUPS, "test_regular_expressions_are_matched_anew_in_the_files_interval"),
+    "group.consumer.session.timeout.ms": (CONSUMER_GROUPS, "test_session_timeout_is_the_files_or_the_groups_own_within_its_bounds"),
+    "group.coordinator.rebalance.protocols": (CONSUMER_GROUPS, "test_protocol_can_be_left_out"),
     "group.initial.rebalance.delay.ms": (BROKERS, "test_group_initial_rebalance_delay_ms"),
     "group.max.session.timeout.ms": (BROKERS, "test_session_timeouts_of_members_are_bounded"),
     "group.max.size": (BROKERS, "test_group_max_size"),
