@@ -7,11 +7,13 @@ Only the cluster knows whether a topic exists.
 from collections.abc import Iterable
 from math import inf
 from operator import index
-from typing import Any
+from typing import Any, TypeVar
 
 from log_service.common.errors import ConfigError, ErrorCode, KafkaError
 from log_service.common.topic_names import MAX_TOPIC_NAME_LENGTH
 from log_service.common.types import TopicPartition
+
+T = TypeVar("T")
 
 MAX_OFFSET = 2**63 - 1
 ISOLATION = {"read_uncommitted": 0, "read_committed": 1}
@@ -61,6 +63,21 @@ def partitions(named: Iterable[Any]) -> list[TopicPartition]:
             raise TypeError(f"a partition is TopicPartition(topic, number), not {each!r}")
         if number < 0:
             raise ValueError(f"a partition's number is not negative: {each}")
+    return listed
+
+
+def all_of(kind: type[T], given: Iterable[Any], what: str) -> list[T]:
+    """Return ``what`` (topics, resources) as a list of values of one class.
+
+    Raises:
+        TypeError: they are one such value, or one of them is none.
+    """
+    if isinstance(given, kind | str | bytes):
+        raise TypeError(f"{what} are several of {kind.__name__}, such as [{kind.__name__}(...)], not {given!r}")
+    listed = list(given)
+    for each in listed:
+        if not isinstance(each, kind):
+            raise TypeError(f"{what} are of {kind.__name__}, not {each!r}")
     return listed
 
 

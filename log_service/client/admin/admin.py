@@ -97,7 +97,8 @@ class Admin:
         self, topics: Sequence[NewTopic], *, is_validated_only: bool = False, timeout_ms: int | None = None
     ) -> dict[str, TopicId]:
         """Create topics and return their ids once every partition has a leader. TOPIC_ALREADY_EXISTS where one is there."""
-        return await topics_and_configs.create_topics(self.cluster, topics, self._limit(timeout_ms), is_validated_only=is_validated_only)
+        wanted = arguments.all_of(NewTopic, topics, "topics to create")
+        return await topics_and_configs.create_topics(self.cluster, wanted, self._limit(timeout_ms), is_validated_only=is_validated_only)
 
     async def delete_topics(self, names: Sequence[str], *, timeout_ms: int | None = None) -> None:
         """Delete topics with all their records. UNKNOWN_TOPIC_OR_PARTITION where there is none."""
@@ -123,7 +124,8 @@ class Admin:
         self, resources: Sequence[ConfigResource], *, timeout_ms: int | None = None
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """Return every configuration key of topics and brokers, with where its value comes from."""
-        return await topics_and_configs.describe_configs(self.cluster, resources, self._limit(timeout_ms))
+        wanted = arguments.all_of(ConfigResource, resources, "resources")
+        return await topics_and_configs.describe_configs(self.cluster, wanted, self._limit(timeout_ms))
 
     async def alter_configs(
         self,
@@ -133,6 +135,7 @@ class Admin:
         timeout_ms: int | None = None,
     ) -> None:
         """Set single keys, reset those whose value is None, append to or take from lists; all others stay (KIP-339)."""
+        arguments.all_of(ConfigResource, changes, "resources")
         await topics_and_configs.alter_configs(self.cluster, changes, self._limit(timeout_ms), is_validated_only=is_validated_only)
 
     async def apply_retention(self, topics: Sequence[str] | None = None, *, timeout_ms: int | None = None) -> list[RetentionResult]:
@@ -275,6 +278,7 @@ class Admin:
         self, specs: Mapping[TopicPartition, OffsetSpec], *, isolation_level: str = "read_uncommitted", timeout_ms: int | None = None
     ) -> dict[TopicPartition, FoundOffset]:
         """Return the offset that each spec asks for: earliest, latest, of a time, of the highest timestamp."""
+        arguments.partitions(specs)
         return await offsets.list_offsets(self.cluster, specs, arguments.isolation_of(isolation_level), self._limit(timeout_ms))
 
     async def describe_offsets(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> dict[TopicPartition, PartitionOffsets]:
@@ -294,10 +298,12 @@ class Admin:
         self, epochs: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, EpochEnd]:
         """Return where each leader epoch ended: an end below what was read in it means that the log was truncated (KIP-320)."""
+        arguments.partitions(epochs)
         return await offsets.offsets_for_leader_epoch(self.cluster, epochs, self._limit(timeout_ms))
 
     async def delete_records(self, before: Mapping[TopicPartition, int], *, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
         """Delete the records below each offset (-1: all that are replicated) and return the new log start offsets."""
+        arguments.partitions(before)
         return await offsets.delete_records(self.cluster, before, self._limit(timeout_ms))
 
     # Groups

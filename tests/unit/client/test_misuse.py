@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -57,6 +57,30 @@ def test_a_topic_that_cannot_be_is_refused_and_the_producer_goes_on(topic: Any, 
         assert (await (await producer.send("t", b"y")).wait()).offset == 0
 
     tell_producer(story, metadata_max_age_ms=5_000, max_block_ms=1_000)
+
+
+ADMIN_CALLS: dict[str, Callable[[Admin], Awaitable[object]]] = {
+    "topics to create are of NewTopic, not 'x'": lambda admin: admin.create_topics(cast(Any, ["x"])),
+    "topics to create are several of NewTopic": lambda admin: admin.create_topics(cast(Any, NewTopic(name="x"))),
+    "resources are of ConfigResource, not 'x'": lambda admin: admin.describe_configs(cast(Any, ["x"])),
+    "resources are several of ConfigResource, .* not 'x'": lambda admin: admin.describe_configs(cast(Any, "x")),
+    "resources are of ConfigResource, not 'y'": lambda admin: admin.alter_configs(cast(Any, {"y": {}})),
+    "a partition is TopicPartition.topic, number., not .'t', 0.": lambda admin: admin.list_offsets(cast(Any, {("t", 0): None})),
+    "a partition is TopicPartition.topic, number., not 't'": lambda admin: admin.delete_records(cast(Any, {"t": 1})),
+    "a partition is TopicPartition.topic, number., not 0": lambda admin: admin.offsets_for_leader_epoch(cast(Any, {0: 1})),
+}
+
+
+@pytest.mark.parametrize("told", ADMIN_CALLS)
+def test_an_admin_tells_what_it_is_to_be_asked_with(told: str) -> None:
+    """It used to speak of attributes of its own that a text has not."""
+
+    async def main() -> None:
+        async with Admin("127.0.0.1:1", default_api_timeout_ms=1_000) as admin:
+            with pytest.raises(TypeError, match=told):
+                await ADMIN_CALLS[told](admin)
+
+    trio.run(main)
 
 
 @pytest.mark.parametrize("headers", [5, [1], {"name": b"value"}, ["ab", b""]])
