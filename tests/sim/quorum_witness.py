@@ -164,17 +164,24 @@ class QuorumWitness:
             self.report(RULE, f"{who} begins in epoch {core.epoch} with the vote {role.voted}, and its node voted for {voted}")
 
     def _check_leader(self, who: tuple[str, int], epoch: int, driver: RaftDriver) -> None:
+        """A leader has all that was committed in its epoch and before.
+
+        One that comes late, after a vote or a write that took long, need not have what a leader of a later epoch has committed meanwhile.
+        """
         first = self.leaders.setdefault(epoch, who)
         if first != who:
             self.report(RULE, f"epoch {epoch} is led by {first} and by {who}")
         log = driver._log.log
-        if log.log_end_offset < self.end_offset:
-            self.report(RULE, f"{who} leads epoch {epoch} with {log.log_end_offset} records; {self.end_offset} are committed")
-        elif self.committed and log.log_start_offset < self.end_offset:
-            last = max(self.committed)
-            found = log.leader_epochs.epoch_of(last) if last >= log.log_start_offset else self.committed[last].epoch
-            if found != self.committed[last].epoch:
-                self.report(RULE, f"{who} leads epoch {epoch} with epoch {found} at {last}, where {self.committed[last]} is committed")
+        offset = max((offset for offset, batch in self.committed.items() if batch.epoch <= epoch), default=None)
+        if offset is None:
+            return
+        last = self.committed[offset]
+        if log.log_end_offset <= last.last_offset:
+            self.report(RULE, f"{who} leads epoch {epoch} with {log.log_end_offset} records; {last.last_offset + 1} are committed")
+        elif log.log_start_offset <= offset:
+            found = log.leader_epochs.epoch_of(offset)
+            if found != last.epoch:
+                self.report(RULE, f"{who} leads epoch {epoch} with epoch {found} at {offset}, where {last} is committed")
 
     def _votes_in(self, core: RaftCore, event: Event, effects: Effects, now_ms: int) -> list[_Vote]:
         """Return the binding votes that a step gives; a replica that hears its leader grants no pre-vote."""

@@ -143,6 +143,25 @@ def test_two_leaders_of_an_epoch_are_named() -> None:
     assert "is led by ('broker', 1) and by ('another', 1)" in text
 
 
+@pytest.mark.parametrize("is_later", [False, True])
+@pytest.mark.parametrize("is_beyond", [False, True])
+def test_a_leader_without_what_is_committed_is_named_but_for_what_later_epochs_committed(is_later: bool, is_beyond: bool) -> None:
+    """One whose disk is slow may come to lead when the next epoch has committed already: it deposes nobody, and commits nothing."""
+
+    async def act(host: NodeHost, watch: ClusterWatch) -> None:
+        assert host.current is not None
+        witness, driver = watch.quorum, host.current.broker.raft
+        last = max(witness.committed)
+        offset = driver._log.log.log_end_offset if is_beyond else last
+        epoch = driver.epoch + 1 if is_later else driver.epoch - (not is_beyond)
+        witness.committed[offset] = witness.committed[last]._replace(last_offset=offset, epoch=epoch)
+        witness._check_leader(("broker", 1), driver.epoch, driver)
+
+    texts = found_after(act)
+    assert len(texts) == (not is_later)
+    assert all("committed" in text for text in texts)
+
+
 def test_a_leader_counts_once_it_has_written_down_that_it_leads() -> None:
     """Before that no other node learns of it: where the write fails, the node may be elected again in the same epoch."""
 
