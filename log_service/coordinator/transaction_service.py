@@ -5,7 +5,6 @@ versions know. What an id may do is the shard's to decide. All methods are plain
 ``on_reply``, once, now or later.
 """
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -276,8 +275,8 @@ class TransactionService:
         shards = self._shards.serving()
         try:
             filters = listing.filters_of(request)
-        except re.error:
-            on_reply(ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION))
+        except KafkaError as error:
+            on_reply(ListTransactionsResponse(error_code=error.code))
             return
         if shards is None:
             on_reply(ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))

@@ -1,15 +1,15 @@
 """What admin clients are told of transactional ids: one described, or those listed that pass their filters (KIP-664, KIP-994, KIP-1152).
 
-Decides which ids pass, and how a state is called. Patterns are looked for in whole ids.
+Decides which ids pass, and how a state is called. Patterns are those of RE2, as with Apache Kafka, and match whole ids.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
 from log_service.common.errors import ErrorCode
+from log_service.coordinator.group.topic_regexes import matching, validate_regex
 from log_service.coordinator.transaction.transaction import Transaction, TransactionState
 from log_service.protocol.messages.describe_transactions import TopicData
 from log_service.protocol.messages.describe_transactions import TransactionState as DescribedTransaction
@@ -21,37 +21,38 @@ _STATES = {state.told: state for state in TransactionState}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Which ids are asked for. Empty sets let all pass, as a duration below 0 does."""
+    """Which ids are asked for. Empty sets and an empty pattern let all pass, as a duration below 0 does."""
 
     states: frozenset[TransactionState]
     has_states: bool
     producer_ids: frozenset[int]
     longer_than_ms: int
-    pattern: re.Pattern[str] | None
+    pattern: str
 
     def passes(self, transaction: Transaction, now_ms: int) -> bool:
-        """Whether an id is told. An id without a transaction counts as running since the beginning of time, as with Kafka."""
+        """Whether an id is told if it matches the pattern. One without a transaction counts as running since time began, as with Kafka."""
         if self.has_states and transaction.state not in self.states:
             return False
         if self.producer_ids and transaction.producer_id not in self.producer_ids:
             return False
-        if self.longer_than_ms >= 0 and now_ms - transaction.start_ms <= self.longer_than_ms:
-            return False
-        return self.pattern is None or self.pattern.fullmatch(transaction.transactional_id) is not None
+        return self.longer_than_ms < 0 or now_ms - transaction.start_ms > self.longer_than_ms
 
 
 def filters_of(request: ListTransactionsRequest) -> Filters:
     """Return the filters of a request.
 
     Raises:
-        re.error: the pattern is no regular expression.
+        KafkaError: INVALID_REGULAR_EXPRESSION, the pattern is none.
     """
+    pattern = request.transactional_id_pattern or ""
+    if pattern:
+        validate_regex(pattern)
     return Filters(
         states=frozenset(_STATES[name] for name in request.state_filters if name in _STATES),
         has_states=bool(request.state_filters),
         producer_ids=frozenset(request.producer_id_filters),
         longer_than_ms=request.duration_filter,
-        pattern=re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None,
+        pattern=pattern,
     )
 
 
@@ -62,8 +63,10 @@ def unknown_states(request: ListTransactionsRequest) -> list[str]:
 
 def listed(transactions: Iterable[Transaction], filters: Filters, now_ms: int) -> Iterator[ListedTransaction]:
     """Yield the ids that pass."""
-    for each in transactions:
-        if filters.passes(each, now_ms):
+    passing = [each for each in transactions if filters.passes(each, now_ms)]
+    matched = matching(filters.pattern, (each.transactional_id for each in passing)) if filters.pattern else None
+    for each in passing:
+        if matched is None or each.transactional_id in matched:
             yield ListedTransaction(transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state.told)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from log_service.common.errors import ErrorCode, ProtocolError
+from log_service.common.errors import ErrorCode, KafkaError, ProtocolError
 from log_service.coordinator.transaction.listing import filters_of, unknown_states
 from log_service.coordinator.transaction.records import TransactionRecord, decode, encode
 from log_service.coordinator.transaction.transaction import Transaction, TransactionState
@@ -216,6 +216,8 @@ def test_a_transaction_is_described_with_its_partitions() -> None:
     ],
 )
 def test_ids_are_listed_by_filters(filters: dict[str, object], expected: list[str]) -> None:
+    if filters.get("transactional_id_pattern"):
+        pytest.importorskip("re2")
     story = TransactionStory()
     begun(story)
     story.init(txn="reports")
@@ -223,3 +225,13 @@ def test_ids_are_listed_by_filters(filters: dict[str, object], expected: list[st
     listed = story.shard.listed(filters_of(request), story.decision().wall_ms + 100)
     assert [each.transactional_id for each in listed] == expected
     assert unknown_states(request) == [name for name in request.state_filters if name == "ongoing"]
+
+
+def test_a_pattern_that_a_backtracking_engine_would_not_end_holds_nothing_up() -> None:
+    pytest.importorskip("re2")
+    story = TransactionStory()
+    story.init(txn="a" * 60 + "!")
+    request = ListTransactionsRequest(transactional_id_pattern="(a+)+$")
+    assert list(story.shard.listed(filters_of(request), story.decision().wall_ms)) == []
+    with pytest.raises(KafkaError, match="not valid"):
+        filters_of(ListTransactionsRequest(transactional_id_pattern=r"(a)\1"))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -229,10 +230,18 @@ def test_requests_that_make_no_sense_are_refused_before_a_shard_is_asked() -> No
         stage.service.resign(0)
         assert stage.init(txn="")[0].error_code == ErrorCode.INVALID_REQUEST
         assert stage.init(timeout_ms=0)[0].error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        assert stage.service.partition_for(TXN) == 0
+
+    play(story)
+
+
+def test_a_pattern_that_makes_no_sense_is_refused() -> None:
+    pytest.importorskip("re2")
+
+    def story(stage: Stage) -> None:
         replies: list[Any] = []
         stage.service.list(ListTransactionsRequest(transactional_id_pattern="["), replies.append)
         assert replies[0].error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-        assert stage.service.partition_for(TXN) == 0
 
     play(story)
 
