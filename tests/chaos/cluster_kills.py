@@ -18,7 +18,7 @@ from tests.chaos.disks import UnfitError, small_disk
 from tests.chaos.load import TOPIC, ConfluentWriter, OurWriter, Reader, Writer, wait_for_readers
 from tests.chaos.network import Network
 from tests.chaos.operator import MOVED, Operator
-from tests.chaos.verdicts import commits_of, commits_stand, group_got_everything, judge, read_log
+from tests.chaos.verdicts import Segments, commits_of, commits_stand, group_got_everything, judge, read_log
 from tests.integration.client_clusters import TIDELOG
 from tests.integration.cluster_nodes import ClusterNodes
 
@@ -37,10 +37,6 @@ DISK_SIZE = "1g"
 DRAIN_SECONDS = 90.0
 PATIENT = {"socket_timeout_ms": 3_000}
 """librdkafka waits 60 s for a node that hangs, by default."""
-ONE_AT_A_TIME = {"max_in_flight_requests_per_connection": 1}
-"""Where a batch is refused (a full disk, too few in-sync replicas) and the one behind it arrives after the refusal's reason has passed,
-librdkafka begins a new producer epoch, and sends again in it what it had sent to other partitions without a response: twice, by its own
-doing. With one request in flight that does not happen. The other producer has five."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,7 +128,7 @@ def _play(nodes: ClusterNodes, network: Network, decided: list[Step], outcome: O
     operator.create_topics(TOPICS)
     nodes.wait_until_whole(*TOPICS)
     writers: list[Writer] = [
-        ConfluentWriter("rdkafka", bootstrap, seed, TOPICS, pause_seconds=0.004, **PATIENT, **ONE_AT_A_TIME),
+        ConfluentWriter("rdkafka", bootstrap, seed, TOPICS, pause_seconds=0.004, **PATIENT),
         OurWriter("ours", bootstrap, seed, TOPICS, pause_seconds=0.004, request_timeout_ms=3_000),
     ]
     readers = [Reader(name, bootstrap, TOPICS, **PATIENT) for name in ("first", "second")]
@@ -161,11 +157,20 @@ def _play(nodes: ClusterNodes, network: Network, decided: list[Step], outcome: O
     outcome.record_count, outcome.operations = len(log), operator.counts
     outcome.acknowledged = {writer.name: len(writer.acknowledged) for writer in writers}
     outcome.commit_count = sum(commits_of(readers).values())
-    outcome.faults += [*judge(log, writers, readers), *group_got_everything(log, readers), *commits_stand(bootstrap, readers)]
-    outcome.faults += operator.verdict()
     nodes.wait_until_equal(*TOPICS)
+    outcome.faults += [*judge(log, writers, readers, _segments(nodes)), *group_got_everything(log, readers)]
+    outcome.faults += [*commits_stand(bootstrap, readers), *operator.verdict()]
     note("kill all once more")
     outcome.faults += _killed_once_more(nodes, log)
+
+
+def _segments(nodes: ClusterNodes) -> Segments:
+    """What the first replica of each partition holds."""
+    return {
+        (topic, partition): nodes.segments(first, topic, partition)
+        for topic in TOPICS
+        for partition, (first, *_) in enumerate(nodes.replicas_of(topic))
+    }
 
 
 def _ended(nodes: ClusterNodes) -> Iterator[tuple[int, int]]:
